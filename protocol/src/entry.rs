@@ -1,0 +1,97 @@
+//! Registry entries as `/mcp/<fqdn>` serves them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Integrity, Routing};
+
+/// The metadata of a registry entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegistryEntry {
+    /// The canonical name; a tool's carries its short hash.
+    pub fqdn: String,
+    /// What kind of thing it is.
+    #[serde(rename = "type")]
+    pub kind: EntryType,
+    /// What it does, in the publisher's words.
+    pub description: String,
+    /// For `stdio`: how to start it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<Install>,
+    /// For `http`: the upstream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_to: Option<String>,
+    /// Variables that its upstream needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_required: Vec<String>,
+    /// The tools it offers; for a tool's own entry, just that one.
+    #[serde(default)]
+    pub tools: Vec<ToolDescriptor>,
+    /// What a user should know before using it.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Where it runs.
+    pub routing: Routing,
+    /// The hash of the entry's content; also its `ETag`.
+    pub integrity: Integrity,
+}
+
+/// The kinds of registry entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryType {
+    /// An MCP server started as a child process.
+    Stdio,
+    /// An MCP server behind Streamable HTTP.
+    #[serde(alias = "cloud")]
+    Http,
+    /// A capability: a published program.
+    Deno,
+    /// A tool that the gateway itself implements.
+    Native,
+}
+
+impl EntryType {
+    /// Returns the word used on the wire and in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Deno => "deno",
+            Self::Native => "native",
+        }
+    }
+}
+
+/// How a `stdio` server is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Install {
+    /// The program.
+    pub command: String,
+    /// Its arguments; `${workspace}` stands for the workspace's path.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Variables that it needs from the user's environment.
+    #[serde(default, alias = "envRequired")]
+    pub env_required: Vec<String>,
+}
+
+/// A tool as MCP describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolDescriptor {
+    /// The tool's own name, without a namespace.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// JSON Schema of its `structuredContent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// The upstream's own hints; never trusted for decisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Value>,
+}

@@ -1,0 +1,258 @@
+//! What a program's submission looks like, and the one answer to it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ErrorBody, Integrity, Routing};
+
+/// The largest `code` that is accepted, in bytes.
+pub const CODE_FIELD_LIMIT: usize = 64 * 1024;
+
+/// The arguments of `pml_execute`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecuteRequest {
+    /// The TypeScript program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What the program is for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+    /// The value of `args` inside the program; an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Value>,
+    /// How to run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<ExecuteOptions>,
+    /// Tools that only this machine knows; each is a client tool and none is stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_tools: Vec<String>,
+    /// Instead of `code`: the answer to an `approval_required`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continue_workflow: Option<ContinueWorkflow>,
+}
+
+/// How to run a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecuteOptions {
+    /// Wall time in milliseconds; can only shorten the limit of the side that runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Analyse and decide, run nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// Start read-only calls before the program reaches them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eager: Option<bool>,
+}
+
+/// The answer to an `approval_required`, inside `pml_execute`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContinueWorkflow {
+    /// The `workflow_id` of the paused run.
+    #[serde(alias = "workflowId")]
+    pub workflow_id: String,
+    /// Whether the user allows it.
+    pub approved: bool,
+    /// Whether to allow the tool from now on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+}
+
+/// The arguments of `pml_continue`.
+pub type ContinueRequest = ContinueWorkflow;
+
+/// The one answer to a submission, tagged by `status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Envelope {
+    /// The program ran to its end.
+    Success(Box<Success>),
+    /// The caller's machine has to run it.
+    ExecuteLocally(Box<Delegation>),
+    /// It failed, or could not run.
+    Error(Box<RunError>),
+    /// A human has to decide first.
+    ApprovalRequired(Box<Approval>),
+}
+
+/// A failure, with what is known of the run that led to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunError {
+    /// What went wrong.
+    #[serde(flatten)]
+    pub error: ErrorBody,
+    /// The run, if one was begun.
+    #[serde(flatten)]
+    pub run: Option<RunNote>,
+}
+
+/// Facts about a run that every ended run has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunNote {
+    /// Names the run in logs and traces.
+    pub execution_id: String,
+    /// The side that ran it.
+    pub executed: ExecutedOn,
+    /// Wall time in milliseconds.
+    pub duration_ms: f64,
+    /// What the program printed.
+    #[serde(default)]
+    pub console: Vec<ConsoleLine>,
+    /// Whether lines are missing because the console limit was reached.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub console_truncated: bool,
+    /// The calls that were made, in the order they began.
+    #[serde(default)]
+    pub calls: Vec<CallNote>,
+}
+
+/// One call of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallNote {
+    /// The tool id.
+    pub tool: String,
+    /// Where the call ran.
+    pub routing: Routing,
+    /// Whether it succeeded.
+    pub ok: bool,
+    /// Wall time in milliseconds, without waiting for a human.
+    pub duration_ms: f64,
+}
+
+/// A program that ran to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Success {
+    /// What the program returned; `null` for nothing.
+    pub result: Value,
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunNote,
+    /// The tools that the program declares.
+    #[serde(default)]
+    pub tools_used: Vec<ToolUse>,
+    /// The analysed plan, as `pml analyze --json` shows it under `dag`.
+    #[serde(default)]
+    pub dag: Value,
+}
+
+/// The side that ran a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExecutedOn {
+    /// The gateway.
+    Server,
+    /// The user's machine.
+    Client,
+}
+
+/// One captured line of `console`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsoleLine {
+    /// `log`, `info`, `warn`, `error` or `debug`.
+    pub level: String,
+    /// The text, without a line end.
+    pub text: String,
+}
+
+/// A tool that a program declares; the same shape in every answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolUse {
+    /// The tool id.
+    pub id: String,
+    /// The registry's name for it; absent for a tool that only this machine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fqdn: Option<String>,
+    /// Tool or capability.
+    #[serde(rename = "type")]
+    pub kind: ToolUseType,
+    /// Where it runs.
+    pub routing: Routing,
+    /// The hash of the registry entry; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<Integrity>,
+    /// For a capability: the ids of all tools it may call, transitively.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+}
+
+/// What a [`ToolUse`] names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolUseType {
+    /// A tool of an MCP server or of PML itself.
+    Tool,
+    /// A published program.
+    Capability,
+}
+
+/// The gateway's answer that the caller's machine has to run the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// The submitted program, unchanged.
+    pub code: String,
+    /// The hash of `code`; the CLI compares it with what it submitted.
+    pub code_hash: Integrity,
+    /// The plan.
+    pub dag: Value,
+    /// The tools, resolved in the caller's scope.
+    pub tools_used: Vec<ToolUse>,
+    /// The ids among them that run on the client.
+    pub client_tools: Vec<String>,
+    /// The program's structure.
+    #[serde(default)]
+    pub static_structure: Value,
+    /// Names the delegated run.
+    #[serde(rename = "workflowId", alias = "workflow_id")]
+    pub workflow_id: String,
+}
+
+/// A paused run that waits for a human.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Always true; read by clients that do not look at `status`.
+    pub approval_required: bool,
+    /// What is asked.
+    pub approval_type: ApprovalType,
+    /// Names the paused run; `wl_…` is the CLI's, `ws_…` the gateway's.
+    pub workflow_id: String,
+    /// The question, for a human; escaped.
+    pub description: String,
+    /// What the question is about.
+    #[serde(default)]
+    pub context: Value,
+    /// The possible answers.
+    pub options: Vec<String>,
+    /// When the question ends, RFC 3339.
+    pub expires_at: String,
+}
+
+/// What an [`Approval`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalType {
+    /// The whole plan of a program.
+    Plan,
+    /// One tool.
+    ToolPermission,
+    /// Installing a dependency.
+    Dependency,
+    /// A missing API key.
+    ApiKeyRequired,
+    /// A content that is not what was pinned.
+    Integrity,
+}
+
+impl Envelope {
+    /// Makes an error answer.
+    pub fn error(error: ErrorBody) -> Self {
+        Self::Error(Box::new(RunError { error, run: None }))
+    }
+
+    /// Tells whether the MCP result that carries it is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+}

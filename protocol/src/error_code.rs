@@ -1,0 +1,259 @@
+//! The closed list of error codes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Declares the list once: variant, number, name on the wire, hint.
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $hint:literal;)*) => {
+        /// A stable error code: 1xxx policy and permission, 2xxx tool, 3xxx program
+        /// and plan, 4xxx replay and integrity, 5xxx storage and service.
+        ///
+        /// Numbers and names never change their meaning; a code that goes out of
+        /// use leaves a gap. `docs/errors.md` has a line for each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum ErrorCode {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl ErrorCode {
+            /// Every code, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Returns the number, for example `3001`.
+            pub fn number(self) -> u16 {
+                match self { $(Self::$variant => $number,)* }
+            }
+
+            /// Returns the name on the wire, for example `PARSE_ERROR`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Returns what to do about it, in one sentence.
+            pub fn hint(self) -> &'static str {
+                match self { $(Self::$variant => $hint,)* }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// A `deny` rule covers the tool.
+    PermissionDenied = 1001, "PERMISSION_DENIED",
+        "A rule in `.pml.json` denies this tool; only the user can change it.";
+    /// The policy refuses what the allowed tool was asked to touch.
+    PolicyDenied = 1002, "POLICY_DENIED",
+        "The policy does not allow this access; use a path or command that it allows.";
+    /// The user said no.
+    ApprovalDenied = 1003, "APPROVAL_DENIED",
+        "The user refused this call; do not repeat it, ask what they want instead.";
+    /// Nobody answered in time.
+    ApprovalExpired = 1004, "APPROVAL_EXPIRED",
+        "The request for approval ended; submit the program again to ask anew.";
+    /// The paused run is gone, for example after a restart.
+    WorkflowLost = 1005, "WORKFLOW_LOST",
+        "The paused run is no longer alive; submit the program again.";
+    /// No such workflow belongs to the caller.
+    WorkflowNotFound = 1006, "WORKFLOW_NOT_FOUND",
+        "Use the `workflow_id` of the latest `approval_required` answer, once.";
+    /// The program needs tools of the user's machine, and the caller cannot run them.
+    ClientToolsRequirePackage = 1007, "CLIENT_TOOLS_REQUIRE_PACKAGE",
+        "Connect through `pml stdio`, which runs such tools on the user's machine.";
+    /// A program called a tool that its analysis did not declare.
+    ToolNotDeclared = 1008, "TOOL_NOT_DECLARED",
+        "Write the call as `mcp.namespace.action(...)` so that the analysis can see it.";
+    /// There is no valid credential.
+    Unauthorized = 1009, "UNAUTHORIZED",
+        "Send a valid API key as `Authorization: Bearer pml_…`; `pml-server keys create` makes one.";
+    /// The credential is valid but lacks a right.
+    Forbidden = 1010, "FORBIDDEN",
+        "Use a key that has the named right; `pml-server keys create --can …` makes one.";
+    /// A tool needs a key that the caller did not supply.
+    ApiKeyRequired = 1011, "API_KEY_REQUIRED",
+        "Set the named variable in the environment or in `.env`.";
+    /// A path leads out of the workspace.
+    PathOutsideWorkspace = 1012, "PATH_OUTSIDE_WORKSPACE",
+        "Use a path beneath the workspace.";
+
+    /// No tool of that id is known in the caller's scope.
+    ToolNotFound = 2001, "TOOL_NOT_FOUND",
+        "Check the id against the suggestions, or find tools with `pml_discover`.";
+    /// The tool ran and answered with an error.
+    ToolFailed = 2002, "TOOL_FAILED",
+        "Read the tool's message; correct the arguments or handle it with try/catch.";
+    /// The tool did not answer in time.
+    ToolTimeout = 2003, "TOOL_TIMEOUT",
+        "Ask for less at once, or raise `timeout_ms` within its limit.";
+    /// The arguments do not fit the tool's input schema.
+    InvalidArguments = 2004, "INVALID_ARGUMENTS",
+        "Compare the arguments with the tool's input schema from `pml_discover`.";
+    /// The tool's server could not be started or went away.
+    ToolUnavailable = 2005, "TOOL_UNAVAILABLE",
+        "See the message for why its server did not run; `pml_discover` shows how it is installed.";
+    /// A tool's result is over the limit.
+    ToolResultTooLarge = 2006, "TOOL_RESULT_TOO_LARGE",
+        "Ask the tool for a part: a range, a page or fewer fields.";
+    /// A call's arguments are over the limit.
+    ArgumentTooLarge = 2007, "ARGUMENT_TOO_LARGE",
+        "Pass less in one call; split it into several.";
+    /// The tool runs on the gateway, which cannot be reached.
+    ServerToolsOffline = 2008, "SERVER_TOOLS_OFFLINE",
+        "Only local tools work without the gateway; check its URL and the network.";
+
+    /// The program is not valid TypeScript.
+    ParseError = 3001, "PARSE_ERROR",
+        "Correct the program at the shown line and column.";
+    /// The source is over the size limit.
+    SourceTooLarge = 3002, "SOURCE_TOO_LARGE",
+        "Keep the program within 64 KiB; pass data as `args` or read it with a tool.";
+    /// The program is nested or chained beyond the limits of the analysis.
+    TooComplex = 3003, "TOO_COMPLEX",
+        "Flatten the program: less nesting, shorter chains, data in `args`.";
+    /// The program uses syntax that PML does not run.
+    UnsupportedSyntax = 3004, "UNSUPPORTED_SYNTAX",
+        "Rewrite the marked part as the message says.";
+    /// The program threw an error that it did not catch.
+    ProgramFailed = 3005, "PROGRAM_FAILED",
+        "Correct the program at the shown line, or handle the error with try/catch.";
+    /// The run took longer than its wall time.
+    TimeLimit = 3006, "TIME_LIMIT",
+        "Do less in one program, or raise `timeout_ms` within its limit.";
+    /// The program computed for longer than its CPU time.
+    CpuLimit = 3007, "CPU_LIMIT",
+        "Look for an endless loop; move heavy work into a tool.";
+    /// The program used more memory than it may.
+    OutOfMemory = 3008, "OUT_OF_MEMORY",
+        "Keep less in memory at once; process data in parts.";
+    /// The program recursed too deeply.
+    StackOverflow = 3009, "STACK_OVERFLOW",
+        "Look for endless recursion, or use a loop.";
+    /// The program made more calls than it may.
+    TooManyCalls = 3010, "TOO_MANY_CALLS",
+        "Make fewer calls; ask tools for more at once.";
+    /// The program's result is over the limit.
+    ResultTooLarge = 3011, "RESULT_TOO_LARGE",
+        "Return a summary, or write the data to a file and return its path.";
+    /// The program's result is not data.
+    ResultNotSerializable = 3012, "RESULT_NOT_SERIALIZABLE",
+        "Return plain data: no functions, cycles or BigInt.";
+    /// The program waits for something that can never happen.
+    Deadlock = 3013, "DEADLOCK",
+        "A promise in the program is never settled; look at the awaited value.";
+    /// The caller cancelled the run.
+    Cancelled = 3014, "CANCELLED",
+        "The run was cancelled; submit it again if it is still wanted.";
+    /// The sandbox ended without an answer.
+    SandboxCrashed = 3015, "SANDBOX_CRASHED",
+        "Simplify the program; report the program if it happens again.";
+    /// A request's fields are not as documented.
+    InvalidRequest = 3016, "INVALID_REQUEST",
+        "Compare the request with the tool's input schema.";
+
+    /// The code to run is not the code that was submitted.
+    CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",
+        "The gateway answered with other code than was sent; nothing ran. Check the gateway URL.";
+    /// A content does not have the hash that it must have.
+    IntegrityMismatch = 4002, "INTEGRITY_MISMATCH",
+        "The content changed since it was pinned; nothing ran.";
+
+    /// The database does not answer.
+    DatabaseUnavailable = 5001, "DATABASE_UNAVAILABLE",
+        "Try again shortly; the operator finds the cause in the gateway's log.";
+    /// Something failed that should not have.
+    Internal = 5002, "INTERNAL",
+        "Report the execution id; the operator finds the cause in the log.";
+    /// This system cannot contain a program.
+    PlatformUnsupported = 5003, "PLATFORM_UNSUPPORTED",
+        "Run PML on Linux; programs are not run where they cannot be contained.";
+    /// The sandbox cannot be enforced on this machine.
+    SandboxUnavailable = 5004, "SANDBOX_UNAVAILABLE",
+        "A mandatory layer of the sandbox is missing; the message names it.";
+    /// The gateway cannot be reached.
+    GatewayUnreachable = 5005, "GATEWAY_UNREACHABLE",
+        "Start the gateway with `pml-server`, or set its URL with PML_CLOUD_URL.";
+    /// The gateway answered something that is not PML's protocol.
+    GatewayBadAnswer = 5006, "GATEWAY_BAD_ANSWER",
+        "Check that the URL is that of a PML gateway of a matching version.";
+    /// All places are taken.
+    Busy = 5007, "BUSY",
+        "Try again in a moment.";
+    /// A configuration file or variable is wrong.
+    ConfigInvalid = 5008, "CONFIG_INVALID",
+        "Correct the named file or variable; nothing is ignored silently.";
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An error as it stands in an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The code's name.
+    pub error_code: ErrorCode,
+    /// The code's number.
+    pub error_number: u16,
+    /// What went wrong and with what.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    /// Facts for programs: line, column, code frame, unknown tools, …; an object.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub details: Value,
+    /// With `CLIENT_TOOLS_REQUIRE_PACKAGE`: the tools that need the CLI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<String>>,
+    /// With `CLIENT_TOOLS_REQUIRE_PACKAGE`: how to get the CLI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_command: Option<String>,
+}
+
+impl ErrorBody {
+    /// Makes an error with the code's own hint and no details.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            error_code: code,
+            error_number: code.number(),
+            message: message.into(),
+            hint: code.hint().to_owned(),
+            details: Value::Null,
+            client_tools: None,
+            install_command: None,
+        }
+    }
+
+    /// Adds facts for programs.
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers and names are a promise: a change must show up in this file.
+    #[test]
+    fn the_list_equals_its_golden_file() {
+        let list: String =
+            ErrorCode::ALL.iter().map(|c| format!("{} {}\n", c.number(), c.name())).collect();
+        assert_eq!(list, include_str!("../tests/error_codes.txt"));
+        assert!(ErrorCode::ALL.windows(2).all(|w| w[0].number() < w[1].number()));
+    }
+
+    #[test]
+    fn every_code_has_its_line_in_the_docs() {
+        let docs = include_str!("../../docs/errors.md");
+        for code in ErrorCode::ALL {
+            let row = format!("| {} | `{}` | {} |", code.number(), code.name(), code.hint());
+            assert!(docs.contains(&row), "docs/errors.md lacks the row: {row}");
+        }
+    }
+}

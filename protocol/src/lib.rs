@@ -1,0 +1,42 @@
+//! The words that both PML programs speak.
+//!
+//! `protocol` holds what crosses a process boundary or must be decided alike on
+//! both sides: identifiers ([`ToolId`], [`Fqdn`], [`Scope`]), the routing rules
+//! ([`RoutingRules`]), the answer envelope ([`Envelope`]), the closed list of
+//! error codes ([`ErrorCode`]), registry entries ([`RegistryEntry`]) and how a
+//! tool's MCP result becomes a value ([`unwrap_tool_result`]).
+//!
+//! It never does I/O and never depends on an async runtime, a database or HTTP.
+//! Fields may be added to the wire types; none is renamed or removed within a
+//! major version. `tests/wire/` holds one golden document per message.
+//!
+//! ```
+//! use protocol::{Routing, RoutingRules, ToolId};
+//!
+//! let id: ToolId = "filesystem:read_file".parse()?;
+//! assert_eq!(id.wire_name(), "filesystem__read_file");
+//! assert_eq!(RoutingRules::shipped().route(&id), Routing::Client);
+//! # Ok::<(), protocol::NameError>(())
+//! ```
+
+mod entry;
+mod envelope;
+mod error_code;
+mod fqdn;
+mod integrity;
+mod outcome;
+mod pattern;
+mod routing;
+
+pub use entry::{EntryType, Install, RegistryEntry, ToolDescriptor};
+pub use envelope::{
+    Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,
+    ContinueWorkflow, Delegation, Envelope, ExecuteOptions, ExecuteRequest, ExecutedOn, RunError,
+    RunNote, Success, ToolUse, ToolUseType,
+};
+pub use error_code::{ErrorBody, ErrorCode};
+pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId};
+pub use integrity::{Integrity, IntegrityError};
+pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
+pub use pattern::ToolPattern;
+pub use routing::{Routing, RoutingRules};

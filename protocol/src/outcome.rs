@@ -1,0 +1,152 @@
+//! How the result of an MCP `tools/call` becomes a value, alike on both sides.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// How a text result is read; set by the registry row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultMode {
+    /// As it is.
+    #[default]
+    Text,
+    /// As JSON, where it parses.
+    Json,
+}
+
+/// A tool's own error: `isError` with its text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// The tool's text.
+    pub message: String,
+}
+
+/// Returns the value that a program sees for an MCP `CallToolResult`.
+///
+/// - `structuredContent` that is exactly `{content: <the single text block>}` is that text;
+/// - `structuredContent` that is exactly `{value: x}` from a native tool (`native`) is `x`;
+/// - other `structuredContent` is itself;
+/// - a single text block is its text, parsed only with [`ResultMode::Json`];
+/// - anything else is the `content` array.
+///
+/// # Errors
+/// Returns the text blocks joined by line ends when the result has `isError: true`.
+pub fn unwrap_tool_result(
+    result: &Value,
+    mode: ResultMode,
+    native: bool,
+) -> Result<Value, ToolError> {
+    let blocks = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if result.get("isError").and_then(Value::as_bool) == Some(true) {
+        let texts: Vec<&str> = blocks.iter().filter_map(text_of).collect();
+        let message = match (texts.is_empty(), result.get("structuredContent")) {
+            (false, _) => texts.join("\n"),
+            (true, Some(structured)) => structured.to_string(),
+            (true, None) => "the tool failed without a message".to_owned(),
+        };
+        return Err(ToolError { message });
+    }
+    let single_text = match blocks {
+        [block] => text_of(block),
+        _ => None,
+    };
+    if let Some(structured) = result.get("structuredContent").filter(|s| !s.is_null()) {
+        return Ok(match only_field(structured) {
+            Some(("content", Value::String(text))) if single_text == Some(text) => {
+                Value::String(text.clone())
+            }
+            Some(("value", value)) if native => value.clone(),
+            _ => structured.clone(),
+        });
+    }
+    Ok(match (single_text, mode) {
+        (Some(text), ResultMode::Text) => Value::String(text.to_owned()),
+        (Some(text), ResultMode::Json) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+        }
+        (None, _) => Value::Array(blocks.to_vec()),
+    })
+}
+
+/// Returns the MCP result of a native tool: `{value}` and the same as JSON text.
+pub fn wrap_value(value: Value) -> Value {
+    let structured = json!({ "value": value });
+    let text = structured.to_string();
+    json!({
+        "content": [{ "type": "text", "text": text }],
+        "structuredContent": structured,
+    })
+}
+
+fn text_of(block: &Value) -> Option<&str> {
+    let is_text = block.get("type").and_then(Value::as_str) == Some("text");
+    block.get("text").and_then(Value::as_str).filter(|_| is_text)
+}
+
+fn only_field(value: &Value) -> Option<(&str, &Value)> {
+    let fields: &Map<String, Value> = value.as_object()?;
+    let mut fields = fields.iter();
+    match (fields.next(), fields.next()) {
+        (Some((name, value)), None) => Some((name, value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
+    }
+
+    #[test]
+    fn results_unwrap_alike() {
+        use ResultMode::{Json, Text};
+        let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+        let cases = [
+            // The reference filesystem server repeats its text as structured content.
+            (
+                json!({"content": [text("hi")], "structuredContent": {"content": "hi"}}),
+                Text,
+                false,
+                json!("hi"),
+            ),
+            (
+                json!({"content": [text("hi")], "structuredContent": {"content": "ho"}}),
+                Text,
+                false,
+                json!({"content": "ho"}),
+            ),
+            (wrap_value(json!([1])), Text, true, json!([1])),
+            (wrap_value(json!([1])), Text, false, json!({"value": [1]})),
+            (json!({"content": [text("{\"a\":1}")]}), Text, false, json!("{\"a\":1}")),
+            (json!({"content": [text("{\"a\":1}")]}), Json, false, json!({"a": 1})),
+            (json!({"content": [text("{a")]}), Json, false, json!("{a")),
+            (
+                json!({"content": [text("a"), text("b")]}),
+                Text,
+                false,
+                json!([text("a"), text("b")]),
+            ),
+            (json!({"content": [image.clone()]}), Text, false, json!([image])),
+            (json!({"content": []}), Text, false, json!([])),
+            (json!({"content": [text("x")], "structuredContent": null}), Text, false, json!("x")),
+        ];
+        for (result, mode, native, expected) in cases {
+            assert_eq!(unwrap_tool_result(&result, mode, native).unwrap(), expected, "{result}");
+        }
+    }
+
+    #[test]
+    fn an_error_result_is_an_error() {
+        let result = json!({"isError": true, "content": [text("no"), text("way")], "structuredContent": {"value": 1}});
+        assert_eq!(
+            unwrap_tool_result(&result, ResultMode::Text, true).unwrap_err().message,
+            "no\nway"
+        );
+        let result = json!({"isError": true, "content": []});
+        unwrap_tool_result(&result, ResultMode::Text, false).unwrap_err();
+    }
+}
