@@ -185,6 +185,19 @@ error_codes! {
         "Correct the named file or variable; nothing is ignored silently.";
 }
 
+/// Says that a text is not the name of an error code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of an error code")]
+pub struct UnknownErrorCode;
+
+impl std::str::FromStr for ErrorCode {
+    type Err = UnknownErrorCode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownErrorCode> {
+        Self::ALL.iter().copied().find(|code| code.name() == name).ok_or(UnknownErrorCode)
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -29,6 +29,11 @@ impl Integrity {
         Self(Sha256::digest(content).into())
     }
 
+    /// Returns the raw hash.
+    pub fn into_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Returns the first four hex digits, as they stand in a pinned FQDN.
     pub fn short(&self) -> ShortHash {
         format!("{:02x}{:02x}", self.0[0], self.0[1])

@@ -24,8 +24,10 @@ mod envelope;
 mod error_code;
 mod fqdn;
 mod integrity;
+pub mod meta_tools;
 mod outcome;
 mod pattern;
+mod program_error;
 mod routing;
 
 pub use entry::{EntryType, Install, RegistryEntry, ToolDescriptor};
@@ -34,9 +36,10 @@ pub use envelope::{
     ContinueWorkflow, Delegation, Envelope, ExecuteOptions, ExecuteRequest, ExecutedOn, RunError,
     RunNote, Success, ToolUse, ToolUseType,
 };
-pub use error_code::{ErrorBody, ErrorCode};
+pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId};
 pub use integrity::{Integrity, IntegrityError};
 pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
+pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};
 pub use routing::{Routing, RoutingRules};

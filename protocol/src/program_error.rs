@@ -1,0 +1,139 @@
+//! How the failure of a running program is told, alike on both sides.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::{ErrorBody, ErrorCode};
+
+/// What the sandbox says of a program that did not end well.
+#[derive(Debug, Clone)]
+pub struct ProgramFailure<'a> {
+    /// The code that the sandbox's kind of failure stands for.
+    pub code: ErrorCode,
+    /// The error's `name`, for example `TypeError`.
+    pub name: &'a str,
+    /// The error's `message`.
+    pub message: &'a str,
+    /// The error's own `code`, which the program can set to anything.
+    pub thrown_code: Option<&'a str>,
+    /// One-based line of the user's source.
+    pub line: Option<u32>,
+    /// One-based column of the user's source.
+    pub column: Option<u32>,
+    /// The stack, in places of the user's source.
+    pub stack: Option<&'a str>,
+}
+
+/// Builds the error of a failed run.
+///
+/// `issued` are the codes that calls of this very run failed with. Only such a
+/// code is believed when the program throws it: a program can throw any text,
+/// and must not be able to pretend that, say, the user denied something.
+pub fn program_error(
+    failure: &ProgramFailure<'_>,
+    source: &str,
+    issued: &HashSet<ErrorCode>,
+) -> ErrorBody {
+    let thrown = failure
+        .thrown_code
+        .and_then(|code| code.parse().ok())
+        .filter(|code| failure.code == ErrorCode::ProgramFailed && issued.contains(code));
+    let message = match (failure.name, failure.message) {
+        ("", message) => message.to_owned(),
+        (name, "") => name.to_owned(),
+        (name, message) => format!("{name}: {message}"),
+    };
+    let mut details = Map::new();
+    details.insert("name".into(), failure.name.into());
+    if let Some(line) = failure.line {
+        details.insert("line".into(), line.into());
+        details.insert("column".into(), failure.column.into());
+        if let Some(frame) = code_frame(source, line, failure.column.unwrap_or(1)) {
+            details.insert("code_frame".into(), frame.into());
+        }
+    }
+    if let Some(stack) = failure.stack {
+        details.insert("stack".into(), stack.into());
+    }
+    ErrorBody::new(thrown.unwrap_or(failure.code), message).with_details(Value::Object(details))
+}
+
+/// Shows a place in a source: the line, numbered, and a caret beneath the column.
+///
+/// Control and bidirectional characters are escaped, so that the frame shows
+/// on a terminal what stands in the source. Returns `None` past the last line.
+pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
+    const WIDTH: usize = 160;
+    let text = source.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
+    let before = usize::try_from(column).ok()?.saturating_sub(1).min(text.chars().count());
+    // A long line is shown around the column.
+    let start = before.saturating_sub(WIDTH / 2);
+    let shown: String = text.chars().skip(start).take(WIDTH).map(escape).collect();
+    let caret: usize =
+        text.chars().skip(start).take(before - start).map(|c| escape(c).chars().count()).sum();
+    let number = line.to_string();
+    let margin = " ".repeat(number.len());
+    Some(format!("{number} | {shown}\n{margin} | {}^", " ".repeat(caret)))
+}
+
+/// Returns a character as it may be shown to a human.
+pub(crate) fn escape(c: char) -> String {
+    let hidden = matches!(c,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{061c}' | '\u{00ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    match c {
+        '\t' => " ".into(),
+        c if c.is_control() || hidden => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    }
+}
+
+/// Returns a text as it may be shown to a human: control, bidirectional and
+/// zero-width characters stand as escapes, line ends too.
+pub fn escape_text(text: &str) -> String {
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure<'a>(code: ErrorCode, thrown: Option<&'a str>) -> ProgramFailure<'a> {
+        ProgramFailure {
+            code,
+            name: "Error",
+            message: "no",
+            thrown_code: thrown,
+            line: Some(2),
+            column: Some(3),
+            stack: None,
+        }
+    }
+
+    #[test]
+    fn a_program_cannot_pretend_a_code() {
+        let issued = HashSet::from([ErrorCode::ToolFailed]);
+        let code = |thrown, code| program_error(&failure(code, thrown), "", &issued).error_code;
+        assert_eq!(code(Some("TOOL_FAILED"), ErrorCode::ProgramFailed), ErrorCode::ToolFailed);
+        assert_eq!(
+            code(Some("APPROVAL_DENIED"), ErrorCode::ProgramFailed),
+            ErrorCode::ProgramFailed
+        );
+        assert_eq!(code(Some("TOOL_FAILED"), ErrorCode::TimeLimit), ErrorCode::TimeLimit);
+        assert_eq!(code(None, ErrorCode::ProgramFailed), ErrorCode::ProgramFailed);
+    }
+
+    #[test]
+    fn frames_point_at_the_place() {
+        assert_eq!(code_frame("a\n  b\n", 2, 3).unwrap(), "2 |   b\n  |   ^");
+        assert_eq!(code_frame("é\u{202e}x", 1, 3).unwrap(), "1 | é\\u{202e}x\n  |          ^");
+        assert_eq!(code_frame("a", 2, 1), None);
+        assert_eq!(code_frame("a", 0, 1), None);
+        let long = format!("{}!{}", "x".repeat(5_000), "y".repeat(5_000));
+        let frame = code_frame(&long, 1, 5_001).unwrap();
+        assert!(frame.len() < 400);
+        let (top, bottom) = frame.split_once('\n').unwrap();
+        assert_eq!(top.find('!'), bottom.find('^'));
+    }
+}
