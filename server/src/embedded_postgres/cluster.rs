@@ -1,0 +1,496 @@
+//! The cluster's folder: who owns it, how it is made whole or not at all, and
+//! what its files say about a running server.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
+};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use super::binaries::{Binaries, command, tail};
+use super::postmaster::die_with_parent;
+use super::{Durability, EmbeddedPostgresError as Error, POLL};
+
+/// The longest path of a unix socket, without the final NUL.
+const SOCKET_PATH_LIMIT: usize = 107;
+/// The name that Postgres gives its socket on port 5432.
+const SOCKET_NAME: &str = ".s.PGSQL.5432";
+/// The log starts anew when it has grown beyond this.
+const LOG_LIMIT: u64 = 8 * 1024 * 1024;
+
+/// Roles and database, made before the cluster gets its name.
+///
+/// The gateway serves as `pml_app`, which owns nothing and cannot pass by
+/// row-level security; `pml_owner` migrates.
+const ROLES: &str = "\
+create role pml_owner login nosuperuser nocreatedb nocreaterole nobypassrls;
+create role pml_app login nosuperuser nocreatedb nocreaterole nobypassrls;
+create database pml owner pml_owner;
+revoke all on database pml from public;
+grant connect on database pml to pml_app;
+";
+
+/// The account that runs Postgres when we are root.
+#[derive(Debug, Clone)]
+struct Account {
+    name: String,
+    uid: u32,
+    gid: u32,
+}
+
+/// The folder of one cluster, its lock and its log.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    dir: PathBuf,
+    account: Option<Account>,
+}
+
+impl Cluster {
+    /// Makes the folders and finds the account that owns them.
+    pub(super) fn prepare(data_dir: &Path) -> Result<Self, Error> {
+        let root = rustix::process::geteuid().is_root();
+        let mode = if root { 0o711 } else { 0o700 };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(data_dir)
+            .map_err(Error::io("create", data_dir))?;
+        let data_dir = fs::canonicalize(data_dir).map_err(Error::io("open", data_dir))?;
+        let dir = data_dir.join("postgres");
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("create", &dir)(error));
+            }
+            _ => {}
+        }
+        let account = if root { Some(Self::claim(&data_dir, &dir)?) } else { None };
+        let cluster = Self { dir, account };
+        cluster.check_owner()?;
+        Ok(cluster)
+    }
+
+    /// Opens the folder if it is there, changing nothing.
+    pub(super) fn existing(data_dir: &Path) -> Result<Option<Self>, Error> {
+        let dir = data_dir.join("postgres");
+        match fs::canonicalize(&dir) {
+            Ok(dir) => Ok(Some(Self { dir, account: None })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("open", &dir)(error)),
+        }
+    }
+
+    /// Gives the folder to the account that will run Postgres, which cannot be root.
+    fn claim(data_dir: &Path, dir: &Path) -> Result<Account, Error> {
+        let metadata = fs::metadata(dir).map_err(Error::io("open", dir))?;
+        let accounts = accounts();
+        let account = if metadata.uid() == 0 {
+            ["pml", "postgres", "nobody"]
+                .iter()
+                .find_map(|name| accounts.iter().find(|account| account.name == *name))
+                .ok_or(Error::NoAccount)?
+        } else {
+            accounts
+                .iter()
+                .find(|account| account.uid == metadata.uid())
+                .ok_or_else(|| Error::ForeignOwner { dir: dir.to_owned(), owner: metadata.uid() })?
+        };
+        if metadata.uid() == 0 {
+            chown(dir, Some(account.uid), Some(account.gid))
+                .map_err(Error::io("change the owner of", dir))?;
+        }
+        // The data directory is ours; the account may pass through it, not list it.
+        let metadata = fs::metadata(data_dir).map_err(Error::io("open", data_dir))?;
+        if metadata.uid() == 0 && metadata.mode() & 0o001 == 0 {
+            let mode = fs::Permissions::from_mode(metadata.mode() | 0o011);
+            fs::set_permissions(data_dir, mode)
+                .map_err(Error::io("let the database pass through", data_dir))?;
+        }
+        match closed_ancestor(data_dir, account) {
+            Some(dir) => Err(Error::Unreachable { account: account.name.clone(), dir }),
+            None => Ok(account.clone()),
+        }
+    }
+
+    fn check_owner(&self) -> Result<(), Error> {
+        let metadata = fs::metadata(&self.dir).map_err(Error::io("open", &self.dir))?;
+        let expected = self.account.as_ref().map_or(rustix::process::geteuid().as_raw(), |a| a.uid);
+        if metadata.uid() != expected {
+            return Err(Error::ForeignOwner { dir: self.dir.clone(), owner: metadata.uid() });
+        }
+        Ok(())
+    }
+
+    /// Returns the account's name if it cannot enter a folder.
+    pub(super) fn account_kept_out_of(&self, dir: &Path) -> Option<&str> {
+        let account = self.account.as_ref()?;
+        closed_ancestor(dir, account).map(|_| account.name.as_str())
+    }
+
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub(super) fn log_path(&self) -> PathBuf {
+        self.dir.join("server.log")
+    }
+
+    /// Takes the lock that the owner of a running database holds.
+    pub(super) fn try_lock(&self) -> Result<Option<File>, Error> {
+        let path = self.dir.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(Error::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", &path)(error)),
+        }
+    }
+
+    /// Tells whether no process owns the cluster.
+    pub(super) fn is_free(&self) -> Result<bool, Error> {
+        let path = self.dir.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        // Shared, so that two that only look do not see each other.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", &path)(error)),
+        }
+    }
+
+    /// Tells whether the cluster has been made.
+    pub(super) fn exists(&self) -> bool {
+        self.data_dir().join("PG_VERSION").is_file()
+    }
+
+    /// Returns the major version that made the cluster.
+    pub(super) fn version(&self) -> Result<Option<u32>, Error> {
+        let path = self.data_dir().join("PG_VERSION");
+        match fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map(Some).map_err(|_| {
+                Error::io("read", &path)(io::Error::other("it does not hold a version number"))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Makes the cluster beside its place and renames it when it is complete, so
+    /// that a kill at any instant leaves a whole cluster or none.
+    pub(super) fn create(&self, binaries: &Binaries, durability: Durability) -> Result<(), Error> {
+        for entry in fs::read_dir(&self.dir).map_err(Error::io("read", &self.dir))?.flatten() {
+            if entry.file_name().as_bytes().starts_with(b"init.") {
+                // Left by a killed start; what cannot go now goes next time.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let fresh = self.dir.join(format!("init.{}", std::process::id()));
+        let mut initdb = self.command(binaries.initdb());
+        initdb
+            .args(["-U", "pml", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"])
+            .args((durability == Durability::Volatile).then_some("--no-sync"))
+            .arg("-D")
+            .arg(&fresh);
+        run(initdb, "", "creating the database cluster (initdb)")?;
+        let mut single = self.command(binaries.postgres());
+        single.args(["--single", "-c", "exit_on_error=true", "-D"]).arg(&fresh).arg("postgres");
+        run(single, ROLES, "creating the database's roles")?;
+        let data_dir = self.data_dir();
+        fs::rename(&fresh, &data_dir).map_err(Error::io("rename the new cluster to", &data_dir))
+    }
+
+    /// Returns the command that serves the cluster.
+    pub(super) fn server(
+        &self,
+        binaries: &Binaries,
+        socket_dir: &Path,
+        durability: Durability,
+    ) -> Result<Command, Error> {
+        let mut sockets = std::ffi::OsString::from("unix_socket_directories=\"");
+        sockets.push(socket_dir);
+        sockets.push("\"");
+        let mut server = self.command(binaries.postgres());
+        server.arg("-D").arg(self.data_dir()).arg("-c").arg(sockets);
+        let mut settings = vec![
+            // No TCP at all: no port to clash, nothing for another user to reach.
+            "listen_addresses=",
+            "port=5432",
+            "unix_socket_permissions=0700",
+            "max_connections=100",
+            "timezone=UTC",
+            "log_timezone=UTC",
+            "log_checkpoints=off",
+            // Our queries are short; compiling them costs more than it saves.
+            "jit=off",
+        ];
+        if durability == Durability::Volatile {
+            settings.extend(["fsync=off", "synchronous_commit=off", "full_page_writes=off"]);
+        }
+        for setting in settings {
+            server.args(["-c", setting]);
+        }
+        // Its own group: Ctrl-C in a terminal must reach the gateway, which drains first.
+        server.process_group(0);
+        let log = self.open_log()?;
+        let also = log.try_clone().map_err(Error::io("open", &self.log_path()))?;
+        server.stdout(log).stderr(also);
+        Ok(server)
+    }
+
+    fn open_log(&self) -> Result<File, Error> {
+        let path = self.log_path();
+        let grown = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > LOG_LIMIT);
+        let mut options = OpenOptions::new();
+        options.create(true).mode(0o600);
+        if grown {
+            options.write(true).truncate(true)
+        } else {
+            options.append(true)
+        };
+        options.open(&path).map_err(Error::io("open", &path))
+    }
+
+    /// Returns the end of the server's log.
+    pub(super) fn log_tail(&self) -> String {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.log_path())?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(4096)))?;
+            let mut end = Vec::new();
+            file.read_to_end(&mut end)?;
+            Ok(end)
+        };
+        tail(&read().unwrap_or_default())
+    }
+
+    /// Returns the folder for the socket: the cluster's own, or a spare one where
+    /// that path is too long for a socket.
+    pub(super) fn socket_dir(&self) -> Result<PathBuf, Error> {
+        let fits = |dir: &Path| dir.as_os_str().len() + 1 + SOCKET_NAME.len() <= SOCKET_PATH_LIMIT;
+        // A quote would end the name in the setting's list syntax.
+        let plain = |dir: &Path| !dir.as_os_str().as_bytes().contains(&b'"');
+        if fits(&self.dir) && plain(&self.dir) {
+            return Ok(self.dir.clone());
+        }
+        let dir = self.spare_socket_dir();
+        let unusable = |reason| Err(Error::Socket { dir: dir.clone(), reason });
+        if !fits(&dir) || !plain(&dir) {
+            return unusable("its path is longer than a socket's may be");
+        }
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {
+                if let Some(account) = &self.account {
+                    chown(&dir, Some(account.uid), Some(account.gid))
+                        .map_err(Error::io("change the owner of", &dir))?;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("create", &dir)(error)),
+        }
+        // Others can write beside it: it must be a folder, ours, and closed to them.
+        let metadata = fs::symlink_metadata(&dir).map_err(Error::io("open", &dir))?;
+        let ours = self.account.as_ref().map_or(rustix::process::geteuid().as_raw(), |a| a.uid);
+        if !metadata.is_dir() || metadata.uid() != ours || metadata.mode() & 0o077 != 0 {
+            return unusable("somebody else made it");
+        }
+        Ok(dir)
+    }
+
+    fn spare_socket_dir(&self) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        self.dir.hash(&mut hasher);
+        std::env::temp_dir().join(format!("pml-{:016x}", hasher.finish()))
+    }
+
+    /// Removes the spare folder; Postgres removed its socket.
+    pub(super) fn remove_spare_socket_dir(&self, socket_dir: &Path) {
+        if socket_dir == self.spare_socket_dir() {
+            let _ = fs::remove_dir(socket_dir);
+        }
+    }
+
+    /// Returns the process id of a server that says it is ready.
+    pub(super) fn ready_pid(&self) -> Result<Option<u32>, Error> {
+        Ok(self.pid_file()?.filter(|file| file.ready).map(|file| file.pid))
+    }
+
+    /// Returns the socket's folder of a server that lives and is ready.
+    pub(super) fn live_socket_dir(&self) -> Result<Option<PathBuf>, Error> {
+        Ok(self.pid_file()?.filter(|file| file.ready && is_alive(file.pid)).map(|f| f.socket_dir))
+    }
+
+    fn pid_file(&self) -> Result<Option<PidFile>, Error> {
+        let path = self.data_dir().join("postmaster.pid");
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(PidFile::parse(&text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Waits for the processes of an owner that was killed, which the kernel has
+    /// told to stop, and clears what they left. The caller holds the lock.
+    pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
+        let data_dir = self.data_dir();
+        for signal in [Signal::INT, Signal::QUIT] {
+            let deadline = Instant::now() + limit;
+            let mut told = false;
+            loop {
+                let orphans = processes_in(&data_dir);
+                if orphans.is_empty() {
+                    return self.remove_stale_pid_file();
+                }
+                if Instant::now() >= deadline {
+                    break;
+                }
+                let postmaster = self.pid_file()?.map(|file| file.pid);
+                if let (false, Some(pid)) = (told, postmaster.filter(|pid| orphans.contains(pid))) {
+                    told = true;
+                    if let Some(pid) = pid_of(pid) {
+                        let _ = kill_process(pid, signal);
+                    }
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        let step = "the end of an earlier database process";
+        Err(Error::Timeout { step, limit: 2 * limit, log: self.log_path() })
+    }
+
+    /// Removes the lock file of a server that is gone.
+    ///
+    /// Postgres does so itself unless its number now belongs to another process
+    /// of the same user; that no process works in the folder has just been seen.
+    fn remove_stale_pid_file(&self) -> Result<(), Error> {
+        let path = self.data_dir().join("postmaster.pid");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a command that runs as the account, in the cluster's folder.
+    fn command(&self, program: PathBuf) -> Command {
+        let mut command = command(program);
+        command.current_dir(&self.dir);
+        if let Some(account) = &self.account {
+            // The standard library drops the supplementary groups as well.
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
+    }
+}
+
+/// What `postmaster.pid` says.
+struct PidFile {
+    pid: u32,
+    socket_dir: PathBuf,
+    ready: bool,
+}
+
+impl PidFile {
+    /// Reads the lines that matter: 1 the process, 5 the socket's folder, 8 the status.
+    fn parse(text: &str) -> Option<Self> {
+        let lines: Vec<&str> = text.lines().collect();
+        let pid = lines.first()?.trim().parse().ok()?;
+        let socket_dir = PathBuf::from(lines.get(4).copied().unwrap_or_default());
+        let ready = lines.get(7).is_some_and(|status| status.trim() == "ready");
+        Some(Self { pid, socket_dir, ready })
+    }
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+fn is_alive(pid: u32) -> bool {
+    // Another user's process cannot be signalled, but it lives.
+    pid_of(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Returns the processes whose working folder is the cluster: every process of
+/// a Postgres server works there.
+fn processes_in(data_dir: &Path) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder == data_dir)
+        })
+        .collect()
+}
+
+/// Runs a program to its end.
+fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Error> {
+    die_with_parent(&mut command, Signal::KILL);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let program = PathBuf::from(command.get_program());
+    let mut child = command.spawn().map_err(Error::io("run", &program))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early closes the pipe; its output says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(Error::io("run", &program))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    Err(Error::Failed { step, output: tail(said) })
+}
+
+/// Returns the accounts of this machine.
+///
+/// Read from the file and not from the name service: Postgres looks itself up
+/// too, and refuses a number without an entry.
+fn accounts() -> Vec<Account> {
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let (name, uid, gid) = (fields.first()?, fields.get(2)?, fields.get(3)?);
+            Some(Account {
+                name: (*name).to_owned(),
+                uid: uid.parse().ok().filter(|uid| *uid != 0)?,
+                gid: gid.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+/// Returns the first folder on the way to `dir`, itself included, that the account cannot enter.
+fn closed_ancestor(dir: &Path, account: &Account) -> Option<PathBuf> {
+    let mut ancestors: Vec<&Path> = dir.ancestors().collect();
+    ancestors.reverse();
+    ancestors
+        .into_iter()
+        .find(|folder| {
+            fs::metadata(folder).is_ok_and(|metadata| {
+                let bit = match metadata.uid() == account.uid {
+                    true => 0o100,
+                    false if metadata.gid() == account.gid => 0o010,
+                    false => 0o001,
+                };
+                metadata.mode() & bit == 0
+            })
+        })
+        .map(Path::to_owned)
+}
