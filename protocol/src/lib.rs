@@ -19,6 +19,7 @@
 //! # Ok::<(), protocol::NameError>(())
 //! ```
 
+mod call_log;
 mod entry;
 mod envelope;
 mod error_code;
@@ -30,6 +31,7 @@ mod pattern;
 mod program_error;
 mod routing;
 
+pub use call_log::CallLog;
 pub use entry::{EntryType, Install, RegistryEntry, ToolDescriptor};
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,

@@ -3,15 +3,43 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// How a text result is read; set by the registry row.
+/// The `_meta` key under which the gateway tells the CLI a result's [`ResultMode`].
+const RESULT_META: &str = "ai.casys.pml/result";
+
+/// How a result is read; set by the registry row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultMode {
-    /// As it is.
+    /// A single text is that text.
     #[default]
     Text,
-    /// As JSON, where it parses.
+    /// A single text is read as JSON, where it parses.
     Json,
+    /// Structured content that is exactly `{value: x}` is `x`: PML's native tools.
+    Value,
+}
+
+impl ResultMode {
+    /// Reads the mode that the gateway stamped on a forwarded result.
+    pub fn stamped(result: &Value) -> Self {
+        result
+            .get("_meta")
+            .and_then(|meta| meta.get(RESULT_META))
+            .and_then(|mode| serde_json::from_value(mode.clone()).ok())
+            .unwrap_or_default()
+    }
+
+    /// Stamps a result with this mode, over whatever an upstream claimed.
+    pub fn stamp(self, result: &mut Value) {
+        let Some(result) = result.as_object_mut() else { return };
+        let meta = result.entry("_meta").or_insert_with(|| json!({}));
+        if !meta.is_object() {
+            *meta = json!({});
+        }
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert(RESULT_META.to_owned(), json!(self));
+        }
+    }
 }
 
 /// A tool's own error: `isError` with its text.
@@ -25,18 +53,14 @@ pub struct ToolError {
 /// Returns the value that a program sees for an MCP `CallToolResult`.
 ///
 /// - `structuredContent` that is exactly `{content: <the single text block>}` is that text;
-/// - `structuredContent` that is exactly `{value: x}` from a native tool (`native`) is `x`;
+/// - with [`ResultMode::Value`], `structuredContent` that is exactly `{value: x}` is `x`;
 /// - other `structuredContent` is itself;
 /// - a single text block is its text, parsed only with [`ResultMode::Json`];
 /// - anything else is the `content` array.
 ///
 /// # Errors
 /// Returns the text blocks joined by line ends when the result has `isError: true`.
-pub fn unwrap_tool_result(
-    result: &Value,
-    mode: ResultMode,
-    native: bool,
-) -> Result<Value, ToolError> {
+pub fn unwrap_tool_result(result: &Value, mode: ResultMode) -> Result<Value, ToolError> {
     let blocks = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
         let texts: Vec<&str> = blocks.iter().filter_map(text_of).collect();
@@ -56,12 +80,12 @@ pub fn unwrap_tool_result(
             Some(("content", Value::String(text))) if single_text == Some(text) => {
                 Value::String(text.clone())
             }
-            Some(("value", value)) if native => value.clone(),
+            Some(("value", value)) if mode == ResultMode::Value => value.clone(),
             _ => structured.clone(),
         });
     }
     Ok(match (single_text, mode) {
-        (Some(text), ResultMode::Text) => Value::String(text.to_owned()),
+        (Some(text), ResultMode::Text | ResultMode::Value) => Value::String(text.to_owned()),
         (Some(text), ResultMode::Json) => {
             serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
         }
@@ -103,7 +127,7 @@ mod tests {
 
     #[test]
     fn results_unwrap_alike() {
-        use ResultMode::{Json, Text};
+        use ResultMode::{Json, Text, Value};
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let cases = [
             // The reference filesystem server repeats its text as structured content.
@@ -119,34 +143,41 @@ mod tests {
                 false,
                 json!({"content": "ho"}),
             ),
-            (wrap_value(json!([1])), Text, true, json!([1])),
-            (wrap_value(json!([1])), Text, false, json!({"value": [1]})),
-            (json!({"content": [text("{\"a\":1}")]}), Text, false, json!("{\"a\":1}")),
-            (json!({"content": [text("{\"a\":1}")]}), Json, false, json!({"a": 1})),
-            (json!({"content": [text("{a")]}), Json, false, json!("{a")),
+            (wrap_value(json!([1])), Value, json!([1])),
+            (wrap_value(json!([1])), Text, json!({"value": [1]})),
+            (json!({"content": [text("{\"a\":1}")]}), Text, json!("{\"a\":1}")),
+            (json!({"content": [text("{\"a\":1}")]}), Json, json!({"a": 1})),
+            (json!({"content": [text("{a")]}), Json, json!("{a")),
             (
                 json!({"content": [text("a"), text("b")]}),
                 Text,
                 false,
                 json!([text("a"), text("b")]),
             ),
-            (json!({"content": [image.clone()]}), Text, false, json!([image])),
-            (json!({"content": []}), Text, false, json!([])),
-            (json!({"content": [text("x")], "structuredContent": null}), Text, false, json!("x")),
+            (json!({"content": [image.clone()]}), Text, json!([image])),
+            (json!({"content": []}), Text, json!([])),
+            (json!({"content": [text("x")], "structuredContent": null}), Text, json!("x")),
         ];
-        for (result, mode, native, expected) in cases {
-            assert_eq!(unwrap_tool_result(&result, mode, native).unwrap(), expected, "{result}");
+        for (result, mode, expected) in cases {
+            assert_eq!(unwrap_tool_result(&result, mode).unwrap(), expected, "{result}");
         }
+    }
+
+    #[test]
+    fn the_gateways_stamp_wins() {
+        let mut result = json!({"content": [], "_meta": {"x": 1, "ai.casys.pml/result": "value"}});
+        assert_eq!(ResultMode::stamped(&result), ResultMode::Value);
+        ResultMode::Text.stamp(&mut result);
+        assert_eq!(ResultMode::stamped(&result), ResultMode::Text);
+        assert_eq!(result["_meta"]["x"], 1);
+        assert_eq!(ResultMode::stamped(&json!({"_meta": 3})), ResultMode::Text);
     }
 
     #[test]
     fn an_error_result_is_an_error() {
         let result = json!({"isError": true, "content": [text("no"), text("way")], "structuredContent": {"value": 1}});
-        assert_eq!(
-            unwrap_tool_result(&result, ResultMode::Text, true).unwrap_err().message,
-            "no\nway"
-        );
+        assert_eq!(unwrap_tool_result(&result, ResultMode::Value).unwrap_err().message, "no\nway");
         let result = json!({"isError": true, "content": []});
-        unwrap_tool_result(&result, ResultMode::Text, false).unwrap_err();
+        unwrap_tool_result(&result, ResultMode::Text).unwrap_err();
     }
 }

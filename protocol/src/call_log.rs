@@ -1,0 +1,32 @@
+//! What a run remembers of its calls.
+
+use std::collections::HashSet;
+
+use crate::{CallNote, ErrorCode};
+
+/// The calls of one run, as both sides report them.
+#[derive(Debug, Clone, Default)]
+pub struct CallLog {
+    notes: Vec<(u64, CallNote)>,
+    issued: HashSet<ErrorCode>,
+}
+
+impl CallLog {
+    /// Records an ended call; `index` is its place among the calls of the run.
+    pub fn record(&mut self, index: u64, note: CallNote, failed: Option<ErrorCode>) {
+        self.notes.push((index, note));
+        self.issued.extend(failed);
+    }
+
+    /// Returns the calls in the order they began.
+    pub fn notes(&self) -> Vec<CallNote> {
+        let mut notes = self.notes.clone();
+        notes.sort_by_key(|(index, _)| *index);
+        notes.into_iter().map(|(_, note)| note).collect()
+    }
+
+    /// Returns the codes that calls failed with.
+    pub fn issued(&self) -> &HashSet<ErrorCode> {
+        &self.issued
+    }
+}
