@@ -127,33 +127,26 @@ mod tests {
 
     #[test]
     fn results_unwrap_alike() {
-        use ResultMode::{Json, Text, Value};
+        use ResultMode::{Json, Text, Value as Bare};
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let cases = [
             // The reference filesystem server repeats its text as structured content.
             (
                 json!({"content": [text("hi")], "structuredContent": {"content": "hi"}}),
                 Text,
-                false,
                 json!("hi"),
             ),
             (
                 json!({"content": [text("hi")], "structuredContent": {"content": "ho"}}),
                 Text,
-                false,
                 json!({"content": "ho"}),
             ),
-            (wrap_value(json!([1])), Value, json!([1])),
+            (wrap_value(json!([1])), Bare, json!([1])),
             (wrap_value(json!([1])), Text, json!({"value": [1]})),
             (json!({"content": [text("{\"a\":1}")]}), Text, json!("{\"a\":1}")),
             (json!({"content": [text("{\"a\":1}")]}), Json, json!({"a": 1})),
             (json!({"content": [text("{a")]}), Json, json!("{a")),
-            (
-                json!({"content": [text("a"), text("b")]}),
-                Text,
-                false,
-                json!([text("a"), text("b")]),
-            ),
+            (json!({"content": [text("a"), text("b")]}), Text, json!([text("a"), text("b")])),
             (json!({"content": [image.clone()]}), Text, json!([image])),
             (json!({"content": []}), Text, json!([])),
             (json!({"content": [text("x")], "structuredContent": null}), Text, json!("x")),
