@@ -1,0 +1,47 @@
+# Everything a developer runs. `make` alone lists it.
+.PHONY: help build try test soak ready fmt clippy doc sqlx bench
+
+PML_PG_BIN ?= $(shell deploy/find-postgres.sh 2>/dev/null)
+export PML_PG_BIN
+# Counts in tests are scaled by this; `make soak` runs them in full.
+PML_TEST_SCALE ?= 0.1
+export PML_TEST_SCALE
+CARGO ?= cargo
+LOCKED := --locked
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+postgres: # Make sure that there is a Postgres to start
+	@deploy/find-postgres.sh > /dev/null
+.PHONY: postgres
+
+build: ## Build both programs
+	$(CARGO) build $(LOCKED) -p server -p client-cli
+
+try: postgres build ## Start a gateway and run three programs through `pml stdio`
+	$(CARGO) run $(LOCKED) -q -p tests --example try
+
+test: postgres build ## Run all tests
+	INSTA_UPDATE=no $(CARGO) test $(LOCKED) --workspace
+
+soak: ## Run all tests with full counts
+	$(MAKE) test PML_TEST_SCALE=1
+
+ready: fmt clippy doc sqlx test ## Run all that CI runs
+
+fmt: ## Check the formatting
+	$(CARGO) fmt --all --check
+
+clippy: ## Lint
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+
+doc: ## Build the documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps
+
+sqlx: postgres ## Check the queries against the migrated schema
+	migrations/regenerate-sqlx.sh --check
+
+bench: postgres ## Measure; the table in docs/performance.md comes from this
+	$(CARGO) build $(LOCKED) --release -p server -p client-cli
+	$(CARGO) bench $(LOCKED) --workspace --benches
