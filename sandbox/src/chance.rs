@@ -1,0 +1,51 @@
+//! Random numbers: the kernel's, or a sequence that a seed repeats.
+
+/// A source of random numbers.
+pub(crate) struct Chance {
+    state: u64,
+    seeded: bool,
+}
+
+impl Default for Chance {
+    fn default() -> Chance {
+        Chance { state: 0, seeded: false }
+    }
+}
+
+impl Chance {
+    /// Starts over. With a seed every number follows from it.
+    pub(crate) fn begin(&mut self, seed: Option<u64>) {
+        self.seeded = seed.is_some();
+        self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or(0));
+    }
+
+    /// Returns a number from 0 up to but without 1.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are exactly what a double holds")]
+        {
+            (self.step() >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    /// Returns random bytes: fit for secrets unless seeded.
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        if !self.seeded && getrandom::fill(&mut bytes).is_ok() {
+            return bytes;
+        }
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.step().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        bytes
+    }
+
+    /// SplitMix64: every 64-bit number once, in an order that looks random.
+    fn step(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}

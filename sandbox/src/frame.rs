@@ -1,0 +1,341 @@
+//! The frames: u32 little-endian length, then UTF-8 JSON with a `type` tag. One side is always hostile.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::limits::Limits;
+use crate::layer::LayerReport;
+
+/// The version of the messages that `execute` names.
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of the length before each frame.
+pub(crate) const HEADER: usize = 4;
+
+/// What the host sends.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToChild<'a> {
+    Execute {
+        version: u32,
+        program: &'a str,
+        args: &'a Value,
+        limits: ChildLimits,
+        epoch_ms: Option<i64>,
+        seed: Option<u64>,
+    },
+    RpcResult {
+        id: u64,
+        ok: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<ThrownError>,
+    },
+}
+
+/// The limits that the child itself keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChildLimits {
+    pub(crate) cpu_ms: u64,
+    pub(crate) heap: usize,
+    pub(crate) stack: usize,
+    pub(crate) argument_bytes: usize,
+    pub(crate) result_bytes: usize,
+    pub(crate) console_bytes: usize,
+}
+
+impl From<&Limits> for ChildLimits {
+    fn from(limits: &Limits) -> ChildLimits {
+        ChildLimits {
+            cpu_ms: u64::try_from(limits.cpu.as_millis()).unwrap_or(u64::MAX),
+            heap: limits.heap,
+            stack: limits.stack,
+            argument_bytes: limits.argument_bytes,
+            result_bytes: limits.result_bytes,
+            console_bytes: limits.console_bytes,
+        }
+    }
+}
+
+/// An error that a call throws in the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ThrownError {
+    pub(crate) name: String,
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) code: Option<String>,
+}
+
+/// What the child sends.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToHost<'a> {
+    /// The seal holds; a program may come.
+    Ready { version: u32, layers: &'a [LayerReport] },
+    /// A mandatory layer does not hold; no program may come.
+    Unavailable { message: &'a str },
+    RpcCall { id: u64, namespace: &'a str, action: &'a str, args: &'a RawValue },
+    Console { level: &'a str, text: &'a str },
+    ExecutionComplete {
+        ok: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a ChildFailure>,
+    },
+}
+
+/// Why a program failed, as its child tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChildFailure {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) code: Option<String>,
+    #[serde(default)]
+    pub(crate) line: Option<u32>,
+    #[serde(default)]
+    pub(crate) column: Option<u32>,
+    #[serde(default)]
+    pub(crate) stack: Option<String>,
+}
+
+/// A frame from the host, read by the child.
+#[derive(Debug)]
+pub(crate) enum FromHost<'a> {
+    Execute(Box<Execute<'a>>),
+    RpcResult { id: u64, result: Result<&'a RawValue, ThrownError> },
+}
+
+/// The first frame of a run.
+#[derive(Debug)]
+pub(crate) struct Execute<'a> {
+    pub(crate) program: Cow<'a, str>,
+    pub(crate) args: &'a RawValue,
+    pub(crate) limits: ChildLimits,
+    pub(crate) epoch_ms: Option<i64>,
+    pub(crate) seed: Option<u64>,
+}
+
+/// A frame from the child, read by the host.
+#[derive(Debug)]
+pub(crate) enum FromChild<'a> {
+    Ready { layers: Vec<LayerReport> },
+    Unavailable { message: String },
+    RpcCall { id: u64, namespace: String, action: String, args: &'a RawValue },
+    Console { level: Cow<'a, str>, text: Cow<'a, str> },
+    Complete(Result<&'a RawValue, ChildFailure>),
+}
+
+/// Every field that any frame may have. serde cannot borrow raw JSON through a tagged enum.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    version: Option<u32>,
+    #[serde(borrow)]
+    program: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    args: Option<&'a RawValue>,
+    limits: Option<ChildLimits>,
+    epoch_ms: Option<i64>,
+    seed: Option<u64>,
+    id: Option<u64>,
+    namespace: Option<String>,
+    action: Option<String>,
+    ok: Option<bool>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    level: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    layers: Option<Vec<LayerReport>>,
+    message: Option<String>,
+}
+
+/// Tells a `null` that is there from a field that is not.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads one frame's body as the host.
+pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
+    let fields: Fields<'_> = serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
+    let Fields { kind, version, id, namespace, action, args, ok, value, error, level, text, layers, message, .. } =
+        fields;
+    match (&*kind, id, ok) {
+        ("ready", None, None) => match (version, layers) {
+            (Some(VERSION), Some(layers)) => Ok(FromChild::Ready { layers }),
+            _ => Err("a `ready` frame of another version".to_owned()),
+        },
+        ("unavailable", None, None) => match message {
+            Some(message) => Ok(FromChild::Unavailable { message }),
+            None => Err("an `unavailable` frame without a message".to_owned()),
+        },
+        ("rpc_call", Some(id), None) => match (namespace, action, args) {
+            (Some(namespace), Some(action), Some(args)) => {
+                Ok(FromChild::RpcCall { id, namespace, action, args })
+            }
+            _ => Err("an `rpc_call` frame with a field missing".to_owned()),
+        },
+        ("console", None, None) => match (level, text) {
+            (Some(level), Some(text)) => Ok(FromChild::Console { level, text }),
+            _ => Err("a `console` frame with a field missing".to_owned()),
+        },
+        ("execution_complete", None, Some(true)) => match (value, error) {
+            (Some(value), None) => Ok(FromChild::Complete(Ok(value))),
+            _ => Err("an `execution_complete` frame without exactly one value".to_owned()),
+        },
+        ("execution_complete", None, Some(false)) => match (value, error) {
+            (None, Some(error)) => serde_json::from_str(error.get())
+                .map(|failure| FromChild::Complete(Err(failure)))
+                .map_err(|e| format!("an `execution_complete` frame with a bad error: {e}")),
+            _ => Err("an `execution_complete` frame without exactly one error".to_owned()),
+        },
+        _ => Err("a frame of an unknown type or with fields of another".to_owned()),
+    }
+}
+
+/// Reads one frame's body as the child.
+pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
+    let fields: Fields<'_> = serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
+    let Fields { kind, version, program, args, limits, epoch_ms, seed, id, ok, value, error, .. } = fields;
+    match (&*kind, id, ok) {
+        ("execute", None, None) => match (version, program, args, limits) {
+            (Some(VERSION), Some(program), Some(args), Some(limits)) => {
+                Ok(FromHost::Execute(Box::new(Execute { program, args, limits, epoch_ms, seed })))
+            }
+            _ => Err("an `execute` frame of another version or with a field missing".to_owned()),
+        },
+        ("rpc_result", Some(id), Some(true)) => value
+            .map(|value| FromHost::RpcResult { id, result: Ok(value) })
+            .ok_or_else(|| "an `rpc_result` frame without a value".to_owned()),
+        ("rpc_result", Some(id), Some(false)) => {
+            let error = error.ok_or_else(|| "an `rpc_result` frame without an error".to_owned())?;
+            serde_json::from_str(error.get())
+                .map(|thrown| FromHost::RpcResult { id, result: Err(thrown) })
+                .map_err(|e| format!("an `rpc_result` frame with a bad error: {e}"))
+        }
+        _ => Err("a frame of an unknown type".to_owned()),
+    }
+}
+
+/// Appends one frame to `out`.
+pub(crate) fn write(out: &mut Vec<u8>, message: &impl Serialize) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    serde_json::to_writer(&mut *out, message).expect("frames have string keys and a Vec does not fail");
+    let length = u32::try_from(out.len() - start - HEADER).expect("payloads are capped far below 4 GiB");
+    out[start..start + HEADER].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Collects bytes until whole frames stand in it. Never holds room for more than has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Inbox {
+    /// Returns the end of the buffer, to be read into.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        if self.read == self.bytes.len() {
+            self.bytes.clear();
+            self.read = 0;
+        } else if self.read > 256 * 1024 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Returns the next whole frame's body, `None` if more bytes must come first.
+    pub(crate) fn next(&mut self, cap: usize) -> Result<Option<&[u8]>, String> {
+        let rest = &self.bytes[self.read..];
+        let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > cap {
+            return Err(format!("a frame of {length} bytes, at most {cap} are allowed"));
+        }
+        if rest.len() < HEADER + length {
+            return Ok(None);
+        }
+        let start = self.read + HEADER;
+        self.read = start + length;
+        Ok(Some(&self.bytes[start..start + length]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_comes_back_whole_and_in_pieces() {
+        let mut out = Vec::new();
+        write(&mut out, &ToHost::Console { level: "log", text: "é" });
+        write(&mut out, &ToHost::Unavailable { message: "no" });
+        let mut inbox = Inbox::default();
+        let mut seen = Vec::new();
+        for byte in out {
+            inbox.tail().push(byte);
+            while let Some(body) = inbox.next(1024).unwrap() {
+                seen.push(String::from_utf8(body.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(seen, [
+            r#"{"type":"console","level":"log","text":"é"}"#,
+            r#"{"type":"unavailable","message":"no"}"#
+        ]);
+    }
+
+    #[test]
+    fn a_length_over_the_cap_is_refused_before_the_body() {
+        let mut inbox = Inbox::default();
+        inbox.tail().extend_from_slice(&u32::MAX.to_le_bytes());
+        assert!(inbox.next(1024).unwrap_err().contains("at most 1024"));
+    }
+
+    #[test]
+    fn frames_with_wrong_fields_are_refused() {
+        for body in [
+            "",
+            "{}",
+            "[]",
+            "\u{0}",
+            r#"{"type":"execute"}"#,
+            r#"{"type":"rpc_call","id":1,"namespace":"a","action":"b"}"#,
+            r#"{"type":"rpc_call","id":-1,"namespace":"a","action":"b","args":{}}"#,
+            r#"{"type":"rpc_call","id":1,"id":2,"namespace":"a","action":"b","args":{}}"#,
+            r#"{"type":"rpc_call","id":1,"namespace":"a","action":"b","args":{},"extra":1}"#,
+            r#"{"type":"rpc_call","id":1,"namespace":7,"action":"b","args":{}}"#,
+            r#"{"type":"console","level":"log"}"#,
+            r#"{"type":"console","level":"log","text":"x"} {}"#,
+            r#"{"type":"execution_complete","ok":true}"#,
+            r#"{"type":"execution_complete","ok":true,"value":1,"error":{}}"#,
+            r#"{"type":"execution_complete","ok":false,"value":1}"#,
+            r#"{"type":"execution_complete","ok":false,"error":{"kind":"x"}}"#,
+            r#"{"type":"execution_complete","value":1}"#,
+        ] {
+            assert!(read_from_child(body.as_bytes()).is_err(), "accepted {body:?}");
+        }
+        assert!(read_from_child(b"{\"type\":\"console\",\"level\":\"log\",\"text\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn null_is_a_value() {
+        let frame = read_from_child(br#"{"type":"execution_complete","ok":true,"value":null}"#).unwrap();
+        assert!(matches!(frame, FromChild::Complete(Ok(value)) if value.get() == "null"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Runs programs and jobs in sealed child processes of the binary that links this crate.
+//!
+//! A [`Pool`] runs JavaScript, one program a child; a [`JobPool`] runs a function of the binary's own on
+//! untrusted input, `bytes → bytes`. Both kinds of child have no files, no network, no environment and no
+//! other process, and are killed when they use too much. The operating system is the boundary: if it cannot
+//! be put around a child, nothing runs.
+//!
+//! This crate never opens a connection and decides nothing about tools. A program's one exit is the
+//! [`ToolCaller`] that its caller hands in.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use futures::future::BoxFuture;
+//! use sandbox::{CallError, Limits, Pool, PoolConfig, Program, ToolCall, ToolCaller};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! struct Echo;
+//! impl ToolCaller for Echo {
+//!     fn call(&self, call: ToolCall, _: CancellationToken) -> BoxFuture<'static, Result<serde_json::Value, CallError>> {
+//!         Box::pin(async move { Ok(call.args) })
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // First of all: this process may be one of the children.
+//!     sandbox::child_main_if_requested(&[]);
+//!     let runtime = tokio::runtime::Runtime::new()?;
+//!     runtime.block_on(async {
+//!         let pool = Pool::new(PoolConfig::default())?;
+//!         let program = Program {
+//!             source: "return (await mcp.demo.echo({ n: args.n })).n + 1".to_owned(),
+//!             args: serde_json::json!({ "n": 41 }),
+//!             ..Program::default()
+//!         };
+//!         let outcome = pool.run(program, &Limits::server(), Arc::new(Echo), CancellationToken::new()).await;
+//!         assert_eq!(outcome.result, Ok(serde_json::json!(42)));
+//!         Ok(())
+//!     })
+//! }
+//! ```
+
+mod clock;
+mod layer;
+mod limits;
+mod outcome;
+mod tool;
+
+mod address;
+mod chance;
+mod child;
+mod engine;
+mod frame;
+mod host;
+mod job;
+mod json;
+mod nursery;
+mod pool;
+mod realm;
+mod seal;
+mod stack;
+mod warm;
+mod wire;
+
+pub use child::child_main_if_requested;
+pub use clock::{WallClock, WallPause};
+pub use job::{Job, JobFailure, JobLimits, JobPool};
+pub use layer::{LayerReport, LayerState};
+pub use limits::Limits;
+pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
+pub use pool::{Pool, PoolConfig};
+pub use tool::{CallError, ToolCall, ToolCaller};
+
+/// Why a pool could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// This system has no way to seal a child.
+    #[error("programs can be contained only on Linux on x86-64 or arm64; run this on such a system")]
+    PlatformUnsupported,
+    /// The pool was asked to run nothing at all.
+    #[error("a pool needs at least one worker")]
+    NoWorkers,
+    /// No child could be sealed.
+    #[error("no sealed child could be started: {0}")]
+    Unavailable(String),
+}

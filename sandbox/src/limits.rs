@@ -1,0 +1,98 @@
+//! The numbers: what one program may use, and the constants behind them.
+
+use std::time::Duration;
+
+/// Address space of a program's child: room for the binary's own mapping, the largest heap and the buffers.
+pub(crate) const PROGRAM_ADDRESS_SPACE: u64 = 768 * MIB as u64;
+/// The largest heap that a caller may grant; above it the address space would end first.
+pub(crate) const MAX_HEAP: usize = 256 * MIB;
+/// The largest JavaScript stack; the main thread's own stack is several times this.
+pub(crate) const MAX_STACK: usize = MIB;
+/// The kernel's own CPU limit on a child: only there for the day the host's watch fails.
+pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
+/// How far past its CPU limit a program may go before the host kills it. Up to there the engine can still
+/// stop it by itself and say at which line.
+pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
+/// Room for the fields around a payload in a frame.
+pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;
+/// Deepest nesting of a JSON value that crosses the boundary; the host's parser stops at 128.
+pub(crate) const MAX_JSON_DEPTH: usize = 100;
+/// Longest name of a namespace or an action.
+pub(crate) const MAX_NAME: usize = 256;
+/// Longest text of an error's message or stack.
+pub(crate) const MAX_ERROR_TEXT: usize = 8 * KIB;
+/// Timers that one program may have at once.
+pub(crate) const MAX_TIMERS: usize = 1024;
+
+pub(crate) const KIB: usize = 1024;
+pub(crate) const MIB: usize = 1024 * KIB;
+
+/// What one program may use. Each limit ends in a [`FailureKind`](crate::FailureKind) of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time from start to end, without the time spent waiting for a human.
+    pub wall: Duration,
+    /// CPU time, without the time spent waiting for tools. At most 60 s are granted.
+    pub cpu: Duration,
+    /// Bytes of JavaScript heap. At most 256 MiB are granted.
+    pub heap: usize,
+    /// Bytes of stack. At most 1 MiB is granted.
+    pub stack: usize,
+    /// Tool calls in all.
+    pub calls: u64,
+    /// Tool calls that the host runs at the same time; more wait in order.
+    pub in_flight: usize,
+    /// Bytes of one call's arguments as JSON.
+    pub argument_bytes: usize,
+    /// Bytes of one tool's result as JSON.
+    pub tool_result_bytes: usize,
+    /// Bytes of the program's result as JSON.
+    pub result_bytes: usize,
+    /// Bytes of console text that are kept.
+    pub console_bytes: usize,
+}
+
+impl Limits {
+    /// Returns the limits of a run on the gateway.
+    #[must_use]
+    pub fn server() -> Limits {
+        Limits {
+            wall: Duration::from_secs(30),
+            cpu: Duration::from_secs(2),
+            heap: 64 * MIB,
+            stack: 512 * KIB,
+            calls: 1_000,
+            in_flight: 64,
+            argument_bytes: MIB,
+            tool_result_bytes: 8 * MIB,
+            result_bytes: MIB,
+            console_bytes: 64 * KIB,
+        }
+    }
+
+    /// Returns the limits of a run on the user's machine.
+    #[must_use]
+    pub fn client() -> Limits {
+        Limits {
+            wall: Duration::from_secs(300),
+            cpu: Duration::from_secs(10),
+            ..Limits::server()
+        }
+    }
+
+    /// Cuts every number to what a child can truly be held to.
+    pub(crate) fn granted(&self) -> Limits {
+        Limits {
+            cpu: self.cpu.min(Duration::from_secs(60)),
+            heap: self.heap.min(MAX_HEAP),
+            stack: self.stack.min(MAX_STACK),
+            in_flight: self.in_flight.max(1),
+            ..self.clone()
+        }
+    }
+
+    /// The longest frame that a child may send.
+    pub(crate) fn frame_from_child(&self) -> usize {
+        self.argument_bytes.max(self.result_bytes).max(self.console_bytes) + FRAME_OVERHEAD
+    }
+}

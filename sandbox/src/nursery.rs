@@ -1,0 +1,221 @@
+//! Where child processes are started, and where every one of them is reaped.
+//!
+//! One thread does both and never ends: the kernel's parent-death signal follows the *thread* that started a
+//! child, so a thread that came and went would take the children with it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
+use tokio::sync::oneshot;
+
+use crate::child::CHILD_MARK;
+
+type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
+
+enum Order {
+    Spawn { arguments: Vec<String>, done: OnSpawn },
+    Reap { pidfd: OwnedFd, ended: Option<oneshot::Sender<Ended>> },
+}
+
+struct Nursery {
+    orders: mpsc::Sender<Order>,
+    wake: OwnedFd,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exit(i32),
+    Signal(i32),
+    Unknown,
+}
+
+/// A living child. Dropping it kills it at once and has it reaped.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    /// Taken only when the child is handed over to be reaped.
+    pidfd: Option<OwnedFd>,
+    /// The host's end of the one socket; not blocking. Taken while a run uses it.
+    pub(crate) socket: Option<UnixStream>,
+    /// Whether its `ready` frame has been read.
+    pub(crate) ready: bool,
+}
+
+/// Starts a child of this binary; `done` is called on the nursery's thread.
+pub(crate) fn spawn(arguments: Vec<String>, done: OnSpawn) {
+    match nursery() {
+        Ok(nursery) => nursery.order(Order::Spawn { arguments, done }),
+        Err(message) => done(Err(io::Error::other(message.clone()))),
+    }
+}
+
+impl Child {
+    /// Tells whether the process still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
+        matches!(poll(&mut polled, Some(&rustix::event::Timespec::default())), Ok(0))
+    }
+
+    /// Returns the CPU time that the process has used, all threads together.
+    ///
+    /// The process is not reaped while `self` lives, so the number cannot be another's.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        cpu_of(self.pid)
+    }
+
+    /// Returns a reader of the CPU time. Use it only while the child lives.
+    pub(crate) fn cpu_reader(&self) -> impl Fn() -> Option<Duration> + Send + Sync + 'static {
+        let pid = self.pid;
+        move || cpu_of(pid)
+    }
+
+    /// Kills the process and waits until it is gone.
+    pub(crate) async fn end(mut self) -> Ended {
+        let (sender, receiver) = oneshot::channel();
+        // A child that closed its socket is about to exit by itself, and how it does tells why.
+        self.hand_over(Some(sender));
+        receiver.await.unwrap_or(Ended::Unknown)
+    }
+
+    fn hand_over(&mut self, ended: Option<oneshot::Sender<Ended>>) {
+        let Some(pidfd) = self.pidfd.take() else { return };
+        // A process that has already died keeps its own exit status.
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        if let Ok(nursery) = nursery() {
+            nursery.order(Order::Reap { pidfd, ended });
+        }
+    }
+
+    /// Waits a moment for the process to exit by itself, so that its own status is seen.
+    pub(crate) async fn settle(&self, patience: Duration) {
+        let deadline = tokio::time::Instant::now() + patience;
+        while self.is_alive() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.hand_over(None);
+    }
+}
+
+fn cpu_of(pid: Pid) -> Option<Duration> {
+    // The kernel's own encoding of "the CPU clock of this process": CPUCLOCK_SCHED is 2.
+    let clock = (!pid.as_raw_nonzero().get() << 3) | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[expect(unsafe_code, reason = "no safe wrapper takes the CPU clock of another process")]
+    // SAFETY: `time` is a valid place for one timespec, and any clock id may be asked for.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if answer != 0 {
+        return None;
+    }
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+fn nursery() -> Result<&'static Nursery, &'static String> {
+    static NURSERY: OnceLock<Result<Nursery, String>> = OnceLock::new();
+    NURSERY
+        .get_or_init(|| {
+            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|e| format!("cannot start child processes: eventfd: {e}"))?;
+            let (orders, inbox) = mpsc::channel();
+            let bell = wake.try_clone().map_err(|e| format!("cannot start child processes: {e}"))?;
+            std::thread::Builder::new()
+                .name("sandbox-nursery".to_owned())
+                .spawn(move || run(&inbox, &bell))
+                .map_err(|e| format!("cannot start child processes: {e}"))?;
+            Ok(Nursery { orders, wake })
+        })
+        .as_ref()
+}
+
+impl Nursery {
+    fn order(&self, order: Order) {
+        // The thread never ends, so its receiver is always there.
+        let _ = self.orders.send(order);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+fn run(inbox: &mpsc::Receiver<Order>, bell: &OwnedFd) {
+    let mut dying: Vec<(OwnedFd, Option<oneshot::Sender<Ended>>)> = Vec::new();
+    loop {
+        let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(dying.len() + 1);
+        polled.push(PollFd::new(bell, PollFlags::IN));
+        polled.extend(dying.iter().map(|(pidfd, _)| PollFd::new(pidfd, PollFlags::IN)));
+        if poll(&mut polled, None).is_err() {
+            continue;
+        }
+        let gone: Vec<bool> = polled[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut index = 0;
+        dying.retain_mut(|(pidfd, ended)| {
+            let is_gone = gone[index];
+            index += 1;
+            if is_gone {
+                let how = reap(pidfd);
+                if let Some(ended) = ended.take() {
+                    let _ = ended.send(how);
+                }
+            }
+            !is_gone
+        });
+        let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        while let Ok(order) = inbox.try_recv() {
+            match order {
+                Order::Spawn { arguments, done } => done(start(&arguments)),
+                Order::Reap { pidfd, ended } => dying.push((pidfd, ended)),
+            }
+        }
+    }
+}
+
+fn reap(pidfd: &OwnedFd) -> Ended {
+    match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
+        Ok(Some(status)) => status
+            .terminating_signal()
+            .map(Ended::Signal)
+            .or(status.exit_status().map(Ended::Exit))
+            .unwrap_or(Ended::Unknown),
+        _ => Ended::Unknown,
+    }
+}
+
+/// Starts this binary again. The socket arrives as descriptor 0; the child closes all else before it does
+/// anything, so no code of ours has to run between fork and exec.
+fn start(arguments: &[String]) -> io::Result<Child> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let started = Command::new("/proc/self/exe")
+        .arg0("pml-sandbox")
+        .arg(CHILD_MARK)
+        .arg(std::process::id().to_string())
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let pid = Pid::from_child(&started);
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Child { pid, pidfd: Some(pidfd), socket: Some(ours), ready: false }),
+        Err(error) => {
+            let mut started = started;
+            let _ = started.kill();
+            let _ = started.wait();
+            Err(error.into())
+        }
+    }
+}

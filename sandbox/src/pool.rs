@@ -1,0 +1,194 @@
+//! A stock of sealed children, each of which runs one program.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::SandboxError;
+use crate::child::PROGRAM;
+use crate::frame::Inbox;
+use crate::host::{Conversation, Ending};
+use crate::job::await_ready;
+use crate::layer::LayerReport;
+use crate::limits::Limits;
+use crate::nursery::{Child, Ended};
+use crate::outcome::{Failure, FailureKind, Outcome, Program};
+use crate::tool::ToolCaller;
+use crate::warm::{Lent, Warm};
+
+/// How often a run tries again when a child dies before it has seen the program.
+const START_ATTEMPTS: usize = 3;
+/// How long a child that closed its socket may take to show why.
+const DEATH_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How many children a [`Pool`] keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Children that wait, sealed, for a program.
+    pub warm: usize,
+    /// Programs that run at the same time; more wait in order.
+    pub max_running: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        PoolConfig { warm: (2 * cores).min(16), max_running: 64 }
+    }
+}
+
+/// Runs programs, each in a sealed child of its own.
+///
+/// Dropping a future of [`Pool::run`] kills its child at once; dropping the pool kills the waiting ones.
+#[derive(Debug)]
+pub struct Pool {
+    warm: Arc<Warm>,
+    running: Semaphore,
+    layers: Mutex<Vec<LayerReport>>,
+}
+
+impl Pool {
+    /// Returns a pool whose children start in the background.
+    pub fn new(config: PoolConfig) -> Result<Pool, SandboxError> {
+        if config.max_running == 0 {
+            return Err(SandboxError::NoWorkers);
+        }
+        Ok(Pool {
+            warm: Warm::new(vec![PROGRAM.to_owned()], config.warm, false),
+            running: Semaphore::new(config.max_running),
+            layers: Mutex::default(),
+        })
+    }
+
+    /// Runs one program to its end.
+    ///
+    /// Calls that are still in flight when the program ends are cancelled, and those that still wait never
+    /// start.
+    pub async fn run(
+        &self,
+        program: Program,
+        limits: &Limits,
+        tools: Arc<dyn ToolCaller>,
+        cancel: CancellationToken,
+    ) -> Outcome {
+        let cancelled = || Outcome::never_started(Failure::new(FailureKind::Cancelled, "the run was cancelled"));
+        let start = async {
+            let turn = self.running.acquire().await.expect("the semaphore is never closed");
+            (turn, self.start().await)
+        };
+        let (_turn, started) = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return cancelled(),
+            started = start => started,
+        };
+        match started {
+            Ok(ready) => ready.run(&program, &limits.granted(), tools, &cancel).await,
+            Err(why) => {
+                let message = format!("no sealed child could be started: {why}");
+                Outcome::never_started(Failure::new(FailureKind::Unavailable, message))
+            }
+        }
+    }
+
+    /// Returns the layers that hold on this machine, as a child found them.
+    ///
+    /// Starts a child for it if none has told yet.
+    pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
+        let known = self.known_layers();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        self.start().await.map_err(SandboxError::Unavailable)?;
+        Ok(self.known_layers())
+    }
+
+    fn known_layers(&self) -> Vec<LayerReport> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes a child whose seal holds.
+    async fn start(&self) -> Result<Ready, String> {
+        let mut why = String::new();
+        for _ in 0..START_ATTEMPTS {
+            let mut lent = self.warm.take().await.map_err(|e| e.to_string())?;
+            let socket = lent.child_mut().socket.take().ok_or("the child has lost its socket")?;
+            let stream = UnixStream::from_std(socket).map_err(|e| e.to_string())?;
+            let mut inbox = Inbox::default();
+            match await_ready(&stream, &mut inbox).await {
+                Ok(layers) => {
+                    let mut known = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
+                    *known = layers;
+                    return Ok(Ready { lent, stream, inbox });
+                }
+                Err(message) => why = message,
+            }
+        }
+        Err(why)
+    }
+}
+
+/// A sealed child that has seen no program.
+struct Ready {
+    lent: Lent,
+    stream: UnixStream,
+    inbox: Inbox,
+}
+
+impl Ready {
+    async fn run(
+        self,
+        program: &Program,
+        limits: &Limits,
+        tools: Arc<dyn ToolCaller>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let Ready { lent, stream, mut inbox } = self;
+        let started = Instant::now();
+        let child = lent.child();
+        let before = child.cpu().unwrap_or_default();
+        let mut conversation = Conversation::new(&stream, limits, tools, cancel);
+        let ending = conversation.hold(program, &mut inbox, child.cpu_reader(), cancel).await;
+        let cpu = child.cpu().map(|after| after.saturating_sub(before));
+        let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
+        let console = std::mem::take(&mut conversation.console);
+        drop(conversation);
+        drop(stream);
+        let result = match ending {
+            Ending::Complete(result) => result,
+            Ending::Stopped(failure) => Err(failure),
+            Ending::Broken(why) => Err(Failure::new(
+                FailureKind::Crashed,
+                format!("the program's process broke the protocol: {why}"),
+            )),
+            Ending::Closed => Err(post_mortem(lent.keep()).await),
+        };
+        Outcome { result, console, console_truncated, calls, duration: started.elapsed(), cpu }
+    }
+}
+
+/// Tells why a child closed its end without a result.
+async fn post_mortem(child: Child) -> Failure {
+    child.settle(DEATH_PATIENCE).await;
+    let (kind, message) = match child.end().await {
+        Ended::Signal(libc::SIGXCPU) => {
+            (FailureKind::CpuTime, "the program used all of its CPU time".to_owned())
+        }
+        Ended::Signal(libc::SIGSYS) => (
+            FailureKind::Crashed,
+            "the program's process asked the kernel for something forbidden and was killed".to_owned(),
+        ),
+        Ended::Signal(signal) => {
+            (FailureKind::Crashed, format!("the program's process was killed by signal {signal}"))
+        }
+        Ended::Exit(code) => {
+            (FailureKind::Crashed, format!("the program's process left without a result (code {code})"))
+        }
+        Ended::Unknown => {
+            (FailureKind::Crashed, "the program's process left without a result".to_owned())
+        }
+    };
+    Failure::new(kind, message)
+}

@@ -1,0 +1,328 @@
+//! The globals of a program: native functions, and the scripts that build the globals from them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rquickjs::context::EvalOptions;
+use rquickjs::{Ctx, Error, Exception, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
+use serde_json::value::RawValue;
+
+use crate::address;
+use crate::chance::Chance;
+use crate::child::monotonic;
+use crate::frame::{self, ChildLimits, ToHost};
+use crate::json;
+use crate::limits::{MAX_NAME, MAX_TIMERS};
+use crate::stack;
+use crate::wire::Wire;
+
+/// What the native functions and the engine's loop share.
+pub(crate) struct Shared {
+    pub(crate) wire: RefCell<Wire>,
+    pub(crate) limits: Cell<ChildLimits>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) chance: RefCell<Chance>,
+    /// Calls that have no answer yet.
+    pub(crate) in_flight: Cell<u64>,
+    /// Whether a call was refused because its arguments were too large.
+    pub(crate) argument_refused: Cell<bool>,
+    last_call: Cell<u64>,
+    console_spent: Cell<usize>,
+}
+
+/// The script functions that the engine calls.
+#[derive(Clone)]
+pub(crate) struct Realm {
+    pub(crate) settle: Persistent<Function<'static>>,
+    pub(crate) fire: Persistent<Function<'static>>,
+    pub(crate) start: Persistent<Function<'static>>,
+    pub(crate) stringify: Persistent<Function<'static>>,
+}
+
+/// The program's timers and its idea of the time.
+#[derive(Default)]
+pub(crate) struct Timers {
+    /// Frozen time: the given instant, and how far fired timers have moved it.
+    frozen: Option<(i64, Duration)>,
+    queue: BTreeMap<(Duration, u64), (u64, Duration)>,
+    places: HashMap<u64, (Duration, u64)>,
+    last_id: u64,
+    last_turn: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(wire: Wire) -> Rc<Shared> {
+        let limits = ChildLimits {
+            cpu_ms: 0,
+            heap: 0,
+            stack: 0,
+            argument_bytes: 0,
+            result_bytes: 0,
+            console_bytes: 0,
+        };
+        Rc::new(Shared {
+            wire: RefCell::new(wire),
+            limits: Cell::new(limits),
+            timers: RefCell::default(),
+            chance: RefCell::default(),
+            in_flight: Cell::new(0),
+            argument_refused: Cell::new(false),
+            last_call: Cell::new(0),
+            console_spent: Cell::new(0),
+        })
+    }
+
+    /// Sends one tool call, or says why it cannot be made.
+    fn call(&self, namespace: &str, action: &str, mut args: String) -> Called {
+        let limits = self.limits.get();
+        let name = format!("mcp.{namespace}.{action}");
+        if namespace.len() > MAX_NAME || action.len() > MAX_NAME {
+            return Called::Refused(format!("the name of a tool has at most {MAX_NAME} bytes"));
+        }
+        if args.len() > limits.argument_bytes {
+            self.argument_refused.set(true);
+            return Called::Refused(format!(
+                "the arguments of {name} have {} bytes, at most {} are allowed",
+                args.len(),
+                limits.argument_bytes
+            ));
+        }
+        if let Err(refusal) = json::clean(&mut args) {
+            return Called::Refused(format!("the arguments of {name} are {refusal}"));
+        }
+        let Ok(args) = RawValue::from_string(args) else {
+            return Called::Refused(format!("the arguments of {name} have no JSON form"));
+        };
+        let id = self.last_call.get() + 1;
+        self.last_call.set(id);
+        self.in_flight.set(self.in_flight.get() + 1);
+        let mut wire = self.wire.borrow_mut();
+        frame::write(wire.out(), &ToHost::RpcCall { id, namespace, action, args: &args });
+        Called::Id(id)
+    }
+
+    /// Sends one line; the one that crosses the limit is the last.
+    fn log(&self, level: &str, text: &str) {
+        let limit = self.limits.get().console_bytes;
+        let spent = self.console_spent.get();
+        if spent > limit {
+            return;
+        }
+        let room = text.floor_char_boundary(limit - spent + 4);
+        self.console_spent.set(spent + text.len().min(room) + 1);
+        let mut wire = self.wire.borrow_mut();
+        frame::write(wire.out(), &ToHost::Console { level, text: &text[..room] });
+        // What was printed before a crash should be seen, but not at the price of a call for each line.
+        if wire.out().len() > 32 * 1024 {
+            wire.flush();
+        }
+    }
+}
+
+/// What became of a call.
+enum Called {
+    Id(u64),
+    Refused(String),
+}
+
+impl<'js> IntoJs<'js> for Called {
+    fn into_js(self, ctx: &Ctx<'js>) -> Result<Value<'js>> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "a run makes far fewer than 2^53 calls")]
+            Called::Id(id) => (id as f64).into_js(ctx),
+            Called::Refused(message) => message.into_js(ctx),
+        }
+    }
+}
+
+impl Timers {
+    pub(crate) fn freeze(&mut self, epoch_ms: i64) {
+        self.frozen = Some((epoch_ms, Duration::ZERO));
+    }
+
+    /// The program's time in milliseconds, whole ones, so that it is no stopwatch.
+    fn now_ms(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "instants far beyond the year 200 000 lose nothing")]
+        match self.frozen {
+            Some((epoch_ms, moved)) => epoch_ms as f64 + moved.as_millis() as f64,
+            None => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                now.as_millis() as f64
+            }
+        }
+    }
+
+    /// Sets a timer. `id` 0 asks for a new one; `None` means that there are too many.
+    fn arm(&mut self, wait: Duration, id: u64) -> Option<u64> {
+        if self.queue.len() >= MAX_TIMERS {
+            return None;
+        }
+        let id = if id == 0 {
+            self.last_id += 1;
+            self.last_id
+        } else {
+            id
+        };
+        let real = monotonic() + wait;
+        // Frozen time orders timers by what was asked for, not by when it happened to be asked.
+        let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
+        self.last_turn += 1;
+        self.queue.insert((due, self.last_turn), (id, real));
+        self.places.insert(id, (due, self.last_turn));
+        Some(id)
+    }
+
+    fn disarm(&mut self, id: u64) {
+        if let Some(place) = self.places.remove(&id) {
+            self.queue.remove(&place);
+        }
+    }
+
+    /// Returns how long the next timer still waits.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        let (_, (_, real)) = self.queue.first_key_value()?;
+        Some(real.saturating_sub(monotonic()))
+    }
+
+    /// Takes the next timer that is due.
+    pub(crate) fn take_due(&mut self) -> Option<u64> {
+        let entry = self.queue.first_entry()?;
+        if entry.get().1 > monotonic() {
+            return None;
+        }
+        let ((due, _), (id, _)) = entry.remove_entry();
+        self.places.remove(&id);
+        if let Some((_, moved)) = &mut self.frozen {
+            *moved = due.max(*moved);
+        }
+        Some(id)
+    }
+}
+
+/// Builds the globals.
+pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
+    let host = natives(ctx, shared)?;
+    let bootstrap: Function<'_> = script(ctx, "bootstrap.js", include_str!("realm/bootstrap.js"))?;
+    let realm: Object<'_> = bootstrap.call((host.clone(),))?;
+    let web: Function<'_> = script(ctx, "web.js", include_str!("realm/web.js"))?;
+    web.call::<_, ()>((host, realm.clone()))?;
+    let take = |name: &str| -> Result<Persistent<Function<'static>>> {
+        Ok(Persistent::save(ctx, realm.get::<_, Function<'_>>(name)?))
+    };
+    Ok(Realm {
+        settle: take("settle")?,
+        fire: take("fire")?,
+        start: take("start")?,
+        stringify: take("stringify")?,
+    })
+}
+
+fn script<'js>(ctx: &Ctx<'js>, name: &str, source: &str) -> Result<Function<'js>> {
+    let mut options = EvalOptions::default();
+    options.filename = Some(name.to_owned());
+    ctx.eval_with_options(source, options)
+}
+
+fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
+    let host = Object::new(ctx.clone())?;
+    let own = || Rc::clone(shared);
+
+    let call = own();
+    host.set(
+        "call",
+        Function::new(ctx.clone(), move |namespace: String, action: String, args: String| {
+            call.call(&namespace, &action, args)
+        })?,
+    )?;
+    let log = own();
+    host.set(
+        "log",
+        Function::new(ctx.clone(), move |level: String, text: String| log.log(&level, &text))?,
+    )?;
+    let arm = own();
+    host.set(
+        "arm",
+        Function::new(ctx.clone(), move |ctx: Ctx<'_>, wait_ms: f64, id: f64| -> Result<f64> {
+            let wait = Duration::from_secs_f64(wait_ms.max(0.0) / 1000.0);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "ids are small whole numbers that were given out here"
+            )]
+            match arm.timers.borrow_mut().arm(wait, id as u64) {
+                Some(id) => Ok(id as f64),
+                None => Err(Exception::throw_range(
+                    &ctx,
+                    &format!("a program has at most {MAX_TIMERS} timers at once"),
+                )),
+            }
+        })?,
+    )?;
+    let disarm = own();
+    host.set(
+        "disarm",
+        Function::new(ctx.clone(), move |id: f64| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "what is not an id finds no timer"
+            )]
+            disarm.timers.borrow_mut().disarm(id as u64);
+        })?,
+    )?;
+    let now = own();
+    host.set("now", Function::new(ctx.clone(), move || now.timers.borrow().now_ms())?)?;
+    let random = own();
+    host.set(
+        "random",
+        Function::new(ctx.clone(), move || random.chance.borrow_mut().fraction())?,
+    )?;
+    let bytes = own();
+    host.set(
+        "randomBytes",
+        Function::new(
+            ctx.clone(),
+            random_bytes(move |ctx, count| TypedArray::new(ctx, bytes.chance.borrow_mut().bytes(count))),
+        )?,
+    )?;
+    host.set("trimStack", Function::new(ctx.clone(), |text: String| stack::trim(&text).text)?)?;
+    host.set("encode", Function::new(ctx.clone(), encode)?)?;
+    host.set("decode", Function::new(ctx.clone(), decode)?)?;
+    host.set("parseUrl", Function::new(ctx.clone(), address::parse)?)?;
+    host.set("changeUrl", Function::new(ctx.clone(), address::change)?)?;
+    host.set("parseQuery", Function::new(ctx.clone(), address::parse_query)?)?;
+    host.set("formatQuery", Function::new(ctx.clone(), address::format_query)?)?;
+    Ok(host)
+}
+
+/// Names the one lifetime that the closure's argument and result share.
+fn random_bytes<F>(f: F) -> F
+where
+    F: for<'js> Fn(Ctx<'js>, usize) -> Result<TypedArray<'js, u8>>,
+{
+    f
+}
+
+fn encode(ctx: Ctx<'_>, text: String) -> Result<TypedArray<'_, u8>> {
+    TypedArray::new(ctx, text.into_bytes())
+}
+
+fn decode(bytes: TypedArray<'_, u8>, fatal: bool) -> Result<Option<String>> {
+    let Some(raw) = bytes.as_raw() else { return Ok(Some(String::new())) };
+    #[expect(unsafe_code, reason = "the engine hands out its buffers only as pointers")]
+    // SAFETY: the array keeps its buffer alive, and no script runs while it is read.
+    let bytes: &[u8] = unsafe { raw.as_ref() };
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) if fatal => Ok(None),
+        Err(_) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
+    }
+}
+
+/// Tells whether an error is a JavaScript exception that waits in the context.
+pub(crate) fn is_exception(error: &Error) -> bool {
+    matches!(error, Error::Exception)
+}

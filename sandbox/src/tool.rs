@@ -1,0 +1,59 @@
+//! The one exit of a program: calls that the host answers.
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::WallClock;
+
+/// Answers a program's tool calls. It decides whether a call may happen at all.
+pub trait ToolCaller: Send + Sync + 'static {
+    /// Starts one call. The token is cancelled when the run ends, for whatever reason, and the future is
+    /// then dropped.
+    fn call(
+        &self,
+        call: ToolCall,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, CallError>>;
+}
+
+/// One call of `mcp.<namespace>.<action>(args)`.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// Counts the calls of one run, from 1.
+    pub id: u64,
+    /// The name before the last dot.
+    pub namespace: String,
+    /// The name after the last dot.
+    pub action: String,
+    /// A JSON object.
+    pub args: Value,
+    /// The run's wall clock. Hold [`WallClock::pause`] while a human decides.
+    pub clock: WallClock,
+}
+
+/// The error that a call throws in the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The error's `name`.
+    pub name: String,
+    /// The error's `message`.
+    pub message: String,
+    /// The error's `code`, where it has one.
+    pub code: Option<String>,
+}
+
+impl CallError {
+    /// Returns a plain `Error`.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> CallError {
+        CallError { name: "Error".to_owned(), message: message.into(), code: None }
+    }
+
+    /// Adds a code that the program can test.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> CallError {
+        self.code = Some(code.into());
+        self
+    }
+}
