@@ -1,0 +1,196 @@
+//! The user's own MCP servers: one process each, shared by all calls.
+
+pub mod environment;
+mod error;
+mod server;
+pub mod spawn;
+pub mod supervise;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use protocol::{Install, ToolDescriptor};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub use error::LocalMcpError;
+
+use crate::workspace::Workspace;
+use environment::{Environment, check_variable};
+use server::Server;
+use supervise::Supervisor;
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// The program: a name on `PATH`, or a path relative to the workspace.
+    pub command: String,
+    /// Its arguments; `${workspace}` stands for the workspace's path.
+    pub args: Vec<String>,
+    /// Variables that it gets in addition to the passed ones.
+    pub env: BTreeMap<String, String>,
+    /// Variables that it needs of the user's environment.
+    pub env_required: Vec<String>,
+    /// The folder that it runs in, relative to the workspace.
+    pub cwd: Option<String>,
+}
+
+impl From<&Install> for ServerSpec {
+    fn from(install: &Install) -> Self {
+        Self {
+            command: install.command.clone(),
+            args: install.args.clone(),
+            env: BTreeMap::new(),
+            env_required: install.env_required.clone(),
+            cwd: None,
+        }
+    }
+}
+
+/// Times that a user never sets and tests shorten.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// How long a server may take to answer for the first time; `npx` downloads.
+    pub start: Duration,
+    /// How long a server without calls lives on.
+    pub idle: Duration,
+    /// How long a cancelled call may keep a server from answering others.
+    pub cancel_grace: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(30),
+            idle: Duration::from_secs(5 * 60),
+            cancel_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What every server shares.
+#[derive(Debug)]
+struct Shared {
+    workspace: Arc<Workspace>,
+    environment: Arc<Environment>,
+    supervisor: Supervisor,
+    timing: Timing,
+}
+
+/// The MCP servers of one workspace. Dropping it ends them all.
+#[derive(Debug)]
+pub struct LocalServers {
+    shared: Arc<Shared>,
+    servers: RwLock<HashMap<String, Arc<Server>>>,
+}
+
+impl LocalServers {
+    /// Makes an empty set; nothing is started before the first call.
+    pub fn new(
+        workspace: Arc<Workspace>,
+        environment: Arc<Environment>,
+        supervisor: Supervisor,
+        timing: Timing,
+    ) -> Self {
+        let shared = Arc::new(Shared { workspace, environment, supervisor, timing });
+        Self { shared, servers: RwLock::new(HashMap::new()) }
+    }
+
+    /// Adds a server under a namespace. Adding the same again does nothing.
+    ///
+    /// # Errors
+    /// Returns [`LocalMcpError::Duplicate`] when the namespace has another
+    /// server, and [`LocalMcpError::Environment`] when the entry sets a
+    /// variable that it may not set.
+    pub fn add(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
+        for (name, value) in &spec.env {
+            check_variable(name, value).map_err(|source| LocalMcpError::Environment {
+                server: namespace.to_owned(),
+                source,
+            })?;
+        }
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        match servers.get(namespace) {
+            Some(known) if *known.spec() == spec => Ok(()),
+            Some(_) => Err(LocalMcpError::Duplicate { server: namespace.to_owned() }),
+            None => {
+                let server = Server::new(namespace, spec, Arc::clone(&self.shared));
+                servers.insert(namespace.to_owned(), Arc::new(server));
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells whether a namespace has a server.
+    pub fn knows(&self, namespace: &str) -> bool {
+        self.servers.read().unwrap_or_else(PoisonError::into_inner).contains_key(namespace)
+    }
+
+    /// Calls a tool and returns its MCP `CallToolResult`, starting the server
+    /// if it does not run.
+    ///
+    /// A call is sent once: when the server dies meanwhile, the call fails and
+    /// is not repeated, because it may have had effects.
+    ///
+    /// # Errors
+    /// Returns [`LocalMcpError`]; a result with `isError` is not an error here.
+    pub async fn call(
+        &self,
+        namespace: &str,
+        action: &str,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LocalMcpError> {
+        self.server(namespace)?.call(action, arguments, cancel).await
+    }
+
+    /// Returns the tools of a server, starting it if it does not run.
+    ///
+    /// # Errors
+    /// Returns [`LocalMcpError`] when it does not start or answer.
+    pub async fn tools(
+        &self,
+        namespace: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
+        self.server(namespace)?.tools(cancel).await
+    }
+
+    /// Ends every server and waits until they are gone.
+    pub async fn shutdown(&self) {
+        let servers: Vec<Arc<Server>> = {
+            let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+            servers.values().cloned().collect()
+        };
+        futures_join(servers).await;
+    }
+
+    fn server(&self, namespace: &str) -> Result<Arc<Server>, LocalMcpError> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers
+            .get(namespace)
+            .cloned()
+            .ok_or_else(|| LocalMcpError::Unknown { server: namespace.to_owned() })
+    }
+}
+
+async fn futures_join(servers: Vec<Arc<Server>>) {
+    let mut ends = tokio::task::JoinSet::new();
+    for server in servers {
+        ends.spawn(async move { server.stop().await });
+    }
+    ends.join_all().await;
+}
+
+impl Shared {
+    /// Puts the workspace's path for `${workspace}`.
+    fn fill(&self, text: &str) -> String {
+        text.replace("${workspace}", &self.workspace.root().to_string_lossy())
+    }
+
+    fn folder(&self, cwd: Option<&str>) -> PathBuf {
+        self.workspace.root().join(self.fill(cwd.unwrap_or("")))
+    }
+}

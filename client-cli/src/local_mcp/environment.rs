@@ -1,0 +1,333 @@
+//! Which variables children see: an allow-list, never the whole environment.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+use crate::workspace::Workspace;
+
+/// Variables that every child may see: what programs need to find themselves,
+/// the user's language, and the network set-up of the user's machine.
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_CERT",
+    "PIP_CONFIG_FILE",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_CACHE_DIR",
+    "npm_config_registry",
+    "npm_config_cafile",
+    "npm_config_cache",
+    "npm_config_userconfig",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "npm_config_noproxy",
+    "npm_config_strict_ssl",
+    "NPM_CONFIG_REGISTRY",
+    "NPM_CONFIG_CAFILE",
+    "NPM_CONFIG_CACHE",
+    "NPM_CONFIG_USERCONFIG",
+];
+
+/// Variables that change what a program loads or runs. An entry that sets one
+/// would run other code than the entry names.
+const REFUSED: &[&str] = &[
+    "PATH",
+    "ENV",
+    "BASH_ENV",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PROMPT_COMMAND",
+    "PS4",
+    "IFS",
+    "CDPATH",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "LOCPATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NODE_REPL_EXTERNAL_MODULE",
+    "PERL5OPT",
+    "PERL5LIB",
+    "PERL5DB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "CLASSPATH",
+    "ELECTRON_RUN_AS_NODE",
+    "DENO_DIR",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "BROWSER",
+    "NPM_CONFIG_NODE_OPTIONS",
+    "NPM_CONFIG_SCRIPT_SHELL",
+    "NPM_CONFIG_SHELL",
+    "NPM_CONFIG_PREFIX",
+    "NPM_CONFIG_GLOBALCONFIG",
+    "NPM_CONFIG_USERCONFIG",
+    "NPM_CONFIG_GIT",
+];
+
+/// Families of such variables.
+const REFUSED_PREFIXES: &[&str] =
+    &["LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "PML_", "CORECLR_", "DOTNET_STARTUP"];
+
+/// The largest `.env` file that is read, in bytes.
+const FILE_LIMIT: u64 = 256 * 1024;
+
+/// Says why a variable is not given to a child.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnvironmentError {
+    /// The variable changes what runs.
+    #[error("the variable `{name}` would change what the program runs; remove it from the entry")]
+    Refused {
+        /// The variable.
+        name: String,
+    },
+    /// The variable cannot be one.
+    #[error("`{name}` cannot be the name of a variable, or its value has a NUL byte")]
+    Malformed {
+        /// The name, escaped for display.
+        name: String,
+    },
+    /// The user has not set it.
+    #[error(
+        "the variable `{name}` is not set; set it in the environment or in the workspace's `.env`"
+    )]
+    Missing {
+        /// The variable.
+        name: String,
+    },
+}
+
+/// The user's variables, read once at start.
+#[derive(Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    dotenv: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Environment([redacted])")
+    }
+}
+
+impl Environment {
+    /// Reads the process's variables and the workspace's `.env`.
+    pub fn load(workspace: &Workspace) -> Self {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let dotenv = workspace
+            .open_file(".env")
+            .ok()
+            .and_then(|opened| {
+                let mut text = String::new();
+                File::from(opened.fd).take(FILE_LIMIT).read_to_string(&mut text).ok()?;
+                Some(parse_dotenv(&text))
+            })
+            .unwrap_or_default();
+        Self { variables: variables.collect(), dotenv }
+    }
+
+    /// Makes an environment of given variables.
+    pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { variables: variables.into_iter().collect(), dotenv: BTreeMap::new() }
+    }
+
+    /// Returns a variable; the process's own wins over `.env`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .or_else(|| self.dotenv.get(name))
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Returns the variables that every child sees.
+    pub fn base(&self) -> BTreeMap<String, String> {
+        self.variables
+            .iter()
+            .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Returns the variables of one server: the base, what it needs of the
+    /// user's (`required`), and what its entry sets. `${NAME}` in an entry's
+    /// value stands for the user's variable.
+    ///
+    /// # Errors
+    /// Returns [`EnvironmentError`] for a variable that may not be set or is
+    /// needed and not there.
+    pub fn for_server(
+        &self,
+        entry: &BTreeMap<String, String>,
+        required: &[String],
+    ) -> Result<BTreeMap<String, String>, EnvironmentError> {
+        let mut out = self.base();
+        for name in required {
+            check_variable(name, "")?;
+            if entry.contains_key(name) {
+                continue;
+            }
+            let missing = || EnvironmentError::Missing { name: name.clone() };
+            out.insert(name.clone(), self.get(name).ok_or_else(missing)?.to_owned());
+        }
+        for (name, value) in entry {
+            check_variable(name, value)?;
+            out.insert(name.clone(), self.expand(value)?);
+        }
+        Ok(out)
+    }
+
+    fn expand(&self, text: &str) -> Result<String, EnvironmentError> {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, tail)) = after.split_once('}') else { break };
+            out.push_str(before);
+            let missing = || EnvironmentError::Missing { name: name.to_owned() };
+            out.push_str(self.get(name).ok_or_else(missing)?);
+            rest = tail;
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}
+
+/// Refuses a variable that an entry may not set.
+///
+/// # Errors
+/// Returns [`EnvironmentError::Refused`] or [`EnvironmentError::Malformed`].
+pub fn check_variable(name: &str, value: &str) -> Result<(), EnvironmentError> {
+    let is_name = !name.is_empty()
+        && name.len() <= 256
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_name || value.contains('\0') {
+        return Err(EnvironmentError::Malformed { name: name.escape_debug().to_string() });
+    }
+    let upper = name.to_ascii_uppercase();
+    if REFUSED.contains(&upper.as_str()) || REFUSED_PREFIXES.iter().any(|p| upper.starts_with(p)) {
+        return Err(EnvironmentError::Refused { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// Reads `NAME=value` lines; quotes around a value are taken off.
+fn parse_dotenv(text: &str) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let value = value.trim();
+        let quoted = ['"', '\'']
+            .iter()
+            .find_map(|quote| value.strip_prefix(*quote).and_then(|v| v.strip_suffix(*quote)));
+        let plain = quoted.unwrap_or_else(|| value.split(" #").next().unwrap_or("").trim_end());
+        out.insert(name.trim().to_owned(), plain.to_owned());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        Environment::of(pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())))
+    }
+
+    fn entry(name: &str, value: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(name.to_owned(), value.to_owned())])
+    }
+
+    /// LM-01: a canary of the parent does not reach a child.
+    #[test]
+    fn only_listed_variables_pass() {
+        let environment =
+            environment(&[("PATH", "/bin"), ("CANARY", "x"), ("LC_ALL", "C"), ("LD_PRELOAD", "y")]);
+        let names: Vec<String> = environment.base().into_keys().collect();
+        assert_eq!(names, ["LC_ALL", "PATH"]);
+        let needed = environment.for_server(&BTreeMap::new(), &["CANARY".to_owned()]).unwrap();
+        assert_eq!(needed["CANARY"], "x");
+    }
+
+    /// LM-01: what changes the code that runs is refused, also in other case.
+    #[test]
+    fn variables_that_load_code_are_refused() {
+        let environment = environment(&[("LD_PRELOAD", "y")]);
+        for name in [
+            "LD_PRELOAD",
+            "NODE_OPTIONS",
+            "PYTHONPATH",
+            "BASH_ENV",
+            "GIT_SSH_COMMAND",
+            "PATH",
+            "npm_config_script_shell",
+            "ld_preload",
+        ] {
+            let refused = EnvironmentError::Refused { name: name.to_owned() };
+            assert_eq!(environment.for_server(&entry(name, "x"), &[]), Err(refused.clone()));
+            assert_eq!(environment.for_server(&BTreeMap::new(), &[name.to_owned()]), Err(refused));
+        }
+        for name in ["API_TOKEN", "DATABASE_URL", "NODE_ENV", "MEMORY_FILE_PATH"] {
+            environment.for_server(&entry(name, "x"), &[]).expect(name);
+        }
+        for name in ["", "A=B", "1A", "a b", "A\n"] {
+            environment.for_server(&entry(name, "x"), &[]).expect_err(name);
+        }
+    }
+
+    #[test]
+    fn references_are_filled_in_or_named() {
+        let environment = environment(&[("KEY", "k")]);
+        assert_eq!(environment.for_server(&entry("A", "<${KEY}>"), &[]).unwrap()["A"], "<k>");
+        let missing = EnvironmentError::Missing { name: "NONE".to_owned() };
+        assert_eq!(environment.for_server(&entry("A", "${NONE}"), &[]), Err(missing.clone()));
+        assert_eq!(environment.for_server(&BTreeMap::new(), &["NONE".to_owned()]), Err(missing));
+    }
+
+    #[test]
+    fn env_files_are_read() {
+        let read = parse_dotenv("# c\nA=1\nexport B = \"two # 2\"\nC='3' \nD=4 # four\nnoise\n");
+        let pairs: Vec<(&str, &str)> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [("A", "1"), ("B", "two # 2"), ("C", "'3'".trim_matches('\'')), ("D", "4")]
+        );
+    }
+}

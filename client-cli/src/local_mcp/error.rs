@@ -1,0 +1,129 @@
+//! What can go wrong with a local MCP server.
+
+use super::environment::EnvironmentError;
+use super::spawn::ProgramError;
+
+/// Says why a local MCP server gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalMcpError {
+    /// No server of that name is set up.
+    #[error("no MCP server `{server}` is set up; add it to `mcpServers` in `.pml.json`")]
+    Unknown {
+        /// The namespace.
+        server: String,
+    },
+    /// Two different entries claim one name.
+    #[error("two different MCP servers are named `{server}`; rename one of them")]
+    Duplicate {
+        /// The namespace.
+        server: String,
+    },
+    /// A variable may not be set or is missing.
+    #[error("MCP server `{server}`: {source}")]
+    Environment {
+        /// The namespace.
+        server: String,
+        /// Which variable, and why.
+        source: EnvironmentError,
+    },
+    /// Its program is not there.
+    #[error("MCP server `{server}`: {source}")]
+    Program {
+        /// The namespace.
+        server: String,
+        /// Which program.
+        source: ProgramError,
+    },
+    /// It did not start.
+    #[error("MCP server `{server}` did not start: {reason}{}", quoted(.stderr))]
+    Start {
+        /// The namespace.
+        server: String,
+        /// What happened.
+        reason: String,
+        /// Its last lines on standard error.
+        stderr: String,
+    },
+    /// It ended while it had the call.
+    #[error("MCP server `{server}` {reason} during the call, which may have had effects and is not repeated{}", quoted(.stderr))]
+    Died {
+        /// The namespace.
+        server: String,
+        /// What happened.
+        reason: String,
+        /// Its last lines on standard error.
+        stderr: String,
+    },
+    /// It failed too often to be started again at once.
+    #[error(
+        "MCP server `{server}` failed {failures} times in a row; the next start is possible in {wait_s} s; the last failure: {last}"
+    )]
+    BackingOff {
+        /// The namespace.
+        server: String,
+        /// How often it failed.
+        failures: u32,
+        /// How long to wait.
+        wait_s: u64,
+        /// What happened last.
+        last: String,
+    },
+    /// It answered the call with a JSON-RPC error.
+    #[error("MCP server `{server}` refused the call: {message} (code {code})")]
+    Refused {
+        /// The namespace.
+        server: String,
+        /// The JSON-RPC code.
+        code: i32,
+        /// The server's text.
+        message: String,
+    },
+    /// It answered with what the protocol does not allow here.
+    #[error("MCP server `{server}` gave an answer that cannot be used: {reason}")]
+    Answer {
+        /// The namespace.
+        server: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The arguments are not an object.
+    #[error("the arguments of `{server}:{action}` must be an object")]
+    Arguments {
+        /// The namespace.
+        server: String,
+        /// The tool.
+        action: String,
+    },
+    /// The run was cancelled.
+    #[error("the call of MCP server `{server}` was cancelled")]
+    Cancelled {
+        /// The namespace.
+        server: String,
+    },
+}
+
+impl LocalMcpError {
+    /// Returns the stable code of the error.
+    pub fn code(&self) -> protocol::ErrorCode {
+        use protocol::ErrorCode;
+        match self {
+            Self::Unknown { .. } => ErrorCode::ToolNotFound,
+            Self::Duplicate { .. } => ErrorCode::ConfigInvalid,
+            Self::Environment { source: EnvironmentError::Missing { .. }, .. } => {
+                ErrorCode::ApiKeyRequired
+            }
+            Self::Environment { .. } => ErrorCode::ConfigInvalid,
+            Self::Program { .. }
+            | Self::Start { .. }
+            | Self::Died { .. }
+            | Self::BackingOff { .. } => ErrorCode::ToolUnavailable,
+            Self::Refused { .. } | Self::Answer { .. } => ErrorCode::ToolFailed,
+            Self::Arguments { .. } => ErrorCode::InvalidArguments,
+            Self::Cancelled { .. } => ErrorCode::Cancelled,
+        }
+    }
+}
+
+fn quoted(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it said: {stderr}") }
+}

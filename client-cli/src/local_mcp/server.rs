@@ -1,0 +1,426 @@
+//! One server: started on the first call, watched, restarted, stopped when idle.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
+
+use protocol::ToolDescriptor;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientRequest, PaginatedRequestParams, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::Value;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::spawn::{self, Launch, Session, StartFailure};
+use super::{LocalMcpError, ServerSpec, Shared};
+
+/// A server that lived this long has not crashed "in a row".
+const HEALTHY: Duration = Duration::from_secs(60);
+
+/// How long to wait before a start, by the number of failures in a row; the
+/// last goes on. Fewer than ten starts a minute, whatever happens.
+const BACK_OFF: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// A wait up to this long is waited; a longer one is an error.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long to wait for the exit code of a server whose pipe has closed.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
+
+/// The most tools that one server may have.
+const TOOLS_LIMIT: usize = 2_000;
+
+/// The most pages of tools that are read.
+const PAGES_LIMIT: usize = 100;
+
+/// One server of the workspace.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    spec: ServerSpec,
+    shared: Arc<Shared>,
+    slot: Arc<Mutex<Slot>>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    running: Option<Arc<Running>>,
+    failures: u32,
+    not_before: Option<Instant>,
+    last_failure: String,
+}
+
+struct Running {
+    session: Session,
+    since: Instant,
+    calls: AtomicUsize,
+    last_use: SyncMutex<Instant>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("group", &self.session.group).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    fn is_alive(&self) -> bool {
+        !self.session.service.peer().is_transport_closed() && self.session.ended.borrow().is_none()
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let last = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.calls.load(Ordering::SeqCst) == 0).then_some(last)
+    }
+
+    /// Says what ended the server, once its pipe is closed.
+    async fn epitaph(&self) -> String {
+        let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
+        let fault = self.session.words.fault().map(|fault| format!("was stopped because {fault}"));
+        fault.or(exit).unwrap_or_else(|| "closed its output".to_owned())
+    }
+}
+
+/// A running server that is not idle while this lives.
+struct Use(Arc<Running>);
+
+impl Use {
+    fn new(running: &Arc<Running>) -> Self {
+        running.calls.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(running))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        *self.0.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Server {
+    pub(super) fn new(name: &str, spec: ServerSpec, shared: Arc<Shared>) -> Self {
+        Self { name: name.to_owned(), spec, shared, slot: Arc::default() }
+    }
+
+    pub(super) fn spec(&self) -> &ServerSpec {
+        &self.spec
+    }
+
+    /// Calls a tool.
+    pub(super) async fn call(
+        &self,
+        action: &str,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LocalMcpError> {
+        let mut params = CallToolRequestParams::new(action.to_owned());
+        params.arguments = match arguments {
+            Value::Null => Some(serde_json::Map::new()),
+            Value::Object(fields) => Some(fields),
+            _ => {
+                let (server, action) = (self.name.clone(), action.to_owned());
+                return Err(LocalMcpError::Arguments { server, action });
+            }
+        };
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let running = self.running(cancel).await?;
+        let answer = self.ask(&running, request, cancel).await?;
+        let unusable = |reason: &str| LocalMcpError::Answer {
+            server: self.name.clone(),
+            reason: reason.to_owned(),
+        };
+        let value = match answer {
+            ServerResult::CallToolResult(result) => serde_json::to_value(result),
+            ServerResult::InputRequiredResult(_) => {
+                return Err(unusable("it asks the user for input, which is not supported yet"));
+            }
+            ServerResult::CreateTaskResult(_) => {
+                return Err(unusable("it made a task, which was not asked for"));
+            }
+            other => serde_json::to_value(other),
+        };
+        let value = value.map_err(|error| unusable(&error.to_string()))?;
+        let is_result = value.get("content").is_some_and(Value::is_array)
+            || value.get("structuredContent").is_some();
+        if is_result { Ok(value) } else { Err(unusable("it is not a tool result")) }
+    }
+
+    /// Lists the tools.
+    pub(super) async fn tools(
+        &self,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
+        let running = self.running(cancel).await?;
+        let unusable = |reason: String| LocalMcpError::Answer { server: self.name.clone(), reason };
+        let mut tools: Vec<ToolDescriptor> = Vec::new();
+        let mut page = PaginatedRequestParams::default();
+        for _ in 0..PAGES_LIMIT {
+            let listing = running.0.session.service.peer().list_tools(Some(page.clone()));
+            let listed = tokio::select! {
+                () = cancel.cancelled() => return Err(self.cancelled()),
+                listed = tokio::time::timeout(self.shared.timing.start, listing) => listed,
+            };
+            let listed = match listed {
+                Ok(Ok(listed)) => listed,
+                Ok(Err(error)) => return Err(self.failure(&running.0, error).await),
+                Err(_) => return Err(unusable("it did not list its tools in time".to_owned())),
+            };
+            for tool in listed.tools {
+                let tool = serde_json::to_value(tool).and_then(serde_json::from_value);
+                let tool: ToolDescriptor = tool.map_err(|error| unusable(error.to_string()))?;
+                if tools.iter().any(|known| known.name == tool.name) {
+                    return Err(unusable(format!("it has two tools named `{}`", tool.name)));
+                }
+                tools.push(tool);
+            }
+            match listed.next_cursor {
+                Some(cursor) if tools.len() <= TOOLS_LIMIT => page.cursor = Some(cursor),
+                Some(_) => break,
+                None if tools.len() <= TOOLS_LIMIT => return Ok(tools),
+                None => break,
+            }
+        }
+        Err(unusable(format!("it lists more than {TOOLS_LIMIT} tools")))
+    }
+
+    /// Ends the server if it runs, and waits for its end.
+    pub(super) async fn stop(&self) {
+        let running = self.slot.lock().await.running.take();
+        if let Some(running) = running {
+            end(&running).await;
+        }
+    }
+
+    fn cancelled(&self) -> LocalMcpError {
+        LocalMcpError::Cancelled { server: self.name.clone() }
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn ask(
+        &self,
+        running: &Use,
+        request: ClientRequest,
+        cancel: &CancellationToken,
+    ) -> Result<ServerResult, LocalMcpError> {
+        let peer = running.0.session.service.peer();
+        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let mut handle: RequestHandle<RoleClient> = tokio::select! {
+            () = cancel.cancelled() => return Err(self.cancelled()),
+            sent = sent => match sent {
+                Ok(handle) => handle,
+                Err(error) => return Err(self.failure(&running.0, error).await),
+            },
+        };
+        // Declared after `handle`, so that the server hears of a dropped call.
+        let mut notice = CancelNotice {
+            running,
+            id: Some(handle.id.clone()),
+            grace: self.shared.timing.cancel_grace,
+        };
+        tokio::select! {
+            () = cancel.cancelled() => Err(self.cancelled()),
+            answer = &mut handle.rx => {
+                notice.id = None;
+                match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
+                    Ok(answer) => Ok(answer),
+                    Err(error) => Err(self.failure(&running.0, error).await),
+                }
+            }
+        }
+    }
+
+    async fn failure(&self, running: &Running, error: ServiceError) -> LocalMcpError {
+        let server = self.name.clone();
+        match error {
+            ServiceError::McpError(error) => LocalMcpError::Refused {
+                server,
+                code: error.code.0,
+                message: error.message.into_owned(),
+            },
+            ServiceError::TransportClosed
+            | ServiceError::TransportSend(_)
+            | ServiceError::Cancelled { .. } => {
+                let reason = running.epitaph().await;
+                LocalMcpError::Died { server, reason, stderr: running.session.words.stderr() }
+            }
+            other => LocalMcpError::Answer { server, reason: other.to_string() },
+        }
+    }
+
+    /// Returns the running server, starting it if need be. Calls that come
+    /// meanwhile wait for the same start.
+    async fn running(&self, cancel: &CancellationToken) -> Result<Use, LocalMcpError> {
+        let slot = tokio::select! {
+            () = cancel.cancelled() => return Err(self.cancelled()),
+            slot = Arc::clone(&self.slot).lock_owned() => slot,
+        };
+        if let Some(running) = slot.running.as_ref().filter(|running| running.is_alive()) {
+            return Ok(Use::new(running));
+        }
+        let launch = self.launch()?;
+        // In a task, so that a cancelled call does not undo the start for others.
+        let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
+        let start = tokio::spawn(start(name, shared, launch, slot));
+        tokio::select! {
+            () = cancel.cancelled() => Err(self.cancelled()),
+            started = start => started.unwrap_or_else(|_| {
+                let (server, reason) = (self.name.clone(), "its start crashed".to_owned());
+                Err(LocalMcpError::Start { server, reason, stderr: String::new() })
+            }),
+        }
+    }
+
+    fn launch(&self) -> Result<Launch, LocalMcpError> {
+        let (spec, shared, server) = (&self.spec, &self.shared, || self.name.clone());
+        let filled =
+            spec.env.iter().map(|(name, value)| (name.clone(), shared.fill(value))).collect();
+        let variables = shared
+            .environment
+            .for_server(&filled, &spec.env_required)
+            .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
+        let folder = shared.folder(spec.cwd.as_deref());
+        let program =
+            spawn::resolve_program(&shared.fill(&spec.command), variables.get("PATH"), &folder)
+                .map_err(|source| LocalMcpError::Program { server: server(), source })?;
+        let arguments = spec.args.iter().map(|argument| shared.fill(argument)).collect();
+        Ok(Launch { program, arguments, variables, folder })
+    }
+}
+
+/// Starts a server into its slot, after the wait that earlier failures ask for.
+async fn start(
+    server: String,
+    shared: Arc<Shared>,
+    launch: Launch,
+    mut slot: OwnedMutexGuard<Slot>,
+) -> Result<Use, LocalMcpError> {
+    if let Some(dead) = slot.running.take() {
+        let lived = dead.since.elapsed();
+        slot.last_failure = format!("it {}", dead.epitaph().await);
+        slot.failures = if lived >= HEALTHY { 1 } else { slot.failures + 1 };
+        slot.not_before = Some(Instant::now() + back_off(slot.failures));
+        end(&dead).await;
+    }
+    if let Some(not_before) = slot.not_before {
+        let wait = not_before.saturating_duration_since(Instant::now());
+        if wait > PATIENCE {
+            return Err(LocalMcpError::BackingOff {
+                server,
+                failures: slot.failures,
+                wait_s: wait.as_secs() + 1,
+                last: slot.last_failure.clone(),
+            });
+        }
+        tokio::time::sleep_until(not_before).await;
+    }
+    match spawn::start(&shared.supervisor, &launch, shared.timing.start).await {
+        Ok(session) => {
+            let now = Instant::now();
+            let running = Arc::new(Running {
+                session,
+                since: now,
+                calls: AtomicUsize::new(0),
+                last_use: SyncMutex::new(now),
+            });
+            let taken = Use::new(&running);
+            tokio::spawn(stop_when_idle(
+                Arc::downgrade(&running),
+                Arc::downgrade(OwnedMutexGuard::mutex(&slot)),
+                shared.timing.idle,
+            ));
+            slot.running = Some(running);
+            Ok(taken)
+        }
+        Err(StartFailure { reason, stderr }) => {
+            slot.failures += 1;
+            slot.not_before = Some(Instant::now() + back_off(slot.failures));
+            slot.last_failure.clone_from(&reason);
+            Err(LocalMcpError::Start { server, reason, stderr })
+        }
+    }
+}
+
+fn back_off(failures: u32) -> Duration {
+    let index = (failures.max(1) as usize - 1).min(BACK_OFF.len() - 1);
+    BACK_OFF[index]
+}
+
+/// Ends a server that no call has used for a while.
+async fn stop_when_idle(
+    running: std::sync::Weak<Running>,
+    slot: std::sync::Weak<Mutex<Slot>>,
+    idle: Duration,
+) {
+    let mut wait = idle;
+    loop {
+        tokio::time::sleep(wait).await;
+        let (Some(running), Some(slot)) = (running.upgrade(), slot.upgrade()) else { return };
+        let mut slot = slot.lock().await;
+        // Calls begin under this lock, so none can begin here.
+        let since = running.idle_since().map(|since| since.elapsed());
+        if since.is_some_and(|since| since >= idle) {
+            if slot.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, &running)) {
+                slot.running = None;
+            }
+            end(&running).await;
+            return;
+        }
+        wait = since.map_or(idle, |since| idle - since).max(Duration::from_millis(10));
+    }
+}
+
+/// Closes a server's input, which its supervisor takes as the order to end it,
+/// and waits for the end.
+async fn end(running: &Running) {
+    running.session.service.cancellation_token().cancel();
+    let limit = Duration::from_secs(5);
+    if spawn::exit_within(&mut running.session.ended.clone(), limit).await.is_none()
+        && let Some(group) = running.session.group.and_then(rustix::process::Pid::from_raw)
+    {
+        // The supervisor itself hangs: the group is all that can still be named.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+/// Tells the server that a call is no longer wanted, unless it was answered.
+struct CancelNotice<'a> {
+    running: &'a Use,
+    id: Option<rmcp::model::RequestId>,
+    grace: Duration,
+}
+
+impl Drop for CancelNotice<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // The server counts as used until it has proved that it still answers.
+        runtime.spawn(cancel_call(Use::new(&self.running.0), id, self.grace));
+    }
+}
+
+/// Cancels a call, and ends a server that does not answer any more after it.
+async fn cancel_call(running: Use, id: rmcp::model::RequestId, grace: Duration) {
+    let peer: &Peer<RoleClient> = running.0.session.service.peer();
+    let reason = Some("the run was cancelled".to_owned());
+    let params = CancelledNotificationParam::new(Some(id), reason);
+    let notice = CancelledNotification::new(params);
+    let told = tokio::time::timeout(grace, peer.send_notification(notice.into())).await;
+    let answers = tokio::time::timeout(grace, peer.list_tools(None)).await;
+    // An answer of any kind shows that it lives; other calls are not its fault.
+    let hangs = told.is_err() || answers.is_err();
+    if hangs && running.0.calls.load(Ordering::SeqCst) <= 1 {
+        end(&running.0).await;
+    }
+}

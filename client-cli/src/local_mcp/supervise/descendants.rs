@@ -1,0 +1,91 @@
+//! Finding and ending every descendant of this process.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
+
+/// Kills every descendant and returns when none is left.
+///
+/// Since this process is a subreaper, a descendant whose parent dies becomes
+/// its child, so that repeating the walk finds also those that fork meanwhile.
+pub(super) fn kill_all() {
+    loop {
+        for pid in descendants() {
+            kill(pid);
+        }
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => break,
+                // No children at all: there is nothing left.
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Collects children that have ended, but not `program`, whose exit code is
+/// still needed.
+pub(super) fn collect_except(program: Pid) {
+    let children = parents().into_iter().filter(|(_, parent)| *parent == own_pid());
+    for (pid, _) in children {
+        if let Some(pid) = Pid::from_raw(pid).filter(|pid| *pid != program) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = rustix::process::waitid(WaitId::Pid(pid), options);
+        }
+    }
+}
+
+/// Kills a process only if it still is a descendant: its number may have been
+/// given to another since it was read.
+fn kill(pid: i32) {
+    let Some(handle) = Pid::from_raw(pid)
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
+    else {
+        return;
+    };
+    if descendants().contains(&pid) {
+        let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn descendants() -> HashSet<i32> {
+    let parents = parents();
+    let mut found = HashSet::from([own_pid()]);
+    loop {
+        let before = found.len();
+        for (pid, parent) in &parents {
+            if found.contains(parent) {
+                found.insert(*pid);
+            }
+        }
+        if found.len() == before {
+            break;
+        }
+    }
+    found.remove(&own_pid());
+    found
+}
+
+/// Returns the parent of every process.
+fn parents() -> HashMap<i32, i32> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return HashMap::new() };
+    processes
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The name in parentheses may itself contain parentheses.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let state = fields.next()?;
+            let parent: i32 = fields.next()?.parse().ok()?;
+            (state != "X").then_some((pid, parent))
+        })
+        .collect()
+}

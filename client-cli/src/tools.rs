@@ -1,0 +1,138 @@
+//! The tools that `pml` itself implements.
+
+pub mod filesystem;
+pub mod shell;
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+use protocol::{ErrorCode, ToolDescriptor, ToolId};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::local_mcp::environment::Environment;
+use crate::local_mcp::supervise::Supervisor;
+use crate::workspace::Workspace;
+use crate::workspace::beneath::PathError;
+
+/// The largest text that a native tool returns, in bytes.
+pub const RESULT_LIMIT: usize = 8 * 1024 * 1024;
+
+/// Says why a native tool gave no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct NativeError {
+    /// The stable code.
+    pub code: ErrorCode,
+    /// What went wrong, with what, and what to do.
+    pub message: String,
+}
+
+impl NativeError {
+    /// Makes an error.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// Returns the error as an MCP `CallToolResult`.
+    pub fn to_result(&self) -> Value {
+        json!({ "content": [{ "type": "text", "text": self.message }], "isError": true })
+    }
+}
+
+impl From<PathError> for NativeError {
+    fn from(error: PathError) -> Self {
+        let code = match &error {
+            PathError::Outside { .. } => ErrorCode::PathOutsideWorkspace,
+            PathError::Protected { .. } => ErrorCode::PolicyDenied,
+            PathError::Kind { .. } | PathError::System { .. } => ErrorCode::ToolFailed,
+            PathError::Unsupported => ErrorCode::PlatformUnsupported,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// What native tools work with.
+#[derive(Debug, Clone)]
+pub struct NativeTools {
+    workspace: Arc<Workspace>,
+    environment: Arc<Environment>,
+    supervisor: Supervisor,
+}
+
+impl NativeTools {
+    /// Makes the tools of a workspace.
+    pub fn new(
+        workspace: Arc<Workspace>,
+        environment: Arc<Environment>,
+        supervisor: Supervisor,
+    ) -> Self {
+        Self { workspace, environment, supervisor }
+    }
+
+    /// Calls a native tool and returns its MCP `CallToolResult`.
+    ///
+    /// Permission must have been given before.
+    ///
+    /// # Errors
+    /// Returns [`NativeError`] when the tool does not exist or failed;
+    /// [`NativeError::to_result`] is its MCP form.
+    pub async fn call(
+        &self,
+        tool: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, NativeError> {
+        match tool.namespace() {
+            "filesystem" => {
+                let workspace = Arc::clone(&self.workspace);
+                let action = tool.action().to_owned();
+                let done = cancel.clone();
+                let work = tokio::task::spawn_blocking(move || {
+                    filesystem::call(&workspace, &action, arguments, &|| done.is_cancelled())
+                });
+                work.await.unwrap_or_else(|_| {
+                    Err(NativeError::new(ErrorCode::Internal, format!("tool `{tool}` crashed")))
+                })
+            }
+            "shell" if tool.action() == "exec" => {
+                let shell = shell::Shell {
+                    workspace: &self.workspace,
+                    environment: &self.environment,
+                    supervisor: &self.supervisor,
+                };
+                shell.exec(arguments, cancel).await
+            }
+            _ => Err(unknown(tool.as_str())),
+        }
+    }
+}
+
+/// Tells whether a namespace is implemented by `pml` itself.
+pub fn is_native(namespace: &str) -> bool {
+    matches!(namespace, "filesystem" | "shell")
+}
+
+/// Returns the native tools of a namespace; empty when it is not native.
+pub fn descriptors(namespace: &str) -> &'static [ToolDescriptor] {
+    static SHELL: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![shell::descriptor()]);
+    match namespace {
+        "filesystem" => filesystem::descriptors(),
+        "shell" => &SHELL,
+        _ => &[],
+    }
+}
+
+fn unknown(tool: &str) -> NativeError {
+    NativeError::new(ErrorCode::ToolNotFound, format!("`{tool}` is not a tool of `pml`"))
+}
+
+/// Reads a tool's arguments.
+fn arguments<T: DeserializeOwned>(tool: &str, value: Value) -> Result<T, NativeError> {
+    let value = if value.is_null() { json!({}) } else { value };
+    serde_json::from_value(value).map_err(|error| {
+        let message = format!("invalid arguments for `{tool}`: {error}");
+        NativeError::new(ErrorCode::InvalidArguments, message)
+    })
+}

@@ -1,0 +1,90 @@
+//! `filesystem:*`: the reference MCP filesystem server's tools, contained.
+//!
+//! Names, schemas and texts are those of `@modelcontextprotocol/server-filesystem`
+//! 2026.8.31, so that programs written for it work unchanged. Listings are
+//! sorted, symbolic links never show anything outside the workspace, and
+//! everything is bounded.
+
+mod edit;
+mod glob;
+mod list;
+mod media;
+mod read;
+mod write;
+
+use std::sync::LazyLock;
+
+use protocol::{ErrorCode, ToolDescriptor};
+use serde_json::{Value, json};
+
+use super::{NativeError, RESULT_LIMIT, unknown};
+use crate::workspace::Workspace;
+
+/// Tells a long walk that its run was cancelled.
+pub type Cancelled<'a> = &'a dyn Fn() -> bool;
+
+static DESCRIPTORS: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("filesystem/tools.json"))
+        .expect("the embedded descriptors are checked by a test")
+});
+
+/// Returns the descriptors of all `filesystem` tools.
+pub fn descriptors() -> &'static [ToolDescriptor] {
+    &DESCRIPTORS
+}
+
+/// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
+///
+/// # Errors
+/// Returns [`NativeError`] when the tool is unknown, its arguments are not
+/// valid, the path is outside or protected, or the system refuses.
+pub fn call(
+    workspace: &Workspace,
+    action: &str,
+    arguments: Value,
+    cancelled: Cancelled<'_>,
+) -> Result<Value, NativeError> {
+    let text = match action {
+        "read_file" | "read_text_file" => read::read_text_file(workspace, arguments)?,
+        "read_media_file" => return media::read_media_file(workspace, arguments),
+        "read_multiple_files" => read::read_multiple_files(workspace, arguments)?,
+        "write_file" => write::write_file(workspace, arguments)?,
+        "edit_file" => edit::edit_file(workspace, arguments)?,
+        "create_directory" => write::create_directory(workspace, arguments)?,
+        "list_directory" => list::list_directory(workspace, arguments)?,
+        "list_directory_with_sizes" => list::list_directory_with_sizes(workspace, arguments)?,
+        "directory_tree" => list::directory_tree(workspace, arguments, cancelled)?,
+        "move_file" => write::move_file(workspace, arguments)?,
+        "search_files" => list::search_files(workspace, arguments, cancelled)?,
+        "get_file_info" => read::get_file_info(workspace, arguments)?,
+        "list_allowed_directories" => {
+            format!("Allowed directories:\n{}", workspace.root().display())
+        }
+        _ => return Err(unknown(&format!("filesystem:{action}"))),
+    };
+    if text.len() > RESULT_LIMIT {
+        return Err(too_large("the result", text.len() as u64, "ask for less at once"));
+    }
+    Ok(text_result(&text))
+}
+
+fn text_result(text: &str) -> Value {
+    json!({
+        "content": [{ "type": "text", "text": text }],
+        "structuredContent": { "content": text },
+    })
+}
+
+fn too_large(what: &str, size: u64, hint: &str) -> NativeError {
+    let message = format!("{what} is {size} bytes, more than the limit of {RESULT_LIMIT}; {hint}");
+    NativeError::new(ErrorCode::ToolResultTooLarge, message)
+}
+
+fn invalid(tool: &str, reason: &str) -> NativeError {
+    let message = format!("invalid arguments for `filesystem:{tool}`: {reason}");
+    NativeError::new(ErrorCode::InvalidArguments, message)
+}
+
+fn failed(message: String) -> NativeError {
+    NativeError::new(ErrorCode::ToolFailed, message)
+}

@@ -1,0 +1,158 @@
+//! Line edits with a diff, as the reference server makes them.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+use similar::{Algorithm, DiffOp, TextDiff};
+
+use super::{failed, invalid, read, write};
+use crate::tools::{NativeError, RESULT_LIMIT, arguments};
+use crate::workspace::Workspace;
+use crate::workspace::beneath::shown;
+
+/// Lines of context around a change.
+const CONTEXT: usize = 4;
+
+/// The most edits of one call.
+const EDITS_LIMIT: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EditFile {
+    path: String,
+    edits: Vec<Edit>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Edit {
+    old_text: String,
+    new_text: String,
+}
+
+pub(super) fn edit_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let input: EditFile = arguments("filesystem:edit_file", value)?;
+    if input.edits.len() > EDITS_LIMIT {
+        return Err(invalid("edit_file", "more than 1000 edits"));
+    }
+    let opened = workspace.open_file(&input.path)?;
+    if !input.dry_run {
+        workspace.allow_change(&input.path, &opened.real)?;
+    }
+    let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
+    let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT)?;
+    // Editing it as text would destroy every byte that is not text.
+    let original = String::from_utf8(bytes)
+        .map_err(|_| failed(format!("`{}` is not UTF-8 text", shown(&input.path))))?
+        .replace("\r\n", "\n");
+    let mut edited = original.clone();
+    for edit in &input.edits {
+        edited = apply(&edited, edit)?;
+        if edited.len() > RESULT_LIMIT {
+            return Err(super::too_large(
+                "the edited file",
+                edited.len() as u64,
+                "make it smaller",
+            ));
+        }
+    }
+    let name = workspace.root().join(&opened.real).to_string_lossy().into_owned();
+    let shown_diff = fenced(&unified(&name, &original, &edited));
+    if !input.dry_run {
+        write::replace(workspace, &input.path, edited.as_bytes())?;
+    }
+    Ok(shown_diff)
+}
+
+fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {
+    let old = edit.old_text.replace("\r\n", "\n");
+    let new = edit.new_text.replace("\r\n", "\n");
+    if content.contains(&old) {
+        return Ok(content.replacen(&old, &new, 1));
+    }
+    // Otherwise the lines may differ in white space at their ends.
+    let old_lines: Vec<&str> = old.split('\n').collect();
+    let mut lines: Vec<&str> = content.split('\n').collect();
+    let found = lines
+        .windows(old_lines.len())
+        .position(|window| window.iter().zip(&old_lines).all(|(a, b)| trim(a) == trim(b)))
+        .ok_or_else(|| {
+            failed(format!("Could not find exact match for edit:\n{}", edit.old_text))
+        })?;
+    let indent = indent_of(lines[found]);
+    let new_lines: Vec<String> = new
+        .split('\n')
+        .enumerate()
+        .map(|(index, line)| {
+            let body = &line[indent_of(line).len()..];
+            if index == 0 {
+                return format!("{indent}{body}");
+            }
+            let old_indent = old_lines.get(index).map_or("", |old| indent_of(old));
+            let new_indent = indent_of(line);
+            if old_indent.is_empty() || new_indent.is_empty() {
+                return line.to_owned();
+            }
+            let deeper = new_indent.chars().count().saturating_sub(old_indent.chars().count());
+            format!("{indent}{}{body}", " ".repeat(deeper))
+        })
+        .collect();
+    lines.splice(found..found + old_lines.len(), new_lines.iter().map(String::as_str));
+    Ok(lines.join("\n"))
+}
+
+/// Tells what JavaScript's `trim` and `\s` take for white space.
+fn is_space(c: char) -> bool {
+    (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
+}
+
+fn trim(line: &str) -> &str {
+    line.trim_matches(is_space)
+}
+
+fn indent_of(line: &str) -> &str {
+    &line[..line.len() - line.trim_start_matches(is_space).len()]
+}
+
+/// Returns a unified diff in the form that the `diff` package of npm prints.
+fn unified(name: &str, original: &str, edited: &str) -> String {
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .deadline(Instant::now() + Duration::from_secs(2))
+        .diff_lines(original, edited);
+    let mut out =
+        format!("Index: {name}\n{}\n--- {name}\toriginal\n+++ {name}\tmodified\n", "=".repeat(67));
+    for group in diff.grouped_ops(CONTEXT) {
+        let old = span(&group, DiffOp::old_range);
+        let new = span(&group, DiffOp::new_range);
+        out.push_str(&format!("@@ -{old} +{new} @@\n"));
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            out.push_str(&format!("{}{}", change.tag(), change.value()));
+            if change.missing_newline() {
+                out.push_str("\n\\ No newline at end of file\n");
+            }
+        }
+    }
+    out
+}
+
+fn span(group: &[DiffOp], range: fn(&DiffOp) -> std::ops::Range<usize>) -> String {
+    let start = group.first().map_or(0, |op| range(op).start);
+    let length = group.last().map_or(0, |op| range(op).end) - start;
+    // An empty range names the line before it.
+    let first = if length == 0 { start } else { start + 1 };
+    format!("{first},{length}")
+}
+
+fn fenced(diff: &str) -> String {
+    let mut ticks = 3;
+    while diff.contains(&"`".repeat(ticks)) {
+        ticks += 1;
+    }
+    let fence = "`".repeat(ticks);
+    format!("{fence}diff\n{diff}{fence}\n\n")
+}

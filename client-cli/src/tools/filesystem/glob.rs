@@ -1,0 +1,93 @@
+//! Glob patterns as the reference server reads them.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::invalid;
+use crate::tools::NativeError;
+
+/// The longest pattern, in bytes; longer ones are bombs, not patterns.
+const PATTERN_LIMIT: usize = 1_024;
+
+/// The most alternatives that the braces of one pattern may make.
+const ALTERNATIVES_LIMIT: usize = 256;
+
+/// A compiled pattern over paths relative to the searched folder.
+///
+/// A pattern only ever sees paths that the walk found, so no spelling of it
+/// can reach outside.
+pub(super) struct Pattern {
+    matcher: GlobMatcher,
+    negated: bool,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    pub(super) fn new(tool: &str, text: &str) -> Result<Self, NativeError> {
+        if text.len() > PATTERN_LIMIT {
+            return Err(invalid(tool, "a pattern is longer than 1024 bytes"));
+        }
+        // Each `{` or `,` adds at most one alternative per level; nested braces multiply.
+        let (braces, commas) = (text.matches('{').count(), text.matches(',').count());
+        if braces > 0 && (commas + 1).saturating_pow(braces as u32) > ALTERNATIVES_LIMIT {
+            return Err(invalid(tool, "a pattern has too many alternatives in braces"));
+        }
+        let positive = text.trim_start_matches('!');
+        let negated = (text.len() - positive.len()) % 2 == 1;
+        let glob = GlobBuilder::new(positive)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()
+            .map_err(|error| invalid(tool, &format!("a pattern is not a glob: {error}")))?;
+        Ok(Self { matcher: glob.compile_matcher(), negated })
+    }
+
+    /// Tells whether the pattern covers a relative path.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        self.matcher.is_match(path) != self.negated
+    }
+}
+
+/// Compiles the patterns of a list.
+pub(super) fn all(tool: &str, texts: &[String]) -> Result<Vec<Pattern>, NativeError> {
+    if texts.len() > 100 {
+        return Err(invalid(tool, "more than 100 patterns"));
+    }
+    texts.iter().map(|text| Pattern::new(tool, text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_the_reference_server() {
+        for (pattern, path, expected) in [
+            ("*.txt", "a.txt", true),
+            ("*.txt", ".txt", true),
+            ("*.txt", "d/a.txt", false),
+            ("**/*.txt", "a.txt", true),
+            ("**/*.txt", "d/e/a.txt", true),
+            ("d/**", "d/e/f", true),
+            ("d/**", "d", false),
+            ("{a,b}.md", "b.md", true),
+            ("[!a].md", "b.md", true),
+            ("!*.md", "b.txt", true),
+            ("!*.md", "b.md", false),
+            ("?.md", "ab.md", false),
+            ("**/../..", "a", false),
+            ("{a,../b}", "b", false),
+        ] {
+            let compiled = Pattern::new("search_files", pattern).unwrap();
+            assert_eq!(compiled.matches(path), expected, "{pattern} on {path}");
+        }
+    }
+
+    /// PC-11: brace bombs are refused before anything is compiled.
+    #[test]
+    fn bombs_are_refused() {
+        for pattern in ["{a,b}".repeat(40), "*".repeat(2_000), "{".repeat(500), "[".to_owned()] {
+            assert!(Pattern::new("search_files", &pattern).is_err(), "{pattern}");
+        }
+    }
+}

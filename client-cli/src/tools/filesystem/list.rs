@@ -1,0 +1,311 @@
+//! Listing, walking and searching folders.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, FileType, OFlags};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::glob::{self, Pattern};
+use super::{Cancelled, failed};
+use crate::tools::{NativeError, RESULT_LIMIT, arguments};
+use crate::workspace::Workspace;
+use crate::workspace::beneath::{Opened, PathError, shown, stat_name};
+
+/// The most entries that one call looks at.
+const ENTRIES_LIMIT: usize = 200_000;
+
+/// The deepest folder that a walk enters.
+const DEPTH_LIMIT: usize = 128;
+
+struct Entry {
+    name: String,
+    kind: FileType,
+}
+
+impl Entry {
+    fn label(&self) -> &'static str {
+        if self.kind == FileType::Directory { "[DIR]" } else { "[FILE]" }
+    }
+}
+
+/// Returns a folder's entries, sorted by name.
+fn entries(given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
+    let system = |errno| PathError::System { path: shown(given), errno };
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&folder.fd).map_err(system)? {
+        let entry = entry.map_err(system)?;
+        let raw = entry.file_name();
+        if matches!(raw.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let name = raw.to_string_lossy().into_owned();
+        let kind = match entry.file_type() {
+            FileType::Unknown => stat_name(folder.fd.as_fd(), &name)
+                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+            kind => kind,
+        };
+        found.push(Entry { name, kind });
+        if found.len() > ENTRIES_LIMIT {
+            return Err(too_many());
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn too_many() -> NativeError {
+    failed(format!("there are more than {ENTRIES_LIMIT} entries; choose a smaller directory"))
+}
+
+#[derive(Deserialize)]
+struct ListDirectory {
+    path: String,
+}
+
+pub(super) fn list_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let input: ListDirectory = arguments("filesystem:list_directory", value)?;
+    let folder = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let lines: Vec<String> = entries(&input.path, &folder)?
+        .iter()
+        .map(|entry| format!("{} {}", entry.label(), entry.name))
+        .collect();
+    Ok(lines.join("\n"))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListWithSizes {
+    path: String,
+    #[serde(default)]
+    sort_by: SortBy,
+}
+
+#[derive(Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum SortBy {
+    #[default]
+    Name,
+    Size,
+}
+
+pub(super) fn list_directory_with_sizes(
+    workspace: &Workspace,
+    value: Value,
+) -> Result<String, NativeError> {
+    let input: ListWithSizes = arguments("filesystem:list_directory_with_sizes", value)?;
+    let folder = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let mut sized: Vec<(Entry, u64)> = entries(&input.path, &folder)?
+        .into_iter()
+        .map(|entry| {
+            let size = size_of(workspace, &folder.real.join(&entry.name));
+            (entry, size)
+        })
+        .collect();
+    if input.sort_by == SortBy::Size {
+        sized.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+    }
+    let (mut files, mut folders, mut total) = (0, 0, 0_u64);
+    let mut lines = Vec::with_capacity(sized.len() + 3);
+    for (entry, size) in &sized {
+        let shown_size = if entry.kind == FileType::Directory {
+            folders += 1;
+            String::new()
+        } else {
+            files += 1;
+            total = total.saturating_add(*size);
+            format!("{:>10}", format_size(*size))
+        };
+        lines.push(format!("{} {:<30} {shown_size}", entry.label(), entry.name));
+    }
+    lines.push(String::new());
+    lines.push(format!("Total: {files} files, {folders} directories"));
+    lines.push(format!("Combined size: {}", format_size(total)));
+    Ok(lines.join("\n"))
+}
+
+/// Returns the size of what a name leads to, 0 where it leads outside.
+fn size_of(workspace: &Workspace, relative: &Path) -> u64 {
+    workspace
+        .open_beneath("", relative, OFlags::PATH)
+        .ok()
+        .and_then(|opened| u64::try_from(opened.stat.st_size).ok())
+        .unwrap_or(0)
+}
+
+fn format_size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in ["KB", "MB", "GB", "TB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{value:.2} {unit}") }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DirectoryTree {
+    path: String,
+    #[serde(default)]
+    exclude_patterns: Vec<String>,
+}
+
+pub(super) fn directory_tree(
+    workspace: &Workspace,
+    value: Value,
+    cancelled: Cancelled<'_>,
+) -> Result<String, NativeError> {
+    let tool = "directory_tree";
+    let input: DirectoryTree = arguments("filesystem:directory_tree", value)?;
+    // A plain name excludes that name and what is in it, at any depth.
+    let mut patterns = Vec::new();
+    for text in &input.exclude_patterns {
+        patterns.push(text.clone());
+        if !text.contains('*') {
+            patterns.push(format!("**/{text}"));
+            patterns.push(format!("**/{text}/**"));
+        }
+    }
+    let mut walk = Walk {
+        workspace,
+        given: &input.path,
+        exclude: glob::all(tool, &patterns)?,
+        seen: 0,
+        cancelled,
+    };
+    let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let tree = walk.tree(&root, Path::new(""), 0)?;
+    serde_json::to_string_pretty(&tree)
+        .map_err(|error| failed(format!("the tree cannot be shown: {error}")))
+}
+
+struct Walk<'a> {
+    workspace: &'a Workspace,
+    given: &'a str,
+    exclude: Vec<Pattern>,
+    seen: usize,
+    cancelled: Cancelled<'a>,
+}
+
+impl Walk<'_> {
+    fn tree(&mut self, folder: &Opened, inner: &Path, depth: usize) -> Result<Value, NativeError> {
+        let mut nodes = Vec::new();
+        for entry in self.visit(folder)? {
+            let path = inner.join(&entry.name);
+            if self.is_excluded(&path) {
+                continue;
+            }
+            if entry.kind != FileType::Directory {
+                nodes.push(json!({ "name": entry.name, "type": "file" }));
+                continue;
+            }
+            let children = match self.enter(folder, &entry, depth)? {
+                Some(child) => self.tree(&child, &path, depth + 1)?,
+                None => json!([]),
+            };
+            nodes.push(json!({ "name": entry.name, "type": "directory", "children": children }));
+        }
+        Ok(Value::Array(nodes))
+    }
+
+    fn visit(&mut self, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
+        if (self.cancelled)() {
+            return Err(NativeError::new(protocol::ErrorCode::Cancelled, "the run was cancelled"));
+        }
+        let found = entries(self.given, folder)?;
+        self.seen += found.len();
+        if self.seen > ENTRIES_LIMIT {
+            return Err(too_many());
+        }
+        Ok(found)
+    }
+
+    fn is_excluded(&self, path: &Path) -> bool {
+        let text = path.to_string_lossy();
+        self.exclude.iter().any(|pattern| pattern.matches(&text))
+    }
+
+    /// Opens a folder found in a folder; `None` when it may not be looked into.
+    fn enter(
+        &self,
+        folder: &Opened,
+        entry: &Entry,
+        depth: usize,
+    ) -> Result<Option<Opened>, NativeError> {
+        if depth >= DEPTH_LIMIT {
+            let message =
+                format!("directories are nested deeper than {DEPTH_LIMIT}; choose a deeper start");
+            return Err(failed(message));
+        }
+        match self.workspace.open_folder(self.given, &folder.real.join(&entry.name)) {
+            Ok(child) => Ok(Some(child)),
+            // Gone meanwhile, not readable, or PML's own.
+            Err(
+                PathError::System { .. } | PathError::Protected { .. } | PathError::Outside { .. },
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SearchFiles {
+    path: String,
+    pattern: String,
+    #[serde(default)]
+    exclude_patterns: Vec<String>,
+}
+
+pub(super) fn search_files(
+    workspace: &Workspace,
+    value: Value,
+    cancelled: Cancelled<'_>,
+) -> Result<String, NativeError> {
+    let tool = "search_files";
+    let input: SearchFiles = arguments("filesystem:search_files", value)?;
+    let pattern = Pattern::new(tool, &input.pattern)?;
+    let mut walk = Walk {
+        workspace,
+        given: &input.path,
+        exclude: glob::all(tool, &input.exclude_patterns)?,
+        seen: 0,
+        cancelled,
+    };
+    let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let start = root.real.clone();
+    let mut results: Vec<String> = Vec::new();
+    let mut size = 0;
+    let mut folders: Vec<(Opened, PathBuf, usize)> = vec![(root, PathBuf::new(), 0)];
+    while let Some((folder, inner, depth)) = folders.pop() {
+        for entry in walk.visit(&folder)? {
+            let path = inner.join(&entry.name);
+            // A link counts only if it leads to something beneath the workspace.
+            let hidden = entry.kind == FileType::Symlink
+                && workspace.open_beneath("", &start.join(&path), OFlags::PATH).is_err();
+            if hidden || walk.is_excluded(&path) {
+                continue;
+            }
+            if pattern.matches(&path.to_string_lossy()) {
+                let full = workspace.root().join(&start).join(&path).to_string_lossy().into_owned();
+                size += full.len() + 1;
+                if size > RESULT_LIMIT {
+                    return Err(super::too_large("the result", size as u64, "narrow the pattern"));
+                }
+                results.push(full);
+            }
+            if entry.kind == FileType::Directory
+                && let Some(child) = walk.enter(&folder, &entry, depth)?
+            {
+                folders.push((child, path, depth + 1));
+            }
+        }
+    }
+    results.sort();
+    Ok(if results.is_empty() { "No matches found".to_owned() } else { results.join("\n") })
+}

@@ -1,0 +1,215 @@
+//! Reading text files and their facts.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+
+use chrono::{DateTime, Utc};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{failed, invalid, too_large};
+use crate::tools::{NativeError, RESULT_LIMIT, arguments};
+use crate::workspace::Workspace;
+use crate::workspace::beneath::{PathError, shown};
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// The most files that one call reads.
+const FILES_LIMIT: usize = 1_000;
+
+#[derive(Deserialize)]
+struct ReadText {
+    path: String,
+    tail: Option<f64>,
+    head: Option<f64>,
+}
+
+pub(super) fn read_text_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let tool = "read_text_file";
+    let input: ReadText = arguments("filesystem:read_text_file", value)?;
+    let (head, tail) = (lines(tool, "head", input.head)?, lines(tool, "tail", input.tail)?);
+    if head > 0 && tail > 0 {
+        return Err(invalid(tool, "`head` and `tail` cannot be given together"));
+    }
+    let opened = workspace.open_file(&input.path)?;
+    let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
+    let file = File::from(opened.fd);
+    if tail > 0 {
+        return last_lines(file, &input.path, size, tail);
+    }
+    if head > 0 {
+        return first_lines(file, &input.path, head);
+    }
+    let bytes = read_all(file, &input.path, size, RESULT_LIMIT)?;
+    Ok(decode(bytes))
+}
+
+/// Reads a line count; the reference server takes 0 for "all".
+fn lines(tool: &str, name: &str, count: Option<f64>) -> Result<usize, NativeError> {
+    match count {
+        None => Ok(0),
+        Some(count) if count >= 0.0 && count.fract() == 0.0 && count <= 1e9 => Ok(count as usize),
+        Some(_) => Err(invalid(tool, &format!("`{name}` must be a whole number of lines"))),
+    }
+}
+
+/// Reads a whole file, refusing what is too large before reading it.
+pub(super) fn read_all(
+    file: File,
+    path: &str,
+    size: u64,
+    limit: usize,
+) -> Result<Vec<u8>, NativeError> {
+    let what = format!("`{}`", shown(path));
+    if size > limit as u64 {
+        return Err(too_large(&what, size, "read a part of it with `head` or `tail`"));
+    }
+    let mut bytes = Vec::with_capacity(size as usize + 1);
+    // It may have grown since, or be one of the files that claim to be empty.
+    let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| io_error(path, &error))?;
+    if bytes.len() > limit {
+        return Err(too_large(&what, bytes.len() as u64, "it grew while it was read"));
+    }
+    Ok(bytes)
+}
+
+pub(super) fn io_error(path: &str, error: &std::io::Error) -> NativeError {
+    match error.raw_os_error() {
+        Some(code) => PathError::System {
+            path: shown(path),
+            errno: rustix::io::Errno::from_raw_os_error(code),
+        }
+        .into(),
+        None => failed(format!("`{}`: {error}", shown(path))),
+    }
+}
+
+fn decode(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, NativeError> {
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut found = 0;
+    'reading: loop {
+        let read = file.read(&mut chunk).map_err(|error| io_error(path, &error))?;
+        if read == 0 {
+            // A last line end does not begin another line.
+            if bytes.last() == Some(&b'\n') {
+                bytes.pop();
+            }
+            break;
+        }
+        for &byte in &chunk[..read] {
+            found += usize::from(byte == b'\n');
+            if found == count {
+                break 'reading;
+            }
+            bytes.push(byte);
+        }
+        if bytes.len() > RESULT_LIMIT {
+            return Err(too_large("these lines", bytes.len() as u64, "ask for fewer"));
+        }
+    }
+    Ok(decode(bytes))
+}
+
+fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<String, NativeError> {
+    let mut chunks: Vec<Vec<u8>> = Vec::new();
+    let mut position = size;
+    let (mut found, mut total) = (0, 0);
+    while position > 0 && found < count {
+        let length = position.min(CHUNK as u64);
+        position -= length;
+        let mut chunk = Vec::with_capacity(length as usize);
+        file.seek(SeekFrom::Start(position))
+            .and_then(|_| file.by_ref().take(length).read_to_end(&mut chunk))
+            .map_err(|error| io_error(path, &error))?;
+        found += chunk.iter().filter(|byte| **byte == b'\n').count();
+        total += chunk.len();
+        if chunk.is_empty() {
+            break;
+        }
+        chunks.push(chunk);
+        // One chunk more than the limit, because its first line may be cut off.
+        if total > RESULT_LIMIT + CHUNK {
+            return Err(too_large("these lines", total as u64, "ask for fewer"));
+        }
+    }
+    chunks.reverse();
+    let text = decode(chunks.concat()).replace("\r\n", "\n");
+    let lines: Vec<&str> = text.split('\n').collect();
+    Ok(lines[lines.len().saturating_sub(count)..].join("\n"))
+}
+
+#[derive(Deserialize)]
+struct ReadMultiple {
+    paths: Vec<String>,
+}
+
+pub(super) fn read_multiple_files(
+    workspace: &Workspace,
+    value: Value,
+) -> Result<String, NativeError> {
+    let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
+    if input.paths.is_empty() || input.paths.len() > FILES_LIMIT {
+        let reason = format!("`paths` must have 1 to {FILES_LIMIT} entries");
+        return Err(invalid("read_multiple_files", &reason));
+    }
+    let mut out = String::new();
+    for (index, path) in input.paths.iter().enumerate() {
+        if index > 0 {
+            out.push_str("\n---\n");
+        }
+        let content = workspace.open_file(path).map_err(NativeError::from).and_then(|opened| {
+            let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
+            read_all(File::from(opened.fd), path, size, RESULT_LIMIT)
+        });
+        match content {
+            Ok(bytes) => out.push_str(&format!("{path}:\n{}\n", decode(bytes))),
+            Err(error) => out.push_str(&format!("{path}: Error - {}", error.message)),
+        }
+        if out.len() > RESULT_LIMIT {
+            return Err(too_large("the result", out.len() as u64, "read fewer files at once"));
+        }
+    }
+    Ok(out)
+}
+
+#[derive(Deserialize)]
+struct OnePath {
+    path: String,
+}
+
+pub(super) fn get_file_info(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let input: OnePath = arguments("filesystem:get_file_info", value)?;
+    let relative = workspace.relative(&input.path)?;
+    let opened = workspace.open_beneath(&input.path, &relative, OFlags::PATH)?;
+    workspace.allow_read(&input.path, &opened.real)?;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let facts = rustix::fs::statx(opened.fd.as_fd(), "", AtFlags::EMPTY_PATH, wanted)
+        .map_err(|errno| PathError::System { path: shown(&input.path), errno })?;
+    let kind = FileType::from_raw_mode(u32::from(facts.stx_mode));
+    Ok(format!(
+        "size: {}\ncreated: {}\nmodified: {}\naccessed: {}\nisDirectory: {}\nisFile: {}\npermissions: {:03o}",
+        facts.stx_size,
+        date(facts.stx_btime),
+        date(facts.stx_mtime),
+        date(facts.stx_atime),
+        kind == FileType::Directory,
+        kind == FileType::RegularFile,
+        facts.stx_mode & 0o777,
+    ))
+}
+
+/// Returns a time as JavaScript's `Date` prints it, in UTC.
+fn date(time: StatxTimestamp) -> String {
+    let time = DateTime::<Utc>::from_timestamp(time.tv_sec, time.tv_nsec).unwrap_or_default();
+    time.format("%a %b %d %Y %H:%M:%S GMT+0000 (Coordinated Universal Time)").to_string()
+}

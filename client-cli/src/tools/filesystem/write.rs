@@ -1,0 +1,189 @@
+//! Changing the workspace: every change is made through an opened folder.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{failed, read};
+use crate::tools::{NativeError, arguments};
+use crate::workspace::Workspace;
+use crate::workspace::beneath::{PathError, Place, kind_name, shown, stat_name};
+
+/// How often a write that raced with another is repeated.
+const RACE_RETRIES: usize = 8;
+
+#[derive(Deserialize)]
+struct WriteFile {
+    path: String,
+    content: String,
+}
+
+pub(super) fn write_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let input: WriteFile = arguments("filesystem:write_file", value)?;
+    replace(workspace, &input.path, input.content.as_bytes())?;
+    Ok(format!("Successfully wrote to {}", input.path))
+}
+
+/// Writes a whole file: beside it first, then renamed over it, so that a
+/// reader sees the old or the new content and a crash leaves one of them.
+pub(super) fn replace(
+    workspace: &Workspace,
+    given: &str,
+    content: &[u8],
+) -> Result<(), NativeError> {
+    let relative = workspace.relative(given)?;
+    for _ in 0..RACE_RETRIES {
+        let (place, mode) = target(workspace, given, &relative)?;
+        let system = |errno| PathError::System { path: shown(given), errno };
+        let temporary = format!(".pml-write-{}.tmp", uuid_like()?);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // The process's umask applies to a new file, as for any other program.
+        let fd = rustix::fs::openat(&place.folder, &temporary, flags, Mode::from_raw_mode(0o666));
+        let mut file = File::from(fd.map_err(system)?);
+        let written = file.write_all(content).map_err(|error| read::io_error(given, &error));
+        let renamed = written.and_then(|()| {
+            if let Some(mode) = mode {
+                rustix::fs::fchmod(&file, mode).map_err(system)?;
+            }
+            let flags = if mode.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            rename(&place, &temporary, &place.folder, &place.name, flags).map(|()| true).or_else(
+                |errno| if errno == Errno::EXIST { Ok(false) } else { Err(system(errno).into()) },
+            )
+        });
+        match renamed {
+            Ok(true) => return Ok(()),
+            // Somebody made the file meanwhile: decide again on what is there now.
+            outcome => {
+                let _ = rustix::fs::unlinkat(&place.folder, &temporary, AtFlags::empty());
+                outcome?;
+            }
+        }
+    }
+    Err(failed(format!("`{}` kept changing while it was written; try again", shown(given))))
+}
+
+/// Finds where a file's content is, through links, and its mode if it exists.
+fn target(
+    workspace: &Workspace,
+    given: &str,
+    relative: &Path,
+) -> Result<(Place, Option<Mode>), NativeError> {
+    match workspace.open_beneath(given, relative, OFlags::PATH) {
+        Ok(opened) => {
+            workspace.require_file(given, &opened)?;
+            let place = workspace.open_place(given, &opened.real)?;
+            Ok((place, Some(Mode::from_raw_mode(opened.stat.st_mode & 0o777))))
+        }
+        Err(error) if error.is_missing() => {
+            let place = workspace.open_place(given, relative).map_err(|error| match error {
+                PathError::System { path, errno: Errno::NOENT } => {
+                    failed(format!("`{path}`: its directory does not exist; create it first"))
+                }
+                other => other.into(),
+            })?;
+            // A dangling link names a place that nobody can check.
+            match stat_name(&place.folder, &place.name) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                    let message = format!("`{}` is a symbolic link to nothing", shown(given));
+                    Err(failed(message))
+                }
+                _ => Ok((place, None)),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn rename(
+    from: &Place,
+    old: &str,
+    folder: impl AsFd,
+    new: &str,
+    flags: RenameFlags,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(&from.folder, old, folder.as_fd(), new, flags) {
+        // Some network file systems have no atomic "only if absent".
+        Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
+            match stat_name(folder.as_fd(), new) {
+                Err(Errno::NOENT) => rustix::fs::renameat(&from.folder, old, folder, new),
+                Err(errno) => Err(errno),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        other => other,
+    }
+}
+
+fn uuid_like() -> Result<String, NativeError> {
+    let mut bytes = [0_u8; 12];
+    getrandom::fill(&mut bytes).map_err(|error| failed(format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[derive(Deserialize)]
+struct CreateDirectory {
+    path: String,
+}
+
+pub(super) fn create_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let input: CreateDirectory = arguments("filesystem:create_directory", value)?;
+    let given = &input.path;
+    let relative = workspace.relative(given)?;
+    let mut prefix = PathBuf::new();
+    for component in relative.components() {
+        prefix.push(component);
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match workspace.open_beneath(given, &prefix, flags) {
+            Ok(_) => continue,
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let place = workspace.open_place(given, &prefix)?;
+        match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
+            // Another call may have made it; whether it is a folder shows at the next step.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(PathError::System { path: shown(given), errno }.into()),
+        }
+        workspace.open_beneath(given, &prefix, flags)?;
+    }
+    Ok(format!("Successfully created directory {given}"))
+}
+
+#[derive(Deserialize)]
+struct MoveFile {
+    source: String,
+    destination: String,
+}
+
+pub(super) fn move_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+    let MoveFile { source, destination } = arguments("filesystem:move_file", value)?;
+    let from = workspace.open_place(&source, &workspace.relative(&source)?)?;
+    let to = workspace.open_place(&destination, &workspace.relative(&destination)?)?;
+    workspace.allow_move(&source, &from.real)?;
+    workspace.allow_move(&destination, &to.real)?;
+    let stat = stat_name(&from.folder, &from.name)
+        .map_err(|errno| PathError::System { path: shown(&source), errno })?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
+        let path = shown(&source);
+        let wanted = "a file or directory";
+        return Err(PathError::Kind { path, found: kind_name(kind), wanted }.into());
+    }
+    match rename(&from, &from.name, &to.folder, &to.name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(format!("Successfully moved {source} to {destination}")),
+        Err(Errno::EXIST) => {
+            Err(failed(format!("Destination already exists: {}", shown(&destination))))
+        }
+        Err(Errno::INVAL) => {
+            Err(failed(format!("`{}` cannot be moved into itself", shown(&source))))
+        }
+        Err(errno) => Err(PathError::System { path: shown(&destination), errno }.into()),
+    }
+}

@@ -1,0 +1,220 @@
+//! `shell:exec`: one program by its arguments, without a shell.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use protocol::{ErrorCode, ToolDescriptor};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{NativeError, arguments};
+use crate::local_mcp::environment::Environment;
+use crate::local_mcp::spawn::resolve_program;
+use crate::local_mcp::supervise::{Input, Supervisor};
+use crate::workspace::Workspace;
+
+/// The most bytes kept of each output stream.
+const OUTPUT_LIMIT: usize = 1024 * 1024;
+
+/// The most bytes of arguments or of input.
+const INPUT_LIMIT: usize = 1024 * 1024;
+
+/// How long a program may run when the call does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a program may run at most.
+const TIMEOUT_LIMIT: Duration = Duration::from_secs(300);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exec {
+    command: Command,
+    cwd: Option<String>,
+    timeout_ms: Option<u64>,
+    stdin: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Command {
+    Argv(Vec<String>),
+    Line(String),
+}
+
+/// Returns the descriptor of `shell:exec`.
+pub(super) fn descriptor() -> ToolDescriptor {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "array",
+                "items": { "type": "string" },
+                "minItems": 1,
+                "description": "The program and its arguments, one string each. No shell reads them.",
+            },
+            "cwd": { "type": "string", "description": "A directory beneath the workspace; the workspace by default." },
+            "timeout_ms": { "type": "integer", "minimum": 1, "maximum": 300_000, "description": "60000 by default." },
+            "stdin": { "type": "string", "description": "Text for the program's standard input; nothing by default." },
+        },
+        "required": ["command"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "exit_code": { "type": ["integer", "null"], "description": "128 plus the signal's number when a signal ended it." },
+            "stdout": { "type": "string" },
+            "stderr": { "type": "string" },
+            "truncated": { "type": "boolean", "description": "Whether output beyond 1 MiB a stream was dropped." },
+            "duration_ms": { "type": "number" },
+        },
+        "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
+    });
+    ToolDescriptor {
+        name: "exec".to_owned(),
+        description: "Runs one program in the workspace by its argument list, without a shell, and returns its exit code and output. A non-zero exit code is a result, not an error.".to_owned(),
+        input_schema: input,
+        output_schema: Some(output),
+        annotations: Some(json!({ "destructiveHint": true, "openWorldHint": true })),
+    }
+}
+
+/// What `shell:exec` works with.
+pub(super) struct Shell<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) environment: &'a Environment,
+    pub(super) supervisor: &'a Supervisor,
+}
+
+impl Shell<'_> {
+    /// Runs a program; dropping the future ends it and all that it started.
+    pub(super) async fn exec(
+        &self,
+        value: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, NativeError> {
+        let input: Exec = arguments("shell:exec", value)?;
+        let argv = argv(input.command)?;
+        let given = input.cwd.as_deref().unwrap_or("");
+        let folder = self.workspace.open_folder(given, &self.workspace.relative(given)?)?;
+        let stdin = input.stdin.unwrap_or_default().into_bytes();
+        if stdin.len() > INPUT_LIMIT {
+            return Err(invalid("`stdin` is longer than 1 MiB"));
+        }
+        let limit = match input.timeout_ms {
+            None => DEFAULT_TIMEOUT,
+            Some(0) => return Err(invalid("`timeout_ms` must be at least 1")),
+            Some(limit) => Duration::from_millis(limit).min(TIMEOUT_LIMIT),
+        };
+        let variables = self.environment.base();
+        let folder_path = self.workspace.root().join(&folder.real);
+        let program = resolve_program(&argv[0], variables.get("PATH"), &folder_path)
+            .map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
+        let mut full = vec![program.into_os_string()];
+        full.extend(argv[1..].iter().map(Into::into));
+        let mut command = self.supervisor.command(Input::Bytes(stdin.len()), &full);
+        command.envs(variables).current_dir(&folder_path);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = tokio::process::Command::from(command);
+        command.kill_on_drop(false);
+        let cannot = |error: std::io::Error| {
+            NativeError::new(ErrorCode::ToolFailed, format!("cannot start `{}`: {error}", argv[0]))
+        };
+        let started = Instant::now();
+        let mut child = command.spawn().map_err(cannot)?;
+        // The supervisor lives as long as this end is open: dropping it, with
+        // this future or with the whole process, ends the program.
+        let mut life_line = child.stdin.take().expect("standard input was piped above");
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let run = async {
+            let feed = async {
+                // A program that ends without reading its input is not an error.
+                let _ = life_line.write_all(&stdin).await;
+                let _ = life_line.flush().await;
+            };
+            let (stdout, stderr, ()) = tokio::join!(capture(out), capture(err), feed);
+            (stdout, stderr, child.wait().await)
+        };
+        let ((stdout, cut_out), (stderr, cut_err), status) = tokio::select! {
+            () = cancel.cancelled() => {
+                return Err(NativeError::new(ErrorCode::Cancelled, format!("`{}` was cancelled", argv[0])));
+            }
+            done = tokio::time::timeout(limit, run) => done.map_err(|_| {
+                let message = format!("`{}` did not end within {} ms and was killed", argv[0], limit.as_millis());
+                NativeError::new(ErrorCode::ToolTimeout, message)
+            })?,
+        };
+        let result = json!({
+            "exit_code": status.ok().and_then(|status| status.code()),
+            "stdout": stdout,
+            "stderr": stderr,
+            "truncated": cut_out || cut_err,
+            "duration_ms": started.elapsed().as_millis() as u64,
+        });
+        Ok(json!({
+            "content": [{ "type": "text", "text": result.to_string() }],
+            "structuredContent": result,
+        }))
+    }
+}
+
+fn invalid(reason: &str) -> NativeError {
+    let message = format!("invalid arguments for `shell:exec`: {reason}");
+    NativeError::new(ErrorCode::InvalidArguments, message)
+}
+
+fn argv(command: Command) -> Result<Vec<String>, NativeError> {
+    let argv = match command {
+        Command::Argv(argv) => argv,
+        Command::Line(line) => {
+            let words: Vec<&str> = line.split_whitespace().take(16).collect();
+            let example = json!({ "command": words });
+            return Err(invalid(&format!(
+                "`command` must be an array, since no shell reads it; for example `{example}`"
+            )));
+        }
+    };
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(invalid("`command` must begin with a program"));
+    }
+    if argv.iter().any(|argument| argument.contains('\0')) {
+        return Err(invalid("an argument contains a NUL byte"));
+    }
+    if argv.iter().map(String::len).sum::<usize>() > INPUT_LIMIT {
+        return Err(invalid("`command` is longer than 1 MiB"));
+    }
+    Ok(argv)
+}
+
+/// Reads a stream to its end and keeps its beginning.
+async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
+    let mut kept = Vec::new();
+    let mut truncated = false;
+    if let Some(mut stream) = stream {
+        let mut chunk = vec![0; 16 * 1024];
+        // A stream that breaks has ended.
+        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+            let room = OUTPUT_LIMIT - kept.len();
+            kept.extend_from_slice(&chunk[..read.min(room)]);
+            truncated |= read > room;
+        }
+    }
+    (String::from_utf8_lossy(&kept).into_owned(), truncated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_refused_with_the_array_it_should_be() {
+        let error = argv(Command::Line("git status -s".to_owned())).unwrap_err();
+        assert!(error.message.contains(r#"{"command":["git","status","-s"]}"#), "{error}");
+        assert_eq!(argv(Command::Argv(vec!["git".to_owned()])).unwrap(), ["git"]);
+        for bad in [vec![], vec![String::new()], vec!["a".to_owned(), "\0".to_owned()]] {
+            argv(Command::Argv(bad)).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The folder that local tools may touch.
+
+pub mod beneath;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// Files and folders whose presence marks a project's root.
+const MARKERS: &[&str] = &[".git", "deno.json", "package.json", ".pml.json"];
+
+/// The variable that names the workspace.
+pub const VARIABLE: &str = "PML_WORKSPACE";
+
+/// Says why there is no workspace.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The folder does not exist, is not a folder, or cannot be opened.
+    #[error("cannot open the workspace `{path}`: {source}", path = path.display())]
+    Open {
+        /// The folder as it was named.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The folder is not usable as a workspace.
+    #[error("`{path}` cannot be the workspace: {reason}; set `PML_WORKSPACE` to the project's folder", path = path.display())]
+    Unfit {
+        /// The folder.
+        path: PathBuf,
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
+}
+
+/// The folder that local tools are contained in, held open for the whole run.
+///
+/// The open descriptor, not the path, is what tools resolve against: a folder
+/// that is renamed or replaced later does not move the workspace.
+#[derive(Debug)]
+pub struct Workspace {
+    root: PathBuf,
+    aliases: Vec<PathBuf>,
+    directory: OwnedFd,
+    warning: Option<String>,
+}
+
+impl Workspace {
+    /// Finds the workspace: `explicit` (a flag), `PML_WORKSPACE`, the nearest
+    /// parent of the current folder with a project marker, else the current
+    /// folder with a warning.
+    ///
+    /// # Errors
+    /// Returns [`WorkspaceError`] when the chosen folder cannot be used; there
+    /// is no silent second choice.
+    pub fn find(explicit: Option<&Path>) -> Result<Self, WorkspaceError> {
+        let named = std::env::var_os(VARIABLE).filter(|value: &OsString| !value.is_empty());
+        let current = std::env::current_dir()
+            .map_err(|source| WorkspaceError::Open { path: PathBuf::from("."), source })?;
+        Self::find_from(explicit.or(named.as_deref().map(Path::new)), &current)
+    }
+
+    /// Finds the workspace as seen from the folder `current`.
+    ///
+    /// # Errors
+    /// Returns [`WorkspaceError`] when the chosen folder cannot be used.
+    pub fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
+        if let Some(path) = named {
+            return Self::open(&current.join(path));
+        }
+        let is_marked = |folder: &&Path| {
+            MARKERS.iter().any(|marker| folder.join(marker).symlink_metadata().is_ok())
+        };
+        if let Some(folder) = current.ancestors().find(is_marked) {
+            let mut workspace = Self::open(folder)?;
+            if std::env::home_dir().is_some_and(|home| home == workspace.root) {
+                workspace.warning = Some(format!(
+                    "the workspace is your whole home folder `{}`; set `{VARIABLE}` to a project's folder",
+                    workspace.root.display()
+                ));
+            }
+            return Ok(workspace);
+        }
+        let mut workspace = Self::open(current)?;
+        workspace.warning = Some(format!(
+            "no project found in or above `{}`, so this folder is the workspace; set `{VARIABLE}` or run `pml init`",
+            workspace.root.display()
+        ));
+        Ok(workspace)
+    }
+
+    /// Opens a folder as the workspace.
+    ///
+    /// # Errors
+    /// Returns [`WorkspaceError`] when it is not a folder, not readable, the
+    /// file system's root, or has a name that JSON cannot carry.
+    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let opened = |source| WorkspaceError::Open { path: path.to_owned(), source };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|e| opened(e.into()))?;
+        // The path is read back from the descriptor, so that both name one folder.
+        let root = beneath::path_of(&directory).map_err(opened)?;
+        let unfit = |reason| WorkspaceError::Unfit { path: path.to_owned(), reason };
+        if root == Path::new("/") {
+            return Err(unfit("it is the root of the whole machine"));
+        }
+        if root.to_str().is_none() {
+            return Err(unfit("its name is not UTF-8"));
+        }
+        // Agents name files as the user named the folder, so that name counts too.
+        let aliases = std::path::absolute(path)
+            .ok()
+            .filter(|named| *named != root && !named.components().any(|c| c.as_os_str() == ".."))
+            .into_iter()
+            .collect();
+        Ok(Self { root, aliases, directory, warning: None })
+    }
+
+    /// Returns the folder's canonical path.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the open folder, for `openat2`.
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Returns what the user should know about how the folder was chosen.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_marked_parent_wins() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = tree.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("outer/inner/deep")).unwrap();
+        std::fs::create_dir(root.join("outer/.git")).unwrap();
+        std::fs::write(root.join("outer/inner/package.json"), "{}").unwrap();
+        let found = |from: &str| Workspace::find_from(None, &root.join(from)).unwrap();
+        assert_eq!(found("outer/inner/deep").root(), root.join("outer/inner"));
+        assert_eq!(found("outer").root(), root.join("outer"));
+        assert_eq!(found("outer").warning(), None);
+        let named = Workspace::find_from(Some(Path::new("../..")), &root.join("outer/inner"));
+        assert_eq!(named.unwrap().root(), root);
+    }
+
+    #[test]
+    fn without_a_project_the_current_folder_is_taken_with_a_warning() {
+        let tree = tempfile::tempdir().unwrap();
+        // A marker above the temporary folder would be found first, rightly.
+        if tree.path().ancestors().any(|f| MARKERS.iter().any(|m| f.join(m).exists())) {
+            return;
+        }
+        let workspace = Workspace::find_from(None, tree.path()).unwrap();
+        assert!(workspace.warning().unwrap().contains("PML_WORKSPACE"));
+    }
+
+    #[test]
+    fn a_named_workspace_is_never_replaced_by_another() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join("package.json"), "{}").unwrap();
+        for name in ["missing", "package.json", "/"] {
+            Workspace::find_from(Some(Path::new(name)), tree.path()).expect_err(name);
+        }
+    }
+
+    /// PC-03: the workspace itself may be reached through a link.
+    #[test]
+    fn a_link_to_the_workspace_is_the_workspace() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = tree.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        let workspace = Workspace::open(&root.join("link")).unwrap();
+        assert_eq!(workspace.root(), root.join("real"));
+        assert_eq!(workspace.relative("real/../x").unwrap_err().to_string().contains(".."), true);
+        let inside = root.join("link/a.txt");
+        assert_eq!(workspace.relative(inside.to_str().unwrap()).unwrap(), Path::new("a.txt"));
+    }
+}

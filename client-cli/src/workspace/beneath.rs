@@ -1,0 +1,373 @@
+//! Opening files beneath the workspace, and nowhere else.
+//!
+//! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there
+//! is no moment between a check and a use. Decisions about names are made on
+//! the path of what was opened, never on the path that was asked for.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::Workspace;
+
+/// How often a resolution that raced with a rename is repeated.
+const RACE_RETRIES: usize = 16;
+
+/// Names that hold rights: settings that start programs or grant permissions.
+/// They are protected at any depth, since each folder may become a workspace.
+const PROTECTED_NAMES: &[&str] = &[".git", ".pml", ".pml.json", ".mcp.json"];
+
+/// Agents' own settings that start programs: a folder and a file in it.
+const PROTECTED_FILES: &[(&str, &str)] = &[
+    (".claude", "settings.json"),
+    (".claude", "settings.local.json"),
+    (".cursor", "mcp.json"),
+    (".vscode", "mcp.json"),
+    (".vscode", "tasks.json"),
+];
+
+/// Says why a path beneath the workspace cannot be used.
+///
+/// The messages show the path as it was given and nothing of what is there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The path leads outside.
+    #[error("`{path}` is outside the workspace: {reason}")]
+    Outside {
+        /// The path, escaped for display.
+        path: String,
+        /// How it leads outside.
+        reason: &'static str,
+    },
+    /// The path names something that programs may not touch.
+    #[error("`{path}` is protected: it holds settings or history that programs may not {action}")]
+    Protected {
+        /// The path, escaped for display.
+        path: String,
+        /// `read` or `change`.
+        action: &'static str,
+    },
+    /// What is there is of another kind than the tool needs.
+    #[error("`{path}` is {found}, not {wanted}")]
+    Kind {
+        /// The path, escaped for display.
+        path: String,
+        /// What it is.
+        found: &'static str,
+        /// What the tool works on.
+        wanted: &'static str,
+    },
+    /// The kernel cannot contain paths.
+    #[error("this system cannot contain paths in the workspace: `openat2` is not available")]
+    Unsupported,
+    /// Any other answer of the system.
+    #[error("`{path}`: {}", describe(*.errno))]
+    System {
+        /// The path, escaped for display.
+        path: String,
+        /// What the system said.
+        errno: Errno,
+    },
+}
+
+impl PathError {
+    /// Tells whether the path does not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::System { errno: Errno::NOENT, .. })
+    }
+}
+
+/// Returns a path safe and short enough to stand in a message.
+pub fn shown(path: &str) -> String {
+    let mut out: String = path.chars().take(512).flat_map(char::escape_debug).collect();
+    if path.chars().nth(512).is_some() {
+        out.push('…');
+    }
+    out.replace("\\'", "'").replace("\\\"", "\"")
+}
+
+fn describe(errno: Errno) -> String {
+    match errno {
+        Errno::NOENT => "no such file or directory".to_owned(),
+        Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
+        Errno::NOTDIR => "a part of the path is not a directory".to_owned(),
+        Errno::NAMETOOLONG => "the name is too long".to_owned(),
+        Errno::LOOP => "too many symbolic links".to_owned(),
+        Errno::NOSPC => "no space left on the device".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A file or folder that was opened, with the path it really has.
+#[derive(Debug)]
+pub struct Opened {
+    /// The descriptor; everything is done through it.
+    pub fd: OwnedFd,
+    /// Its path beneath the workspace after all links, empty for the root.
+    pub real: PathBuf,
+    /// What it is.
+    pub stat: Stat,
+}
+
+impl Opened {
+    /// Returns the kind of what was opened.
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+}
+
+/// A name in an opened folder; the name itself may or may not exist.
+#[derive(Debug)]
+pub struct Place {
+    /// The folder.
+    pub folder: OwnedFd,
+    /// The name in it.
+    pub name: String,
+    /// The folder's real path beneath the workspace, joined with the name.
+    pub real: PathBuf,
+}
+
+/// Returns the path that the kernel has for a descriptor.
+pub(crate) fn path_of(fd: impl AsFd) -> std::io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
+}
+
+impl Workspace {
+    /// Reads a path as programs give it: relative to the workspace, or
+    /// absolute within it.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL and absolute
+    /// paths elsewhere.
+    pub fn relative(&self, given: &str) -> Result<PathBuf, PathError> {
+        let outside = |reason| PathError::Outside { path: shown(given), reason };
+        if given.contains('\0') {
+            return Err(outside("it contains a NUL byte"));
+        }
+        if given == "~" || given.starts_with("~/") {
+            return Err(outside("`~` is not expanded; give a path relative to the workspace"));
+        }
+        if given.starts_with("file:") {
+            return Err(outside("it is a URL; give a path"));
+        }
+        let path = Path::new(given);
+        let inner = if path.is_absolute() {
+            std::iter::once(self.root.as_path())
+                .chain(self.aliases.iter().map(PathBuf::as_path))
+                .find_map(|root| path.strip_prefix(root).ok())
+                .ok_or_else(|| outside("it is absolute and not beneath the workspace's folder"))?
+        } else {
+            path
+        };
+        let mut relative = PathBuf::new();
+        for component in inner.components() {
+            match component {
+                Component::Normal(name) => relative.push(name),
+                Component::CurDir => {}
+                _ => {
+                    return Err(outside(
+                        "`..` is not allowed; give the path from the workspace's folder",
+                    ));
+                }
+            }
+        }
+        Ok(relative)
+    }
+
+    /// Opens a path with flags of `open`, following links that stay beneath.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] when it leads outside or the system refuses.
+    pub fn open_beneath(
+        &self,
+        given: &str,
+        relative: &Path,
+        flags: OFlags,
+    ) -> Result<Opened, PathError> {
+        let system = |errno| PathError::System { path: shown(given), errno };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let fd = match self.resolve(relative, flags, resolve) {
+            Err(Errno::XDEV) => self.resolve_absolute_links(relative, flags),
+            other => other,
+        };
+        let fd = fd.map_err(|errno| match errno {
+            Errno::XDEV => {
+                PathError::Outside { path: shown(given), reason: "a link in it leads out" }
+            }
+            // A link in `/proc` and its like, which would jump anywhere.
+            Errno::LOOP if flags.contains(OFlags::NOFOLLOW) => system(Errno::LOOP),
+            Errno::NOSYS => PathError::Unsupported,
+            other => system(other),
+        })?;
+        let stat = rustix::fs::fstat(&fd).map_err(system)?;
+        let real = path_of(&fd).map_err(|_| PathError::Unsupported)?;
+        let real = real.strip_prefix(&self.root).map(Path::to_owned).map_err(|_| {
+            PathError::Outside { path: shown(given), reason: "the workspace was moved" }
+        })?;
+        Ok(Opened { fd, real, stat })
+    }
+
+    fn resolve(
+        &self,
+        relative: &Path,
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let target = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let flags = flags | OFlags::CLOEXEC;
+        for _ in 0..RACE_RETRIES {
+            match rustix::fs::openat2(&self.directory, target, flags, Mode::empty(), resolve) {
+                // Something was renamed while the kernel walked.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// Follows absolute links that point back into the workspace, which
+    /// `RESOLVE_BENEATH` refuses. The answer is opened without any link, so a
+    /// link that changes meanwhile is refused, not followed.
+    fn resolve_absolute_links(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let target = if flags.contains(OFlags::NOFOLLOW) {
+            let folder = relative.parent().ok_or(Errno::XDEV)?;
+            let folder = self.root.join(folder).canonicalize().map_err(|_| Errno::XDEV)?;
+            folder.join(relative.file_name().ok_or(Errno::XDEV)?)
+        } else {
+            self.root.join(relative).canonicalize().map_err(|_| Errno::XDEV)?
+        };
+        let inner = target.strip_prefix(&self.root).map_err(|_| Errno::XDEV)?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let last_may_be_link = flags.contains(OFlags::NOFOLLOW | OFlags::PATH);
+        let links =
+            if last_may_be_link { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
+        self.resolve(inner, flags, resolve | links)
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// The kind is checked before the file is opened for real: opening a FIFO,
+    /// a socket or a device may block or have effects.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] when it is not a readable regular file beneath
+    /// the workspace, or one that programs may not read.
+    pub fn open_file(&self, given: &str) -> Result<Opened, PathError> {
+        let relative = self.relative(given)?;
+        let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
+        self.require_file(given, &opened)?;
+        self.allow_read(given, &opened.real)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let same = format!("/proc/self/fd/{}", opened.fd.as_raw_fd());
+        opened.fd = rustix::fs::open(same, flags, Mode::empty())
+            .map_err(|errno| PathError::System { path: shown(given), errno })?;
+        Ok(opened)
+    }
+
+    /// Opens a folder for listing.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] when it is not a readable folder beneath the
+    /// workspace, or one that programs may not read.
+    pub fn open_folder(&self, given: &str, relative: &Path) -> Result<Opened, PathError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let opened = self.open_beneath(given, relative, flags)?;
+        self.allow_read(given, &opened.real)?;
+        Ok(opened)
+    }
+
+    /// Opens the folder that holds a path's last name, without following a
+    /// link in that last name.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] when there is no last name, the folder does not
+    /// exist beneath the workspace, or the place is protected.
+    pub fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
+        let name =
+            relative.file_name().and_then(|name| name.to_str()).ok_or(PathError::Outside {
+                path: shown(given),
+                reason: "it is the workspace itself",
+            })?;
+        let folder = relative.parent().unwrap_or(Path::new(""));
+        let folder = self.open_beneath(given, folder, OFlags::PATH | OFlags::DIRECTORY)?;
+        let real = folder.real.join(name);
+        self.allow_change(given, &real)?;
+        Ok(Place { folder: folder.fd, name: name.to_owned(), real })
+    }
+
+    /// Refuses to move a folder to or from a place whose content is protected.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Protected`].
+    pub fn allow_move(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        let is_settings_folder = real.file_name().is_some_and(|name| {
+            PROTECTED_FILES.iter().any(|(folder, _)| name.eq_ignore_ascii_case(folder))
+        });
+        match is_settings_folder {
+            true => Err(PathError::Protected { path: shown(given), action: "change" }),
+            false => self.allow_change(given, real),
+        }
+    }
+
+    /// Refuses what is not a regular file.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Kind`] naming what it is.
+    pub fn require_file(&self, given: &str, opened: &Opened) -> Result<(), PathError> {
+        match kind_name(opened.kind()) {
+            "a file" => Ok(()),
+            found => Err(PathError::Kind { path: shown(given), found, wanted: "a regular file" }),
+        }
+    }
+
+    /// Refuses to read what only PML itself may read: tokens and run records.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Protected`].
+    pub fn allow_read(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        match real.components().any(|c| c.as_os_str().eq_ignore_ascii_case(".pml")) {
+            true => Err(PathError::Protected { path: shown(given), action: "read" }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to change what would give a program rights that nobody granted.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Protected`].
+    pub fn allow_change(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        // Names are compared without case: some file systems fold it.
+        let is = |component: &Component<'_>, name: &str| {
+            component.as_os_str().eq_ignore_ascii_case(name)
+        };
+        let components: Vec<Component<'_>> = real.components().collect();
+        let named = components.iter().any(|c| PROTECTED_NAMES.iter().any(|name| is(c, name)));
+        let filed = components.windows(2).any(|pair| {
+            PROTECTED_FILES.iter().any(|(folder, file)| is(&pair[0], folder) && is(&pair[1], file))
+        });
+        match named || filed {
+            true => Err(PathError::Protected { path: shown(given), action: "change" }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns what a file type is called in messages.
+pub fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "of an unknown kind",
+    }
+}
+
+/// Returns the facts of a name in a folder without following a link.
+pub(crate) fn stat_name(folder: impl AsFd, name: &str) -> Result<Stat, Errno> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+}
