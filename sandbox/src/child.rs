@@ -165,6 +165,10 @@ fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
 /// Settles the process-wide state that libraries look at later, while files can still be opened.
 fn prepare_process() -> Result<(), String> {
     std::env::set_current_dir("/").map_err(|e| format!("chdir: {e}"))?;
+    // For the one who looks at a list of processes.
+    rustix::thread::set_name(c"pml-sandbox").map_err(|e| format!("prctl(NAME): {e}"))?;
+    // The first look at a clock asks the kernel where its fast one is.
+    let _ = (monotonic(), cpu_time());
     let (name, zone) = (CString::from(c"TZ"), CString::from(c"UTC"));
     #[expect(unsafe_code, reason = "the C library reads its time zone once, from the environment")]
     // SAFETY: this process has one thread, and both strings live across the call.

@@ -105,7 +105,7 @@ impl Drop for WallPause {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = false)]
+    #[tokio::test]
     async fn a_paused_clock_does_not_expire() {
         let clock = WallClock::start();
         let pause = clock.pause();

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::child::{EXIT_PANIC, cpu_time, exit};
 use crate::frame::{self, ChildFailure, FromHost, ToHost};
+use crate::heap::{Heap, Meter};
 use crate::json;
 use crate::limits::{MAX_ERROR_TEXT, MIB};
 use crate::outcome::FailureKind;
@@ -43,6 +44,7 @@ struct Engine {
     realm: Realm,
     shared: Rc<Shared>,
     budget: Rc<Budget>,
+    heap: Rc<Meter>,
 }
 
 /// The CPU time of the program.
@@ -80,13 +82,14 @@ pub(crate) fn serve(wire: Wire) -> ! {
 
 impl Engine {
     fn new(shared: Rc<Shared>) -> rquickjs::Result<Engine> {
-        let runtime = Runtime::new()?;
+        let heap = Meter::new();
+        let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
         let budget = Rc::new(Budget::default());
         let watched = Rc::clone(&budget);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.is_spent())));
         let context = Context::custom::<Intrinsics>(&runtime)?;
         let realm = context.with(|ctx| realm::build(&ctx, &shared))?;
-        Ok(Engine { runtime, context, realm, shared, budget })
+        Ok(Engine { runtime, context, realm, shared, budget, heap })
     }
 
     /// Waits for the one program and sets its limits.
@@ -104,7 +107,7 @@ impl Engine {
                     if let Some(epoch_ms) = execute.epoch_ms {
                         self.shared.timers.borrow_mut().freeze(epoch_ms);
                     }
-                    self.runtime.set_memory_limit(limits.heap);
+                    self.heap.set_limit(limits.heap);
                     self.runtime.set_max_stack_size(limits.stack);
                     self.budget.end.set(Some(cpu_time() + Duration::from_millis(limits.cpu_ms)));
                     return (execute.program.into_owned(), execute.args.get().to_owned());
@@ -318,8 +321,11 @@ impl Engine {
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }
+        // The engine throws `null` when not even the error fits into the heap.
+        let starved = self.heap.ran_out() && thrown.is_null();
         let name = text("name").unwrap_or_else(|| "Error".to_owned());
         let message = match object {
+            _ if starved => "out of memory".to_owned(),
             Some(_) => text("message").unwrap_or_else(|| self.show(ctx, thrown)),
             None => thrown
                 .as_string()
@@ -328,6 +334,7 @@ impl Engine {
         };
         let code = text("code");
         let kind = match (name.as_str(), message.as_str(), code.as_deref()) {
+            _ if starved => FailureKind::OutOfMemory,
             ("InternalError", "out of memory", _) => FailureKind::OutOfMemory,
             ("RangeError" | "InternalError", "Maximum call stack size exceeded", _) => {
                 FailureKind::StackOverflow

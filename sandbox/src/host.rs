@@ -227,7 +227,8 @@ impl<'a> Conversation<'a> {
             return Err("console lines after the limit".to_owned());
         }
         let room = self.limits.console_bytes - self.console_spent;
-        self.console_truncated = text.len() > room;
+        // A line that is exactly as long as the room fits; whatever comes after it does not.
+        self.console_truncated = text.len() > room || room == 0;
         let kept = &text[..text.floor_char_boundary(room.min(text.len()))];
         // An empty line costs something too, or there could be any number of them.
         self.console_spent = (self.console_spent + kept.len() + 1).min(self.limits.console_bytes);

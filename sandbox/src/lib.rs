@@ -50,6 +50,7 @@ mod chance;
 mod child;
 mod engine;
 mod frame;
+mod heap;
 mod host;
 mod job;
 mod json;

@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) argument_refused: Cell<bool>,
     last_call: Cell<u64>,
     console_spent: Cell<usize>,
+    console_full: Cell<bool>,
 }
 
 /// The script functions that the engine calls.
@@ -71,6 +72,7 @@ impl Shared {
             argument_refused: Cell::new(false),
             last_call: Cell::new(0),
             console_spent: Cell::new(0),
+            console_full: Cell::new(false),
         })
     }
 
@@ -103,17 +105,18 @@ impl Shared {
         Called::Id(id)
     }
 
-    /// Sends one line; the one that crosses the limit is the last.
+    /// Sends one line; the one that crosses the limit is the last, and tells the host that it was.
     fn log(&self, level: &str, text: &str) {
-        let limit = self.limits.get().console_bytes;
-        let spent = self.console_spent.get();
-        if spent > limit {
+        if self.console_full.get() {
             return;
         }
-        let room = text.floor_char_boundary(limit - spent + 4);
-        self.console_spent.set(spent + text.len().min(room) + 1);
+        let room = self.limits.get().console_bytes - self.console_spent.get();
+        self.console_full.set(text.len() > room || room == 0);
+        let kept = &text[..text.floor_char_boundary(room + 4)];
+        // The host counts alike.
+        self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
         let mut wire = self.wire.borrow_mut();
-        frame::write(wire.out(), &ToHost::Console { level, text: &text[..room] });
+        frame::write(wire.out(), &ToHost::Console { level, text: kept });
         // What was printed before a crash should be seen, but not at the price of a call for each line.
         if wire.out().len() > 32 * 1024 {
             wire.flush();

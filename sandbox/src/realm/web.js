@@ -31,9 +31,33 @@
         ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
         : new Uint8Array(bytes);
       const text = host.decode(view, this.#fatal);
-      if (text === null) throw new TypeError("the bytes are not valid utf-8");
+      if (text == null) throw new TypeError("the bytes are not valid utf-8");
       return !this.#keepMark && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
     }
+  });
+
+  const badText = (what) => {
+    throw new DOMException(what, "InvalidCharacterError");
+  };
+  hidden("btoa", function btoa(text) {
+    const bytes = new Uint8Array((text = String(text)).length);
+    for (let i = 0; i < bytes.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 255) badText("btoa takes characters up to U+00FF: encode the text with TextEncoder first");
+      bytes[i] = code;
+    }
+    return bytes.toBase64();
+  });
+  hidden("atob", function atob(text) {
+    let bytes;
+    try {
+      bytes = Uint8Array.fromBase64(String(text), { lastChunkHandling: "loose" });
+    } catch {
+      badText("the text is not valid base64");
+    }
+    let decoded = "";
+    for (const byte of bytes) decoded += String.fromCharCode(byte);
+    return decoded;
   });
 
   // ---- crypto ------------------------------------------------------------------------------------------
@@ -232,7 +256,7 @@
     #query = new URLSearchParams();
     constructor(address, base) {
       const values = host.parseUrl(textOf(address), base === undefined ? null : textOf(base));
-      if (values === null) throw new TypeError(`${JSON.stringify(String(address))} is not a valid address`);
+      if (values == null) throw new TypeError(`${JSON.stringify(String(address))} is not a valid address`);
       this.#adopt(values, true);
     }
     #adopt(values, refresh) {
@@ -240,14 +264,14 @@
       if (refresh) {
         this.#query[onSearch](values[9], (search) => {
           const changed = host.changeUrl(this.#values[0], "search", search);
-          if (changed !== null) this.#adopt(changed, false);
+          if (changed != null) this.#adopt(changed, false);
         });
       }
     }
     static #part(url, index) { return url.#values[index]; }
     static #change(url, name, value) {
       const changed = host.changeUrl(url.#values[0], name, textOf(value));
-      if (changed !== null) url.#adopt(changed, true);
+      if (changed != null) url.#adopt(changed, true);
       else if (name === "href") throw new TypeError(`${JSON.stringify(String(value))} is not a valid address`);
     }
     static {
@@ -263,7 +287,7 @@
     get searchParams() { return this.#query; }
     toString() { return this.href; }
     toJSON() { return this.href; }
-    static canParse(address, base) { return host.parseUrl(textOf(address), base === undefined ? null : textOf(base)) !== null; }
+    static canParse(address, base) { return host.parseUrl(textOf(address), base === undefined ? null : textOf(base)) != null; }
     static parse(address, base) { return URL.canParse(address, base) ? new URL(address, base) : null; }
   }
   hidden("URL", URL);

@@ -1,0 +1,111 @@
+//! The JavaScript heap: the C library's, with a limit that remembers whether it was reached.
+//!
+//! The engine has a limit of its own, but when it is reached in a bad moment a program sees `null` thrown.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use rquickjs::allocator::Allocator;
+
+/// What the heap holds and may hold.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    used: Cell<usize>,
+    limit: Cell<usize>,
+    ran_out: Cell<bool>,
+}
+
+impl Meter {
+    /// Returns a meter without a limit.
+    pub(crate) fn new() -> Rc<Meter> {
+        Rc::new(Meter { used: Cell::new(0), limit: Cell::new(usize::MAX), ran_out: Cell::new(false) })
+    }
+
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.set(limit);
+    }
+
+    /// Tells whether an allocation was ever refused.
+    pub(crate) fn ran_out(&self) -> bool {
+        self.ran_out.get()
+    }
+
+    /// Asks for room; remembers a refusal.
+    fn admits(&self, more: usize) -> bool {
+        let fits = self.used.get().checked_add(more).is_some_and(|all| all <= self.limit.get());
+        if !fits {
+            self.ran_out.set(true);
+        }
+        fits
+    }
+}
+
+/// The allocator that an engine is given.
+pub(crate) struct Heap(pub(crate) Rc<Meter>);
+
+impl Heap {
+    fn took(&self, memory: *mut u8) -> *mut u8 {
+        if memory.is_null() {
+            self.0.ran_out.set(true);
+        } else {
+            self.0.used.set(self.0.used.get() + size_of(memory));
+        }
+        memory
+    }
+}
+
+fn size_of(memory: *mut u8) -> usize {
+    #[expect(unsafe_code, reason = "the allocator of a C engine")]
+    // SAFETY: `memory` came from this allocator, that is from `malloc`, and has not been freed.
+    unsafe {
+        libc::malloc_usable_size(memory.cast())
+    }
+}
+
+#[expect(unsafe_code, reason = "the allocator of a C engine")]
+// SAFETY: every pointer comes from the C library's allocator, whose alignment and sizes are as demanded.
+unsafe impl Allocator for Heap {
+    fn alloc(&mut self, size: usize) -> *mut u8 {
+        if !self.0.admits(size) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: any size may be asked for.
+        self.took(unsafe { libc::malloc(size) }.cast())
+    }
+
+    fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
+        if !count.checked_mul(size).is_some_and(|all| self.0.admits(all)) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: any size may be asked for, and the product does not overflow.
+        self.took(unsafe { libc::calloc(count, size) }.cast())
+    }
+
+    unsafe fn dealloc(&mut self, memory: *mut u8) {
+        if !memory.is_null() {
+            self.0.used.set(self.0.used.get().saturating_sub(size_of(memory)));
+            // SAFETY: the caller hands back what this allocator gave out.
+            unsafe { libc::free(memory.cast()) }
+        }
+    }
+
+    unsafe fn realloc(&mut self, memory: *mut u8, new_size: usize) -> *mut u8 {
+        if memory.is_null() {
+            return self.alloc(new_size);
+        }
+        let old_size = size_of(memory);
+        if !self.0.admits(new_size.saturating_sub(old_size)) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller hands in what this allocator gave out.
+        let moved: *mut u8 = unsafe { libc::realloc(memory.cast(), new_size) }.cast();
+        if !moved.is_null() {
+            self.0.used.set(self.0.used.get().saturating_sub(old_size));
+        }
+        self.took(moved)
+    }
+
+    unsafe fn usable_size(memory: *mut u8) -> usize {
+        if memory.is_null() { 0 } else { size_of(memory) }
+    }
+}

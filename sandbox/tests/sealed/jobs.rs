@@ -1,0 +1,129 @@
+//! Sealed jobs, and what a job finds when it looks around.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use sandbox::{Job, JobFailure, JobLimits, JobPool, SandboxError};
+
+use crate::support::trials;
+
+/// Every job that this binary offers to its children.
+pub(crate) const JOBS: [Job; 2] = [Job { name: "work", run: work }, Job { name: "probe", run: probe }];
+
+pub(crate) use crate::containment::probe;
+
+trials![
+    bytes_go_in_and_come_out,
+    a_worker_is_used_again,
+    a_worker_that_dies_is_replaced,
+    jobs_run_side_by_side,
+    a_dropped_job_frees_its_worker,
+    sizes_are_capped,
+    an_unknown_job_is_unavailable,
+    no_workers_is_an_error,
+];
+
+static POOL: LazyLock<JobPool> = LazyLock::new(|| pool("work", 2).expect("a pool"));
+
+fn pool(name: &'static str, workers: usize) -> Result<JobPool, SandboxError> {
+    let limits = JobLimits { cpu: Duration::from_millis(300), wall: Duration::from_secs(1), ..JobLimits::default() };
+    JobPool::new(Job { name, run: work }, limits, workers)
+}
+
+fn recurse(depth: u64) -> u64 {
+    let page = std::hint::black_box([depth; 512]);
+    if depth == 0 { page[0] } else { recurse(depth - 1) + page[1] }
+}
+
+fn work(input: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(input);
+    match text.as_ref() {
+        "pid" => std::process::id().to_string().into_bytes(),
+        "loop" => loop {
+            std::hint::black_box(());
+        },
+        "sleep" => loop {
+            std::thread::park();
+        },
+        "memory" => {
+            let mut all = Vec::new();
+            loop {
+                all.push(std::hint::black_box(vec![1u8; 1 << 20]));
+            }
+        }
+        "stack" => recurse(1 << 20).to_string().into_bytes(),
+        "deep" => recurse(5_000).to_string().into_bytes(),
+        "panic" => panic!("asked to"),
+        "large" => vec![7; 17 << 20],
+        "fits" => vec![7; 16 << 20],
+        other => other.to_uppercase().into_bytes(),
+    }
+}
+
+async fn run(input: &str) -> Result<String, JobFailure> {
+    let output = POOL.run(input.as_bytes().to_vec()).await?;
+    Ok(String::from_utf8(output).expect("text"))
+}
+
+async fn bytes_go_in_and_come_out() {
+    assert_eq!(run("hello").await.unwrap(), "HELLO");
+    assert_eq!(run("").await.unwrap(), "");
+    let large = "x".repeat(1 << 20);
+    assert_eq!(run(&large).await.unwrap().len(), 1 << 20);
+    assert_eq!(POOL.run(b"fits".to_vec()).await.unwrap().len(), 16 << 20);
+    run("deep").await.unwrap();
+}
+
+async fn a_worker_is_used_again() {
+    let own = pool("work", 1).expect("a pool");
+    let first = own.run(b"pid".to_vec()).await.unwrap();
+    assert_eq!(own.run(b"pid".to_vec()).await.unwrap(), first);
+    assert_ne!(first, std::process::id().to_string().into_bytes());
+}
+
+async fn a_worker_that_dies_is_replaced() {
+    let own = pool("work", 1).expect("a pool");
+    let run = async |input: &str| own.run(input.as_bytes().to_vec()).await;
+    for round in 0..2 {
+        assert_eq!(run("loop").await, Err(JobFailure::TimedOut), "{round}");
+        assert_eq!(run("sleep").await, Err(JobFailure::TimedOut), "{round}");
+        assert_eq!(run("memory").await, Err(JobFailure::OutOfMemory), "{round}");
+        assert_eq!(run("stack").await, Err(JobFailure::Crashed { signal: Some(libc::SIGSEGV) }), "{round}");
+        assert_eq!(run("panic").await, Err(JobFailure::Crashed { signal: None }), "{round}");
+        assert_eq!(run("still here").await.unwrap(), b"STILL HERE");
+    }
+}
+
+async fn jobs_run_side_by_side() {
+    let inputs: Vec<String> = (0..40).map(|n| format!("job {n}")).collect();
+    let outputs = futures::future::join_all(inputs.iter().map(|input| run(input))).await;
+    for (input, output) in inputs.iter().zip(outputs) {
+        assert_eq!(output.unwrap(), input.to_uppercase());
+    }
+}
+
+async fn a_dropped_job_frees_its_worker() {
+    let own = pool("work", 1).expect("a pool");
+    let first = own.run(b"pid".to_vec()).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(50), own.run(b"sleep".to_vec())).await;
+    assert!(early.is_err());
+    assert_ne!(own.run(b"pid".to_vec()).await.unwrap(), first);
+}
+
+async fn sizes_are_capped() {
+    let failure = POOL.run(vec![0; (1 << 20) + 1]).await.unwrap_err();
+    assert_eq!(failure, JobFailure::InputTooLarge { bytes: (1 << 20) + 1, limit: 1 << 20 });
+    let failure = POOL.run(b"large".to_vec()).await.unwrap_err();
+    assert_eq!(failure, JobFailure::OutputTooLarge { limit: 16 << 20 });
+    assert_eq!(run("after").await.unwrap(), "AFTER");
+}
+
+async fn an_unknown_job_is_unavailable() {
+    let failure = pool("nobody", 1).expect("a pool").run(Vec::new()).await.unwrap_err();
+    let JobFailure::Unavailable(message) = failure else { panic!("{failure:?}") };
+    assert!(message.contains("`nobody`"), "{message}");
+}
+
+async fn no_workers_is_an_error() {
+    assert!(matches!(pool("work", 0), Err(SandboxError::NoWorkers)));
+}

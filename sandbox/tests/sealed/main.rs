@@ -1,0 +1,26 @@
+//! The sandbox from outside: real children, sealed as in production.
+
+mod containment;
+mod jobs;
+mod limits;
+mod programs;
+mod realm;
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    sandbox::child_main_if_requested(&jobs::JOBS);
+    let mut rest = std::env::args().skip(1);
+    if rest.next().as_deref() == Some("__host") {
+        return containment::be_another_host(&rest.next().unwrap_or_default());
+    }
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(programs::trials());
+    trials.extend(limits::trials());
+    trials.extend(realm::trials());
+    trials.extend(containment::trials());
+    trials.extend(jobs::trials());
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,305 @@
+//! Programs that do what programs do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sandbox::{ConsoleLine, FailureKind, Limits, Program};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Tools, eventually, failure, pool, program, run, run_with, trials, value};
+
+trials![
+    returns_a_value,
+    nothing_returned_is_null,
+    args_reach_the_program,
+    calls_reach_tools_and_come_back,
+    parallel_calls_are_in_flight_together,
+    many_parallel_calls_wait_in_order,
+    sequential_calls_have_rising_ids,
+    errors_carry_the_users_place,
+    tool_errors_keep_name_message_code_and_place,
+    tool_errors_can_be_caught,
+    syntax_errors_have_a_place,
+    thrown_values_that_are_no_errors,
+    console_lines_come_back_in_order,
+    text_survives_both_ways,
+    strict_rules_hold_as_in_a_module,
+    html_comments_are_not_comments,
+    misused_tools_teach,
+    cancelling_ends_the_run_and_its_calls,
+    dropping_the_run_cancels_its_calls,
+    a_finished_program_cancels_what_is_in_flight,
+    timers_fire_in_order,
+    a_throwing_timer_fails_the_run,
+    waiting_for_a_human_costs_no_wall_time,
+    a_seed_and_an_epoch_make_runs_alike,
+    cpu_time_is_measured_by_the_host,
+];
+
+async fn returns_a_value() {
+    assert_eq!(value("return 1 + 1").await, json!(2));
+    assert_eq!(value("return { a: [1, 'x', null, true], b: undefined }").await, json!({"a": [1, "x", null, true]}));
+    assert_eq!(value("// only a comment").await, Value::Null);
+    assert_eq!(value("const args = 1; const mcp = 2; return args + mcp").await, json!(3));
+}
+
+async fn nothing_returned_is_null() {
+    assert_eq!(value("const x = 1").await, Value::Null);
+    assert_eq!(value("return undefined").await, Value::Null);
+    assert_eq!(value("return () => 1").await, Value::Null);
+}
+
+async fn args_reach_the_program() {
+    let program = Program {
+        source: "args.list.push(3); return { args, same: Object.is(args, globalThis.args) }".to_owned(),
+        args: json!({"list": [1, 2], "__proto__": {"x": 1}}),
+        ..Program::default()
+    };
+    let outcome = run_with(program, &Limits::server(), Arc::default()).await;
+    assert_eq!(outcome.result, Ok(json!({"args": {"list": [1, 2, 3], "__proto__": {"x": 1}}, "same": true})));
+    let failure = failure("args = 1").await;
+    assert_eq!((failure.name.as_str(), failure.line), ("TypeError", Some(1)));
+}
+
+async fn calls_reach_tools_and_come_back() {
+    let outcome = run(r#"
+        const { echo } = mcp.test;
+        const a = await mcp.test.echo({ n: 1 });
+        const b = await mcp["test"]["echo"]({ n: 2 });
+        const c = await echo({ n: 3 });
+        const d = await [{ n: 4 }].map(mcp.test.echo)[0].catch((e) => e.message);
+        const e = await mcp.test.echo.call(null, { n: 5 });
+        const f = await mcp.test.echo();
+        return [a, b, c, d, e, f];
+    "#)
+    .await;
+    let expected = json!([
+        {"n": 1}, {"n": 2}, {"n": 3},
+        "mcp.test.echo takes one object of named arguments, not 3 arguments",
+        {"n": 5}, {}
+    ]);
+    assert_eq!(outcome.result, Ok(expected));
+    assert_eq!(outcome.calls, 5);
+}
+
+async fn parallel_calls_are_in_flight_together() {
+    let tools = Arc::new(Tools::default());
+    let source = "await Promise.all([1, 2, 3, 4, 5].map(() => mcp.test.wait({ ms: 50 })))";
+    let outcome = run_with(program(source), &Limits::server(), Arc::clone(&tools)).await;
+    assert_eq!(outcome.result, Ok(Value::Null));
+    assert_eq!(tools.most_running.load(Ordering::SeqCst), 5);
+}
+
+async fn many_parallel_calls_wait_in_order() {
+    let tools = Arc::new(Tools::default());
+    let source = "return await Promise.all(Array.from({ length: 200 }, (_, i) => mcp.test.id({ i })))";
+    let limits = Limits { in_flight: 7, ..Limits::server() };
+    let outcome = run_with(program(source), &limits, Arc::clone(&tools)).await;
+    assert_eq!(outcome.result, Ok(json!((1..=200).collect::<Vec<u32>>())));
+    assert!(tools.most_running.load(Ordering::SeqCst) <= 7);
+}
+
+async fn sequential_calls_have_rising_ids() {
+    let source = "const ids = []; for (let i = 0; i < 300; i++) ids.push(await mcp.test.id()); return ids";
+    assert_eq!(value(source).await, json!((1..=300).collect::<Vec<u32>>()));
+}
+
+async fn errors_carry_the_users_place() {
+    // The wrapper before the first line shifts no column of it.
+    let first = failure("  throw new Error('x')").await;
+    let second = failure("\n  throw new Error('x')").await;
+    assert_eq!((first.line, second.line), (Some(1), Some(2)), "{first:#?}");
+    assert_eq!(first.column, second.column);
+    assert!(first.column.is_some_and(|column| column > 2), "{first:#?}");
+    let nested = failure("const a = 1;\nfunction inner() {\n  throw new RangeError(`bad ${a}`);\n}\nawait 0;\ninner();").await;
+    assert_eq!(nested.message, "bad 1");
+    assert_eq!(nested.line, Some(3));
+    assert_eq!(nested.stack.as_deref().map(|s| s.lines().count()), Some(2), "{nested:#?}");
+    let stack = nested.stack.unwrap_or_default();
+    assert!(stack.starts_with("    at inner (program.ts:3:"), "{stack}");
+    assert!(stack.ends_with("    at program.ts:6:1"), "{stack}");
+}
+
+async fn tool_errors_keep_name_message_code_and_place() {
+    let failure = failure("const x = 1;\nasync function work() {\n  await mcp.test.fail({});\n}\nawait work();").await;
+    assert_eq!(failure.kind, FailureKind::Exception);
+    assert_eq!((failure.name.as_str(), failure.message.as_str()), ("ToolError", "the tool said no"));
+    assert_eq!(failure.code.as_deref(), Some("NO"));
+    assert_eq!(failure.line, Some(3), "{failure:#?}");
+    assert!(!failure.stack.unwrap_or_default().contains("bootstrap"));
+}
+
+async fn tool_errors_can_be_caught() {
+    let source = "try { await mcp.test.fail({}) } catch (e) { return [e instanceof Error, e.name, e.message, e.code] }";
+    assert_eq!(value(source).await, json!([true, "ToolError", "the tool said no", "NO"]));
+}
+
+async fn syntax_errors_have_a_place() {
+    let failure = failure("const a = 1;\nconst b = ;").await;
+    assert_eq!((failure.kind, failure.name.as_str()), (FailureKind::Syntax, "SyntaxError"));
+    assert_eq!(failure.line, Some(2), "{failure:#?}");
+    let repeated = crate::support::failure("let a; let a;").await;
+    assert_eq!(repeated.kind, FailureKind::Syntax);
+}
+
+async fn thrown_values_that_are_no_errors() {
+    assert_eq!(failure("throw 'text'").await.message, "text");
+    assert_eq!(failure("throw { a: 1 }").await.message, r#"{"a":1}"#);
+    assert_eq!(failure("throw undefined").await.message, "a value of type undefined");
+    let odd = failure("throw { get message() { throw 1 }, get name() { return 7n } }").await;
+    assert_eq!(odd.kind, FailureKind::Exception);
+}
+
+async fn console_lines_come_back_in_order() {
+    let outcome = run(r#"
+        console.log("a", 1, { b: [1, "x", { c: null }] }, undefined);
+        console.warn(new Map([["k", new Set([1])]]), [1n, -0]);
+        console.error(new TypeError("oops"));
+        const loop = {}; loop.me = loop;
+        console.info(loop, mcp, mcp.test, mcp.test.echo);
+        console.debug("x\ny", "\ud800");
+    "#)
+    .await;
+    let line = |level: &str, text: &str| ConsoleLine { level: level.to_owned(), text: text.to_owned() };
+    assert_eq!(outcome.result, Ok(Value::Null));
+    assert_eq!(outcome.console, [
+        line("log", r#"a 1 { b: [ 1, "x", { c: null } ] } undefined"#),
+        line("warn", r#"Map(1) { "k" => Set(1) { 1 } } [ 1n, -0 ]"#),
+        line("error", "TypeError: oops\n    at program.ts:4:27"),
+        line("info", "{ me: [Circular] } [mcp] [mcp.test] [mcp.test.echo]"),
+        line("debug", "x\ny \u{fffd}"),
+    ]);
+    assert!(!outcome.console_truncated);
+}
+
+async fn text_survives_both_ways() {
+    let source = r#"return [await mcp.test.echo({ t: "é😀\u0000\"\\\ud800" }), "ü\ud83d\ude00\udc00"]"#;
+    assert_eq!(value(source).await, json!([{"t": "é😀\u{0}\"\\\u{fffd}"}, "ü😀\u{fffd}"]));
+}
+
+async fn strict_rules_hold_as_in_a_module() {
+    assert_eq!(value("return (function () { return this === undefined })()").await, json!(true));
+    assert_eq!(failure("undeclared = 1").await.name, "ReferenceError");
+    assert_eq!(failure("with ({}) {}").await.kind, FailureKind::Syntax);
+}
+
+async fn html_comments_are_not_comments() {
+    assert_eq!(value("let x = 2, y = 1; return x<!--y\n").await, json!(false));
+}
+
+async fn misused_tools_teach() {
+    let no_object = failure("await mcp.test.echo('path')").await;
+    assert_eq!(no_object.name, "TypeError");
+    assert!(no_object.message.contains("one object of named arguments"), "{}", no_object.message);
+    assert_eq!(no_object.line, Some(1));
+    let no_json = failure("\nawait mcp.test.echo({ a: 1n })").await;
+    assert!(no_json.message.contains("no JSON form"), "{}", no_json.message);
+    assert_eq!(no_json.line, Some(2));
+    let list = failure("await mcp.test.echo([1])").await;
+    assert!(list.message.contains("not an array"), "{}", list.message);
+    assert_eq!(failure("await mcp.test()").await.name, "TypeError");
+    assert_eq!(value("return [typeof mcp.then, typeof mcp.test.then, typeof mcp[Symbol.iterator], await mcp === mcp]").await,
+        json!(["undefined", "undefined", "undefined", true]));
+}
+
+async fn cancelling_ends_the_run_and_its_calls() {
+    let tools = Arc::new(Tools::default());
+    let cancel = CancellationToken::new();
+    let started = Arc::clone(&tools);
+    let trigger = cancel.clone();
+    let canceller = tokio::spawn(async move {
+        eventually("the call runs", || started.most_running.load(Ordering::SeqCst) > 0).await;
+        trigger.cancel();
+    });
+    let limits = Limits::server();
+    let outcome = pool().run(program("await mcp.test.never({})"), &limits, Arc::clone(&tools) as _, cancel).await;
+    assert_eq!(outcome.result.expect_err("cancelled").kind, FailureKind::Cancelled);
+    assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
+    canceller.await.expect("no panic");
+}
+
+async fn dropping_the_run_cancels_its_calls() {
+    let tools = Arc::new(Tools::default());
+    let limits = Limits::server();
+    let program = program("await mcp.test.never({})");
+    let run = pool().run(program, &limits, Arc::clone(&tools) as _, CancellationToken::new());
+    let started = eventually("the call runs", || tools.most_running.load(Ordering::SeqCst) > 0);
+    tokio::select! {
+        outcome = run => panic!("ended: {outcome:?}"),
+        () = started => {}
+    }
+    assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
+}
+
+async fn a_finished_program_cancels_what_is_in_flight() {
+    let tools = Arc::new(Tools::default());
+    let source = "return await Promise.race([mcp.test.never({}).then(() => 'never'), mcp.test.echo({}).then(() => 'echo')])";
+    let outcome = run_with(program(source), &Limits::server(), Arc::clone(&tools)).await;
+    assert_eq!(outcome.result, Ok(json!("echo")));
+    assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
+}
+
+async fn timers_fire_in_order() {
+    let source = r#"
+        const seen = [];
+        setTimeout(() => seen.push("b"), 20);
+        setTimeout((x) => seen.push(x), 1, "a");
+        const gone = setTimeout(() => seen.push("gone"), 5);
+        clearTimeout(gone);
+        let count = 0;
+        await new Promise((done) => {
+            const each = setInterval(() => { if (++count === 3) { clearInterval(each); done(); } }, 15);
+        });
+        queueMicrotask(() => seen.push("micro"));
+        await 0;
+        return seen;
+    "#;
+    assert_eq!(value(source).await, json!(["a", "b", "micro"]));
+}
+
+async fn a_throwing_timer_fails_the_run() {
+    let failure = failure("setTimeout(() => { throw new Error('late') }, 1);\nawait new Promise(() => {})").await;
+    assert_eq!((failure.message.as_str(), failure.line), ("late", Some(1)));
+    let micro = crate::support::failure("queueMicrotask(() => { throw new Error('soon') });\nawait new Promise(() => {})").await;
+    assert_eq!(micro.message, "soon");
+}
+
+async fn waiting_for_a_human_costs_no_wall_time() {
+    let limits = Limits { wall: Duration::from_millis(400), ..Limits::server() };
+    let source = "const a = await mcp.test.human({ ms: 900 }); return a";
+    let outcome = run_with(program(source), &limits, Arc::default()).await;
+    assert_eq!(outcome.result, Ok(json!("yes")));
+    assert!(outcome.duration >= Duration::from_millis(900));
+}
+
+async fn a_seed_and_an_epoch_make_runs_alike() {
+    let source = r#"
+        const t0 = Date.now();
+        await new Promise((done) => setTimeout(done, 7));
+        const bytes = crypto.getRandomValues(new Uint8Array(8));
+        return [t0, Date.now(), new Date().toISOString(), Math.random(), crypto.randomUUID(), [...bytes]];
+    "#;
+    let once = || async {
+        let program = Program { source: source.to_owned(), args: Value::Null, epoch_ms: Some(1_700_000_000_000), seed: Some(7) };
+        run_with(program, &Limits::server(), Arc::default()).await.result.expect("a result")
+    };
+    let (first, second) = (once().await, once().await);
+    assert_eq!(first, second);
+    assert_eq!(first[0], json!(1_700_000_000_000u64));
+    assert_eq!(first[1], json!(1_700_000_000_007u64));
+    assert_eq!(first[2], json!("2023-11-14T22:13:20.007Z"));
+    let free = "return [Math.random(), crypto.randomUUID(), Date.now() > 1.7e12]";
+    let (one, other) = (value(free).await, value(free).await);
+    assert_ne!(one[0], other[0]);
+    assert_ne!(one[1], other[1]);
+    assert_eq!(one[2], json!(true));
+}
+
+async fn cpu_time_is_measured_by_the_host() {
+    let outcome = run("let n = 0; while (Date.now() % 1e9 >= 0 && n < 3e5) n++; return n").await;
+    assert_eq!(outcome.result, Ok(json!(300_000)));
+    let cpu = outcome.cpu.expect("the host can measure");
+    assert!(cpu > Duration::from_millis(1) && cpu < Duration::from_secs(10), "{cpu:?}");
+}
