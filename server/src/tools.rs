@@ -1,0 +1,252 @@
+//! The gateway's native tools: pure functions over JSON, one file a namespace.
+//!
+//! They run inside the multi-tenant gateway on arguments that nobody trusts. So each
+//! one is bounded in time, memory and stack, does no input or output, and never
+//! panics. Their schemas are generated from the very types their arguments are read
+//! into, so schema and code cannot drift apart.
+
+mod collections;
+mod crypto;
+mod datetime;
+mod json;
+mod key_path;
+mod limits;
+mod math;
+mod number;
+mod pattern;
+mod string;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use limits::{MAX_ARGUMENT_BYTES, MAX_DEPTH, MAX_RESULT_BYTES};
+
+/// Why a native tool gave no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolFailure {
+    /// The arguments do not fit the tool's input schema.
+    #[error("invalid arguments: {0}")]
+    InvalidArguments(String),
+    /// The arguments fit, but the work could not be done.
+    #[error("{0}")]
+    Failed(String),
+    /// The value would be larger than one tool result may be.
+    #[error("the result would be larger than {limit} bytes; ask for less at a time")]
+    ResultTooLarge {
+        /// The most bytes a result may have as JSON.
+        limit: usize,
+    },
+}
+
+/// One worked example of a tool, shown in the catalog and run by the tests.
+#[derive(Debug, Clone)]
+pub struct ToolExample {
+    /// The arguments.
+    pub arguments: Value,
+    /// What the tool answers; absent where the answer differs from call to call.
+    pub value: Option<Value>,
+}
+
+/// One native tool.
+pub struct NativeTool {
+    /// The part of the id before the colon.
+    pub namespace: &'static str,
+    /// The part of the id after the colon.
+    pub action: &'static str,
+    /// What it does, for the person or the model that chooses it.
+    pub description: &'static str,
+    /// The JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// The JSON Schema of its structured content, `{"value": …}`.
+    pub output_schema: Value,
+    /// Whether it changes nothing anywhere, which holds for every tool here.
+    pub read_only: bool,
+    /// Whether equal arguments always give an equal value.
+    pub deterministic: bool,
+    /// Worked examples, at least one.
+    pub examples: Vec<ToolExample>,
+    run: Box<dyn Fn(Value) -> Result<Value, ToolFailure> + Send + Sync>,
+}
+
+impl NativeTool {
+    /// Returns the tool id, `namespace:action`.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.namespace, self.action)
+    }
+
+    /// Runs the tool and returns its bare value.
+    ///
+    /// It computes for up to a few hundred milliseconds in the worst case, so an
+    /// asynchronous caller runs it on a blocking thread.
+    pub fn call(&self, arguments: Value) -> Result<Value, ToolFailure> {
+        // The depth comes first: measuring the size recurses.
+        if limits::is_deeper_than(&arguments, MAX_DEPTH) {
+            return Err(ToolFailure::InvalidArguments(format!(
+                "`{}` takes JSON of at most {MAX_DEPTH} levels; flatten the data",
+                self.id()
+            )));
+        }
+        if !limits::fits(&arguments, MAX_ARGUMENT_BYTES) {
+            return Err(ToolFailure::InvalidArguments(format!(
+                "`{}` takes at most {MAX_ARGUMENT_BYTES} bytes of arguments; send them in parts",
+                self.id()
+            )));
+        }
+        // No tool is known to panic. Should a crate below one do it after all, one
+        // call fails and the gateway goes on.
+        let value =
+            catch_unwind(AssertUnwindSafe(|| (self.run)(arguments))).unwrap_or_else(|_panic| {
+                Err(ToolFailure::Failed(format!(
+                    "`{}` met an internal error on these arguments; please report it",
+                    self.id()
+                )))
+            })?;
+        if !limits::fits(&value, MAX_RESULT_BYTES) {
+            return Err(ToolFailure::ResultTooLarge { limit: MAX_RESULT_BYTES });
+        }
+        Ok(value)
+    }
+
+    /// Describes a typed function as a tool.
+    fn new<I, O>(
+        namespace: &'static str,
+        action: &'static str,
+        description: &'static str,
+        function: fn(I) -> Result<O, ToolFailure>,
+    ) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + 'static,
+        O: Serialize + JsonSchema + 'static,
+    {
+        let input_schema = schema_of::<I>();
+        let accepted = accepted_fields(&input_schema);
+        Self {
+            namespace,
+            action,
+            description,
+            input_schema,
+            output_schema: json!({
+                "type": "object",
+                "properties": { "value": schema_of::<O>() },
+                "required": ["value"],
+                "additionalProperties": false,
+            }),
+            read_only: true,
+            deterministic: true,
+            examples: Vec::new(),
+            run: Box::new(move |arguments| {
+                let input = read_arguments::<I>(namespace, action, &accepted, arguments)?;
+                let output = function(input)?;
+                serde_json::to_value(output).map_err(|error| {
+                    ToolFailure::Failed(format!("the result is not JSON: {error}"))
+                })
+            }),
+        }
+    }
+
+    /// Adds a worked example.
+    fn example(mut self, arguments: Value, value: Value) -> Self {
+        self.examples.push(ToolExample { arguments, value: Some(value) });
+        self
+    }
+
+    /// Says that the value differs from call to call, with arguments to try.
+    fn varies(mut self, arguments: Value) -> Self {
+        self.deterministic = false;
+        self.examples.push(ToolExample { arguments, value: None });
+        self
+    }
+}
+
+/// Returns every native tool, sorted by id.
+pub fn all() -> &'static [NativeTool] {
+    static TOOLS: LazyLock<Vec<NativeTool>> = LazyLock::new(|| {
+        let mut tools = Vec::new();
+        tools.extend(collections::tools());
+        tools.extend(crypto::tools());
+        tools.extend(datetime::tools());
+        tools.extend(json::tools());
+        tools.extend(math::tools());
+        tools.extend(string::tools());
+        tools.sort_by_key(NativeTool::id);
+        tools
+    });
+    &TOOLS
+}
+
+/// Finds one native tool.
+pub fn find(namespace: &str, action: &str) -> Option<&'static NativeTool> {
+    all().iter().find(|tool| tool.namespace == namespace && tool.action == action)
+}
+
+/// Reads arguments into their type, or says which field is wrong and what is expected.
+fn read_arguments<I: DeserializeOwned>(
+    namespace: &str,
+    action: &str,
+    accepted: &str,
+    arguments: Value,
+) -> Result<I, ToolFailure> {
+    // A program that calls a tool without arguments sends nothing or null.
+    let arguments = if arguments.is_null() { json!({}) } else { arguments };
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let path = error.path().to_string();
+        let place = if path == "." { String::new() } else { format!("`{path}`: ") };
+        ToolFailure::InvalidArguments(format!(
+            "{place}{}; `{namespace}:{action}` takes {accepted}",
+            error.inner()
+        ))
+    })
+}
+
+/// Generates the draft 2020-12 schema of a type, with everything in place.
+fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("title");
+    }
+    drop_number_formats(&mut schema);
+    schema
+}
+
+/// Removes `format: "uint32"` and the like, which no draft knows and strict clients refuse.
+fn drop_number_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("format").is_some_and(Value::is_string) {
+                object.remove("format");
+            }
+            object.values_mut().for_each(drop_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_number_formats),
+        _ => {}
+    }
+}
+
+/// Lists a tool's fields for its error messages.
+fn accepted_fields(input_schema: &Value) -> String {
+    let required = input_schema["required"].as_array();
+    let Some(properties) = input_schema["properties"].as_object() else {
+        return "no fields".to_owned();
+    };
+    let names: Vec<String> = properties
+        .keys()
+        .map(|name| {
+            let is_required = required.is_some_and(|names| names.iter().any(|n| n == name));
+            format!("`{name}`{}", if is_required { "" } else { " (optional)" })
+        })
+        .collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Applying a JSON Patch within bounds.
+//!
+//! `copy` can double a value with every operation, in size and in depth, and moving
+//! things about in a long array is slow. So each operation is weighed first.
+
+use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
+use serde_json::Value;
+
+use crate::tools::ToolFailure;
+use crate::tools::limits::{Budget, MAX_DEPTH, is_deeper_than};
+
+/// The most operations of one patch.
+const MAX_OPERATIONS: usize = 1_000;
+
+/// The work one patch may cause: bytes looked at, and quarters of array places moved.
+const MAX_WORK: usize = 32 * 1024 * 1024;
+
+/// Applies the operations in turn, or fails with the place of the first that cannot be.
+pub(super) fn apply(mut target: Value, patch: Vec<Value>) -> Result<Value, ToolFailure> {
+    if patch.len() > MAX_OPERATIONS {
+        return Err(ToolFailure::InvalidArguments(format!(
+            "`patch` has {} operations; at most {MAX_OPERATIONS} are allowed",
+            patch.len()
+        )));
+    }
+    let mut copied = Budget::result();
+    let mut work = Budget::new(MAX_WORK);
+    for (index, operation) in patch.into_iter().enumerate() {
+        let operation: PatchOperation = serde_json::from_value(operation)
+            .map_err(|error| ToolFailure::InvalidArguments(format!("`patch[{index}]`: {error}")))?;
+        weigh(&target, &operation, &mut copied, &mut work).map_err(|failure| at(index, failure))?;
+        json_patch::patch_unsafe(&mut target, std::slice::from_ref(&operation)).map_err(
+            |error| ToolFailure::Failed(format!("`patch[{index}]` ({operation}): {}", error.kind)),
+        )?;
+    }
+    Ok(target)
+}
+
+fn at(index: usize, failure: ToolFailure) -> ToolFailure {
+    match failure {
+        ToolFailure::Failed(message) => ToolFailure::Failed(format!("`patch[{index}]`: {message}")),
+        other => other,
+    }
+}
+
+/// Refuses an operation that would make the value too large, too deep or too slow to make.
+fn weigh(
+    target: &Value,
+    operation: &PatchOperation,
+    copied: &mut Budget,
+    work: &mut Budget,
+) -> Result<(), ToolFailure> {
+    let too_slow = |_| ToolFailure::Failed("the patch moves too much; split it up".to_owned());
+    let mut places = |pointer: &Pointer| {
+        let parent = pointer.parent().and_then(|parent| parent.resolve(target).ok());
+        let length = parent.and_then(Value::as_array).map_or(0, Vec::len);
+        work.take(length / 4).map_err(too_slow)
+    };
+    let depth_allowed = |pointer: &Pointer, value: &Value| {
+        let above = pointer.count();
+        if above > MAX_DEPTH || is_deeper_than(value, MAX_DEPTH - above) {
+            return Err(ToolFailure::Failed(format!(
+                "the value would nest deeper than {MAX_DEPTH} levels"
+            )));
+        }
+        Ok(())
+    };
+    match operation {
+        PatchOperation::Add(add) => {
+            places(&add.path)?;
+            depth_allowed(&add.path, &add.value)
+        }
+        PatchOperation::Replace(replace) => depth_allowed(&replace.path, &replace.value),
+        PatchOperation::Remove(remove) => places(&remove.path),
+        PatchOperation::Move(movement) => {
+            places(&movement.from)?;
+            places(&movement.path)?;
+            if let Ok(value) = movement.from.resolve(target) {
+                work.take_value(value).map_err(too_slow)?;
+                depth_allowed(&movement.path, value)?;
+            }
+            Ok(())
+        }
+        PatchOperation::Copy(copy) => {
+            places(&copy.path)?;
+            if let Ok(value) = copy.from.resolve(target) {
+                copied.take_value(value)?;
+                depth_allowed(&copy.path, value)?;
+            }
+            Ok(())
+        }
+        PatchOperation::Test(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(target: Value, patch: Value) -> Result<Value, ToolFailure> {
+        apply(target, patch.as_array().expect("a list").clone())
+    }
+
+    #[test]
+    fn operations_apply_in_turn() {
+        let patch = json!([
+            {"op": "test", "path": "/a", "value": 1},
+            {"op": "copy", "from": "/a", "path": "/b"},
+            {"op": "move", "from": "/a", "path": "/c"},
+            {"op": "replace", "path": "/b", "value": [1]},
+            {"op": "add", "path": "/b/-", "value": 2},
+            {"op": "remove", "path": "/b/0"},
+        ]);
+        assert_eq!(run(json!({"a": 1}), patch), Ok(json!({"b": [2], "c": 1})));
+    }
+
+    #[test]
+    fn a_bad_operation_is_named() {
+        for (patch, expected) in [
+            (json!([{"op": "remove", "path": "/x"}]), "patch[0]"),
+            (json!([{"op": "add", "path": "/x", "value": 1}, {"op": "jump"}]), "patch[1]"),
+            (json!([{"op": "test", "path": "/a", "value": 2}]), "patch[0]"),
+            (json!([{"op": "add", "path": "no", "value": 2}]), "patch[0]"),
+            (json!([1]), "patch[0]"),
+        ] {
+            let failure = run(json!({"a": 1}), patch).expect_err("it cannot apply");
+            assert!(failure.to_string().contains(expected), "{failure}");
+        }
+    }
+
+    #[test]
+    fn copies_cannot_double_for_ever() {
+        let wide: Vec<Value> = (0..1_000)
+            .map(|i| json!({"op": "copy", "from": "", "path": format!("/k{i}")}))
+            .collect();
+        let failure = apply(json!({"a": "x".repeat(100_000)}), wide).expect_err("too large");
+        assert!(matches!(failure, ToolFailure::ResultTooLarge { .. } | ToolFailure::Failed(_)));
+        let mut place = String::new();
+        let mut deep = Vec::new();
+        for _ in 0..40 {
+            place.push_str("/a");
+            deep.push(json!({"op": "copy", "from": "", "path": place}));
+        }
+        let failure = apply(json!({}), deep).expect_err("too deep");
+        assert!(failure.to_string().contains("deeper"), "{failure}");
+    }
+
+    #[test]
+    fn a_long_array_is_not_moved_a_thousand_times() {
+        let patch: Vec<Value> =
+            (0..1_000).map(|_| json!({"op": "move", "from": "", "path": ""})).collect();
+        assert!(apply(json!(vec![0; 400_000]), patch).is_err());
+        let patch: Vec<Value> = (0..1_001).map(|_| json!({"op": "remove", "path": "/0"})).collect();
+        assert!(apply(json!(vec![0; 400_000]), patch).is_err());
+    }
+}

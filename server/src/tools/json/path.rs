@@ -1,0 +1,237 @@
+//! JSONPath (RFC 9535) within bounds.
+//!
+//! The query is read by the `jsonpath-rust` parser. It is evaluated here, because a
+//! short query such as `$..*..*..*` or a filter inside a filter can make any evaluator
+//! without a step limit run for ever.
+
+mod filter;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use jsonpath_rust::parser::errors::JsonPathError;
+use jsonpath_rust::parser::model::{JpQuery, Segment, Selector};
+use jsonpath_rust::parser::parse_json_path;
+use serde_json::Value;
+
+use crate::tools::ToolFailure;
+use crate::tools::pattern::Pattern;
+
+/// How deep parentheses and brackets nest in a query.
+///
+/// The parser is a grammar with backtracking: its time triples with each function call
+/// inside another.
+const MAX_NESTING: usize = 8;
+
+/// The steps one query may take, each a few dozen nanoseconds.
+const MAX_STEPS: usize = 8_000_000;
+
+/// The most values one segment of a query may select.
+const MAX_NODES: usize = 1_000_000;
+
+/// The steps that compiling one regular expression counts for.
+const COMPILE_STEPS: usize = 400_000;
+
+/// Selects the values of `data` that a query names, in document order.
+pub(super) fn select<'v>(path: &str, data: &'v Value) -> Result<Vec<&'v Value>, ToolFailure> {
+    let invalid = |reason: String| {
+        ToolFailure::InvalidArguments(format!("`path` is not a JSONPath: {reason}"))
+    };
+    if nesting(path) > MAX_NESTING {
+        return Err(invalid(format!("it nests deeper than {MAX_NESTING} brackets")));
+    }
+    let query = parse_json_path(path).map_err(|error| invalid(reason(&error)))?;
+    let evaluation = Evaluation {
+        root: data,
+        steps: Cell::new(MAX_STEPS),
+        patterns: RefCell::new(HashMap::new()),
+    };
+    evaluation.absolute(&query)
+}
+
+/// Says in one line why and where the parser stopped.
+fn reason(error: &JsonPathError) -> String {
+    let JsonPathError::PestError(syntax) = error else {
+        return error.to_string();
+    };
+    // Its own text is a drawing over several lines; the first is ` --> line:column`.
+    let drawing = syntax.to_string();
+    let place = drawing.lines().next().and_then(|line| line.rsplit(':').next());
+    format!("column {}: {}", place.unwrap_or("1").trim(), syntax.variant.message())
+}
+
+/// Counts the deepest nesting of brackets, those in strings included.
+fn nesting(path: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in path.bytes() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+struct Evaluation<'v> {
+    root: &'v Value,
+    steps: Cell<usize>,
+    patterns: RefCell<HashMap<String, Option<Pattern>>>,
+}
+
+impl<'v> Evaluation<'v> {
+    fn spend(&self, steps: usize) -> Result<(), ToolFailure> {
+        let left = self.steps.get().checked_sub(steps).ok_or_else(|| {
+            ToolFailure::Failed(
+                "the query takes too many steps on this data; use fewer `..` and filters, or a smaller part of the data"
+                    .to_owned(),
+            )
+        })?;
+        self.steps.set(left);
+        Ok(())
+    }
+
+    fn absolute(&self, query: &JpQuery) -> Result<Vec<&'v Value>, ToolFailure> {
+        self.segments(&query.segments, self.root)
+    }
+
+    fn segments(
+        &self,
+        segments: &[Segment],
+        from: &'v Value,
+    ) -> Result<Vec<&'v Value>, ToolFailure> {
+        let mut nodes = vec![from];
+        for segment in segments {
+            let mut selected = Vec::new();
+            for node in nodes {
+                self.segment(segment, node, &mut selected)?;
+            }
+            nodes = selected;
+        }
+        Ok(nodes)
+    }
+
+    fn segment(
+        &self,
+        segment: &Segment,
+        node: &'v Value,
+        out: &mut Vec<&'v Value>,
+    ) -> Result<(), ToolFailure> {
+        match segment {
+            Segment::Selector(selector) => self.selector(selector, node, out),
+            Segment::Selectors(selectors) => {
+                selectors.iter().try_for_each(|selector| self.selector(selector, node, out))
+            }
+            Segment::Descendant(inner) => {
+                self.segment(inner, node, out)?;
+                for child in children(node) {
+                    self.spend(1)?;
+                    if child.is_array() || child.is_object() {
+                        self.segment(segment, child, out)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn selector(
+        &self,
+        selector: &Selector,
+        node: &'v Value,
+        out: &mut Vec<&'v Value>,
+    ) -> Result<(), ToolFailure> {
+        self.spend(1)?;
+        match selector {
+            Selector::Name(name) => {
+                if let Some(value) = self.member(node, name)? {
+                    self.push(value, out)?;
+                }
+            }
+            Selector::Index(index) => {
+                if let Some(value) = element(node, *index) {
+                    self.push(value, out)?;
+                }
+            }
+            Selector::Wildcard => {
+                for child in children(node) {
+                    self.push(child, out)?;
+                }
+            }
+            Selector::Slice(start, end, step) => {
+                if let Value::Array(items) = node {
+                    for index in slice(items.len(), *start, *end, step.unwrap_or(1)) {
+                        self.push(&items[index], out)?;
+                    }
+                }
+            }
+            Selector::Filter(filter) => {
+                for child in children(node) {
+                    if self.filter(filter, child)? {
+                        self.push(child, out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&self, value: &'v Value, out: &mut Vec<&'v Value>) -> Result<(), ToolFailure> {
+        self.spend(1)?;
+        if out.len() >= MAX_NODES {
+            return Err(ToolFailure::Failed(format!(
+                "the query selects more than {MAX_NODES} values"
+            )));
+        }
+        out.push(value);
+        Ok(())
+    }
+
+    fn member(&self, node: &'v Value, name: &str) -> Result<Option<&'v Value>, ToolFailure> {
+        // Looking up a name hashes it.
+        self.spend(1 + name.len() / 32)?;
+        Ok(node.as_object().and_then(|fields| fields.get(name)))
+    }
+}
+
+fn children(node: &Value) -> impl Iterator<Item = &Value> {
+    let items = node.as_array().into_iter().flatten();
+    let fields = node.as_object().into_iter().flat_map(|fields| fields.values());
+    items.chain(fields)
+}
+
+fn element(node: &Value, index: i64) -> Option<&Value> {
+    let items = node.as_array()?;
+    let from_end = usize::try_from(index.unsigned_abs()).ok()?;
+    let index = if index < 0 { items.len().checked_sub(from_end)? } else { from_end };
+    items.get(index)
+}
+
+/// Returns the indices of a slice, RFC 9535 section 2.3.4.2.2.
+fn slice(length: usize, start: Option<i64>, end: Option<i64>, step: i64) -> Vec<usize> {
+    let Ok(length) = i64::try_from(length) else {
+        return Vec::new();
+    };
+    let normal = |index: i64| if index < 0 { length.saturating_add(index) } else { index };
+    let Ok(stride) = usize::try_from(step.unsigned_abs()) else {
+        return Vec::new();
+    };
+    let indices: Box<dyn Iterator<Item = i64>> = match step {
+        0 => return Vec::new(),
+        1.. => {
+            let lower = normal(start.unwrap_or(0)).clamp(0, length);
+            let upper = normal(end.unwrap_or(length)).clamp(0, length);
+            Box::new((lower..upper).step_by(stride))
+        }
+        _ => {
+            let upper = start.map_or(length - 1, normal).clamp(-1, length - 1);
+            let lower = end.map_or(-1, |end| normal(end).clamp(-1, length - 1));
+            Box::new((lower + 1..=upper).rev().step_by(stride))
+        }
+    };
+    indices.filter_map(|index| usize::try_from(index).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests;

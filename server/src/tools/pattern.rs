@@ -1,0 +1,214 @@
+//! Regular expressions within bounds.
+//!
+//! The `regex` crate never backtracks: in the worst case one search looks at every
+//! position of the pattern, its repetitions written out, for every byte of the text.
+//! That product is bounded here. Going through all matches can still be quadratic in
+//! the text, so it has a deadline as well.
+
+use std::time::{Duration, Instant};
+
+use regex::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::ToolFailure;
+use super::limits::check_path;
+
+/// The most memory of a compiled pattern.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+
+/// How deep groups nest.
+const MAX_NESTING: u32 = 32;
+
+/// The most groups that are captured; each is copied with every state of a search.
+const MAX_GROUPS: usize = 32;
+
+/// Bytes of text times positions of the pattern, each some five nanoseconds at worst.
+const MAX_WORK: usize = 64 * 1024 * 1024;
+
+/// The time going through all matches of one text may take.
+const MAX_TIME: Duration = Duration::from_millis(300);
+
+/// What changes the meaning of a pattern.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flags {
+    pub(super) ignore_case: bool,
+    pub(super) multi_line: bool,
+    pub(super) dot_all: bool,
+}
+
+/// A compiled pattern that knows what a search with it may cost.
+pub(super) struct Pattern {
+    regex: Regex,
+    positions: usize,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    pub(super) fn compile(pattern: &str, flags: Flags) -> Result<Self, ToolFailure> {
+        check_path("pattern", pattern)?;
+        let invalid = |error: &dyn std::fmt::Display| {
+            ToolFailure::InvalidArguments(format!("`pattern` is not a regular expression: {error}"))
+        };
+        let hir = ParserBuilder::new()
+            .nest_limit(MAX_NESTING)
+            .case_insensitive(flags.ignore_case)
+            .build()
+            .parse(pattern)
+            .map_err(|error| invalid(&error))?;
+        if hir.properties().explicit_captures_len() > MAX_GROUPS {
+            return Err(ToolFailure::InvalidArguments(format!(
+                "`pattern` has more than {MAX_GROUPS} groups; write `(?:` for those you do not need"
+            )));
+        }
+        let regex = RegexBuilder::new(pattern)
+            .case_insensitive(flags.ignore_case)
+            .multi_line(flags.multi_line)
+            .dot_matches_new_line(flags.dot_all)
+            .nest_limit(MAX_NESTING)
+            .size_limit(MAX_PATTERN_BYTES)
+            .build()
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(_) => too_large(),
+                other => invalid(&other),
+            })?;
+        Ok(Self { regex, positions: positions(&hir) })
+    }
+
+    /// Compiles an I-Regexp (RFC 9485), as JSONPath uses it.
+    pub(super) fn compile_iregexp(pattern: &str, whole: bool) -> Result<Self, ToolFailure> {
+        let translated = translate_iregexp(pattern);
+        let anchored = if whole { format!("^(?:{translated})$") } else { translated };
+        Self::compile(&anchored, Flags::default())
+    }
+
+    /// Returns the expression, if a text of this length may be searched with it.
+    pub(super) fn for_text(&self, bytes: usize) -> Result<&Regex, ToolFailure> {
+        if self.work(bytes) > MAX_WORK {
+            return Err(too_large());
+        }
+        Ok(&self.regex)
+    }
+
+    /// Returns the work of one search in a text of this length, at worst.
+    pub(super) fn work(&self, bytes: usize) -> usize {
+        self.positions.saturating_mul(bytes)
+    }
+}
+
+fn too_large() -> ToolFailure {
+    ToolFailure::InvalidArguments(
+        "`pattern` is too large for a text of this length; make its repetitions smaller or the text shorter"
+            .to_owned(),
+    )
+}
+
+/// Counts the places of a pattern a search can be in, with its repetitions written out.
+///
+/// What a loop and a group add was measured: on the way from one place to the next they
+/// are passed through, and a group's bounds are copied.
+fn positions(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len(),
+        // A class outside ASCII takes up to four bytes, each a place.
+        HirKind::Class(class) => class.maximum_len().unwrap_or(1),
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min.saturating_add(1));
+            let times = usize::try_from(times).unwrap_or(usize::MAX);
+            positions(&repetition.sub).saturating_mul(times).saturating_add(2)
+        }
+        HirKind::Capture(capture) => positions(&capture.sub).saturating_add(3),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(positions).fold(0, usize::saturating_add)
+        }
+    }
+}
+
+/// Makes `.` leave out the carriage return too, as RFC 9485 says.
+fn translate_iregexp(pattern: &str) -> String {
+    let mut translated = String::with_capacity(pattern.len());
+    let (mut escaped, mut in_class) = (false, false);
+    for character in pattern.chars() {
+        if !escaped && !in_class && character == '.' {
+            translated.push_str("[^\\n\\r]");
+            continue;
+        }
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        translated.push(character);
+    }
+    translated
+}
+
+/// The time that is left to go through the matches of one text.
+pub(super) struct Deadline(Instant);
+
+impl Deadline {
+    /// Starts the clock.
+    pub(super) fn start() -> Self {
+        Self(Instant::now() + MAX_TIME)
+    }
+
+    /// Fails when the time is up.
+    pub(super) fn check(&self) -> Result<(), ToolFailure> {
+        if Instant::now() > self.0 {
+            return Err(ToolFailure::Failed(
+                "`pattern` takes too long on this text; anchor it, or search a shorter text"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_allowed_falls_with_the_length_of_the_text() {
+        for (pattern, bytes, allowed) in [
+            (r"\w+@\w+\.\w+", 1_000_000, true),
+            ("(a|b)*abb$", 1_000_000, true),
+            ("[ab]*a[ab]{1000}c", 1_000_000, false),
+            ("[ab]*a[ab]{1000}c", 50_000, true),
+            ("(?:a?){400}", 1_000_000, false),
+            ("(?:(?:a{1,9}){1,9}){1,9}", 1_000_000, false),
+            ("(?:(?:a{1,9}){1,9}){1,9}", 10_000, true),
+        ] {
+            let compiled = Pattern::compile(pattern, Flags::default()).expect(pattern);
+            assert_eq!(compiled.for_text(bytes).is_ok(), allowed, "{pattern} on {bytes}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_are_too_large_by_themselves_are_refused() {
+        for pattern in [
+            "(?:a{1000}){1000}".to_owned(),
+            r"(?:\w{100}){100}".to_owned(),
+            "(".repeat(500),
+            format!("{}{}", "(".repeat(33), ")".repeat(33)),
+            "(a)".repeat(33),
+            "(?:(?:(?:(?:a{4294967295}){4294967295}){4294967295}){4294967295})".to_owned(),
+            "a".repeat(2_000),
+        ] {
+            assert!(Pattern::compile(&pattern, Flags::default()).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_dot_of_an_iregexp_is_no_line_end() {
+        let compiled = Pattern::compile_iregexp(r"a.[.]\.", true).expect("a pattern");
+        let regex = compiled.for_text(10).expect("a short text");
+        assert!(regex.is_match("ab.."));
+        assert!(!regex.is_match("a\r.."));
+        assert!(!regex.is_match("abb."));
+        assert!(!regex.is_match("xab.."));
+    }
+}

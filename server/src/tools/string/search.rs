@@ -1,0 +1,251 @@
+//! The tools that look for something in a text.
+
+use regex::Captures;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+use crate::tools::limits::{BoundedText, Budget};
+use crate::tools::pattern::{Deadline, Flags, Pattern};
+use crate::tools::{NativeTool, ToolFailure};
+
+/// The most matches of one call.
+const MAX_MATCHES: usize = 10_000;
+
+/// Returns these tools.
+pub(super) fn tools() -> Vec<NativeTool> {
+    vec![
+        NativeTool::new(
+            "string",
+            "match",
+            "Finds the matches of a regular expression (RE2 syntax, no look-around and no back-references) with their places and groups.",
+            find_matches,
+        )
+        .example(
+            json!({"text": "a=1, b=22", "pattern": "(?<key>\\w)=(\\d+)", "limit": 1}),
+            json!([{"text": "a=1", "index": 0, "groups": ["a", "1"], "named": {"key": "a"}}]),
+        ),
+        NativeTool::new(
+            "string",
+            "test",
+            "Tells whether a regular expression matches somewhere in a text.",
+            test,
+        )
+        .example(json!({"text": "abc", "pattern": "^a.c$"}), json!(true)),
+        NativeTool::new(
+            "string",
+            "replace",
+            "Replaces every occurrence of a text, or every match of a regular expression, where $1 and ${name} stand for its groups.",
+            replace,
+        )
+        .example(json!({"text": "a-b-c", "search": "-", "replacement": "+"}), json!("a+b+c"))
+        .example(
+            json!({"text": "John Smith", "pattern": "(\\w+) (\\w+)", "replacement": "$2 $1"}),
+            json!("Smith John"),
+        ),
+    ]
+}
+
+/// Arguments of `string:match`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Match {
+    /// The text to search.
+    text: String,
+    /// The regular expression.
+    pattern: String,
+    /// The most matches to return.
+    #[serde(default = "most_matches")]
+    #[schemars(range(max = 10_000))]
+    limit: usize,
+    /// Whether upper and lower case are the same.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Whether `^` and `$` also match at line ends.
+    #[serde(default)]
+    multi_line: bool,
+    /// Whether `.` also matches a line feed.
+    #[serde(default)]
+    dot_all: bool,
+}
+
+fn most_matches() -> usize {
+    MAX_MATCHES
+}
+
+/// One match.
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    /// The text that matched.
+    text: String,
+    /// Where it starts, in UTF-16 units as JavaScript counts.
+    index: usize,
+    /// The text of each group in turn; null for one that took no part.
+    groups: Vec<Option<String>>,
+    /// The text of each named group.
+    named: BTreeMap<String, Option<String>>,
+}
+
+fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
+    if input.limit > MAX_MATCHES {
+        return Err(ToolFailure::InvalidArguments(format!("`limit` is at most {MAX_MATCHES}")));
+    }
+    let flags = Flags {
+        ignore_case: input.ignore_case,
+        multi_line: input.multi_line,
+        dot_all: input.dot_all,
+    };
+    let pattern = Pattern::compile(&input.pattern, flags)?;
+    let regex = pattern.for_text(input.text.len())?;
+    let deadline = Deadline::start();
+    let mut budget = Budget::result();
+    let mut found = Vec::new();
+    let (mut counted_to, mut index) = (0, 0);
+    for captures in regex.captures_iter(&input.text).take(input.limit) {
+        let Some(whole) = captures.get(0) else {
+            continue;
+        };
+        index += input.text[counted_to..whole.start()].encode_utf16().count();
+        counted_to = whole.start();
+        // Nested groups repeat the same text, and each costs its marks even when empty.
+        let size: usize = captures.iter().flatten().map(|group| group.len()).sum();
+        budget.take(2 * size + 16 * captures.len() + 64)?;
+        let text = |group: regex::Match<'_>| group.as_str().to_owned();
+        found.push(Found {
+            text: text(whole),
+            index,
+            groups: captures.iter().skip(1).map(|group| group.map(text)).collect(),
+            named: regex
+                .capture_names()
+                .flatten()
+                .map(|name| (name.to_owned(), captures.name(name).map(text)))
+                .collect(),
+        });
+        deadline.check()?;
+    }
+    Ok(found)
+}
+
+/// Arguments of `string:test`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TestInput {
+    /// The text to search.
+    text: String,
+    /// The regular expression.
+    pattern: String,
+    /// Whether upper and lower case are the same.
+    #[serde(default)]
+    ignore_case: bool,
+}
+
+fn test(input: TestInput) -> Result<bool, ToolFailure> {
+    let flags = Flags { ignore_case: input.ignore_case, ..Flags::default() };
+    let pattern = Pattern::compile(&input.pattern, flags)?;
+    Ok(pattern.for_text(input.text.len())?.is_match(&input.text))
+}
+
+/// Arguments of `string:replace`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Replace {
+    /// The text.
+    text: String,
+    /// The text to look for. Give this or `pattern`.
+    #[serde(default)]
+    search: Option<String>,
+    /// The regular expression to look for. Give this or `search`.
+    #[serde(default)]
+    pattern: Option<String>,
+    /// What to put in its place.
+    replacement: String,
+    /// The most replacements; all if left out.
+    #[serde(default)]
+    limit: Option<usize>,
+    /// Whether upper and lower case are the same, for a `pattern`.
+    #[serde(default)]
+    ignore_case: bool,
+}
+
+fn replace(input: Replace) -> Result<String, ToolFailure> {
+    let limit = input.limit.unwrap_or(usize::MAX);
+    match (&input.search, &input.pattern) {
+        (Some(search), None) if search.is_empty() => {
+            Err(ToolFailure::InvalidArguments("`search` is empty".to_owned()))
+        }
+        (Some(search), None) => {
+            let mut replaced = BoundedText::new();
+            let mut copied_to = 0;
+            for (start, found) in input.text.match_indices(search.as_str()).take(limit) {
+                replaced.push(&input.text[copied_to..start])?;
+                replaced.push(&input.replacement)?;
+                copied_to = start + found.len();
+            }
+            replaced.push(&input.text[copied_to..])?;
+            replaced.finish()
+        }
+        (None, Some(pattern)) => replace_pattern(&input, pattern, limit),
+        _ => Err(ToolFailure::InvalidArguments(
+            "`string:replace` takes `search` or `pattern`, one of them".to_owned(),
+        )),
+    }
+}
+
+fn replace_pattern(input: &Replace, pattern: &str, limit: usize) -> Result<String, ToolFailure> {
+    let flags = Flags { ignore_case: input.ignore_case, ..Flags::default() };
+    let pattern = Pattern::compile(pattern, flags)?;
+    let regex = pattern.for_text(input.text.len())?;
+    let deadline = Deadline::start();
+    let mut replaced = BoundedText::new();
+    let mut copied_to = 0;
+    for captures in regex.captures_iter(&input.text).take(limit) {
+        let Some(whole) = captures.get(0) else {
+            continue;
+        };
+        replaced.push(&input.text[copied_to..whole.start()])?;
+        push_replacement(&mut replaced, &captures, &input.replacement)?;
+        copied_to = whole.end();
+        deadline.check()?;
+    }
+    replaced.push(&input.text[copied_to..])?;
+    replaced.finish()
+}
+
+/// Writes a replacement with its `$1`, `${name}` and `$$`.
+///
+/// `Captures::expand` does the same without a limit, and a short replacement can name a
+/// long group many times.
+fn push_replacement(
+    out: &mut BoundedText,
+    captures: &Captures<'_>,
+    replacement: &str,
+) -> Result<(), ToolFailure> {
+    let mut rest = replacement;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push(before)?;
+        if let Some(after) = after.strip_prefix('$') {
+            out.push("$")?;
+            rest = after;
+            continue;
+        }
+        let (name, behind) = match after.strip_prefix('{').and_then(|name| name.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+                after.split_at(digits)
+            }
+        };
+        let group = match name.parse::<usize>() {
+            Ok(number) => captures.get(number),
+            Err(_) => captures.name(name),
+        };
+        if name.is_empty() {
+            out.push("$")?;
+        } else if let Some(group) = group {
+            out.push(group.as_str())?;
+        }
+        rest = behind;
+    }
+    out.push(rest)
+}

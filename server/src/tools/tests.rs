@@ -1,0 +1,156 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::limits::{MAX_ARGUMENT_BYTES, MAX_DEPTH};
+use super::{NativeTool, ToolFailure, all, find};
+
+#[test]
+fn ids_are_unique_and_sorted() {
+    let ids: Vec<String> = all().iter().map(NativeTool::id).collect();
+    let sorted: Vec<String> = ids.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+    assert_eq!(ids, sorted);
+    for tool in all() {
+        assert!(std::ptr::eq(find(tool.namespace, tool.action).expect("itself"), tool));
+        assert!(!tool.description.is_empty() && tool.description.ends_with('.'));
+        assert!(tool.read_only);
+    }
+    assert!(find("json", "nothing").is_none());
+    assert!(find("nothing", "parse").is_none());
+}
+
+#[test]
+fn schemas_are_whole_and_say_what_fields_mean() {
+    for tool in all() {
+        for schema in [&tool.input_schema, &tool.output_schema] {
+            assert!(jsonschema::draft202012::meta::is_valid(schema), "{}: {schema}", tool.id());
+            let text = schema.to_string();
+            assert!(!text.contains("\"$ref\"") && !text.contains("\"format\":\""), "{}", tool.id());
+        }
+        let input = &tool.input_schema;
+        assert_eq!(input["type"], "object", "{}", tool.id());
+        assert_eq!(input["additionalProperties"], false, "{}", tool.id());
+        for (name, property) in input["properties"].as_object().expect("properties") {
+            assert!(property["description"].is_string(), "{} `{name}`", tool.id());
+        }
+    }
+}
+
+#[test]
+fn examples_hold_and_fit_both_schemas() {
+    for tool in all() {
+        assert!(!tool.examples.is_empty(), "{}", tool.id());
+        let input = jsonschema::draft202012::new(&tool.input_schema).expect("a schema");
+        let output = jsonschema::draft202012::new(&tool.output_schema).expect("a schema");
+        for example in &tool.examples {
+            assert!(input.is_valid(&example.arguments), "{} {}", tool.id(), example.arguments);
+            let value = tool
+                .call(example.arguments.clone())
+                .unwrap_or_else(|failure| panic!("{}: {failure}", tool.id()));
+            if let Some(expected) = &example.value {
+                assert_eq!(&value, expected, "{} {}", tool.id(), example.arguments);
+            }
+            let structured = json!({"value": value});
+            assert!(output.is_valid(&structured), "{} {structured}", tool.id());
+            assert_eq!(example.value.is_some(), tool.deterministic, "{}", tool.id());
+        }
+    }
+}
+
+#[test]
+fn a_wrong_field_is_named_with_what_is_expected() {
+    for (id, arguments, expected) in [
+        ("json:parse", json!({}), "missing field `data`; `json:parse` takes `data`"),
+        ("json:parse", Value::Null, "missing field `data`"),
+        ("json:parse", json!({"data": 1}), "`data`: invalid type: integer `1`, expected a string"),
+        ("json:parse", json!({"text": ""}), "unknown field `text`, expected `data`"),
+        ("json:parse", json!([]), "`json:parse` takes `data`"),
+        ("json:parse", json!("x"), "expected struct Parse"),
+        (
+            "math:round",
+            json!({"value": 1, "mode": "sideways"}),
+            "`mode`: unknown variant `sideways`, expected one of `half_up`",
+        ),
+        ("math:stats", json!({"numbers": [1, "2"]}), "`numbers[1]`: invalid type: string \"2\""),
+        (
+            "math:round",
+            json!({"digits": 2}),
+            "takes `value`, `digits` (optional), `mode` (optional)",
+        ),
+    ] {
+        let (namespace, action) = id.split_once(':').expect("an id");
+        let failure = find(namespace, action).expect(id).call(arguments).expect_err(id);
+        assert!(matches!(failure, ToolFailure::InvalidArguments(_)));
+        assert!(failure.to_string().contains(expected), "{id}: {failure}");
+    }
+}
+
+/// Arguments of every shape reach every tool: an answer or an error, never a panic.
+#[test]
+fn no_tool_panics_on_any_shape() {
+    let mut deep = json!(1);
+    for _ in 0..MAX_DEPTH {
+        deep = json!([deep]);
+    }
+    let shapes = [
+        Value::Null,
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1e308),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(5e-324),
+        json!(""),
+        json!("$"),
+        json!("a\u{0}\u{202e}\u{10ffff}"),
+        json!("%"),
+        json!([]),
+        json!([[], {}, null, "", 1e308, -1e308]),
+        json!({}),
+        json!({"": {"a": []}}),
+        deep,
+    ];
+    for tool in all() {
+        let fields: Vec<String> = tool.input_schema["properties"]
+            .as_object()
+            .expect("properties")
+            .keys()
+            .cloned()
+            .collect();
+        for example in &tool.examples {
+            for field in &fields {
+                for shape in &shapes {
+                    let mut arguments = example.arguments.clone();
+                    arguments[field] = shape.clone();
+                    if let Err(ToolFailure::Failed(message)) = tool.call(arguments.clone()) {
+                        assert!(!message.contains("internal error"), "{} {arguments}", tool.id());
+                    }
+                }
+            }
+        }
+        for shape in &shapes {
+            let failure = tool.call(shape.clone());
+            assert!(
+                !matches!(failure, Err(ToolFailure::Failed(m)) if m.contains("internal error"))
+            );
+        }
+    }
+}
+
+#[test]
+fn arguments_too_large_or_too_deep_are_refused() {
+    let mut deep = json!(1);
+    for _ in 0..MAX_DEPTH {
+        deep = json!([deep]);
+    }
+    for tool in all() {
+        for arguments in [json!({"data": "x".repeat(MAX_ARGUMENT_BYTES)}), json!({"data": deep})] {
+            assert!(
+                matches!(tool.call(arguments), Err(ToolFailure::InvalidArguments(_))),
+                "{}",
+                tool.id()
+            );
+        }
+    }
+}
