@@ -124,7 +124,11 @@ impl NativeTool {
         I: DeserializeOwned + JsonSchema + 'static,
         O: Serialize + JsonSchema + 'static,
     {
-        let input_schema = schema_of::<I>();
+        let mut input_schema = schema_of::<I>();
+        if let Some(root) = input_schema.as_object_mut() {
+            // The doc comment of the type says no more than the tool's own description.
+            root.remove("description");
+        }
         let accepted = accepted_fields(&input_schema);
         Self {
             namespace,
