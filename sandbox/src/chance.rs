@@ -1,15 +1,10 @@
 //! Random numbers: the kernel's, or a sequence that a seed repeats.
 
 /// A source of random numbers.
+#[derive(Default)]
 pub(crate) struct Chance {
     state: u64,
     seeded: bool,
-}
-
-impl Default for Chance {
-    fn default() -> Chance {
-        Chance { state: 0, seeded: false }
-    }
 }
 
 impl Chance {

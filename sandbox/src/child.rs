@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use crate::frame::{self, ToHost, VERSION};
-use crate::job::{self, Job};
+use crate::job::Job;
 use crate::layer::LayerReport;
 use crate::limits::{CPU_BACKSTOP, PROGRAM_ADDRESS_SPACE};
 use crate::wire::Wire;
-use crate::{engine, seal};
+use crate::{engine, seal, worker};
 
 /// The first argument of every child.
 pub(crate) const CHILD_MARK: &str = "__sandbox-child";
@@ -68,7 +68,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             engine::serve(wire)
         }
         Role::Job { job, address_space, stack, input_bytes } => {
-            let layers = match seal::apply_outer(host, address_space, job::LIFETIME_CPU) {
+            let layers = match seal::apply_outer(host, address_space, worker::LIFETIME_CPU) {
                 Ok(layers) => layers,
                 Err(message) => refuse(wire, &message),
             };
@@ -76,7 +76,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             // The thread must start before the last layers, which forbid threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
                 let wire = finish_seal(wire, layers);
-                job::serve(wire, job, input_bytes)
+                worker::serve(wire, job, input_bytes)
             });
             match started {
                 Ok(thread) => {
@@ -135,7 +135,10 @@ fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     if rustix::net::sockopt::socket_domain(arrived)? != rustix::net::AddressFamily::UNIX {
         return Err(rustix::io::Errno::NOTSOCK);
     }
-    #[expect(unsafe_code, reason = "descriptors are moved to fixed numbers, which no safe type can express")]
+    #[expect(
+        unsafe_code,
+        reason = "descriptors are moved to fixed numbers, which no safe type can express"
+    )]
     // SAFETY: this runs first in a process of one thread. Nothing owns 3 or anything above it, because all of
     // it was inherited.
     let socket = unsafe {
@@ -159,6 +162,7 @@ fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     if closed != 0 {
         return Err(rustix::io::Errno::NOSYS);
     }
+    rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
 }
 

@@ -28,9 +28,7 @@ impl WallClock {
     /// Starts a clock.
     pub(crate) fn start() -> WallClock {
         let state = State { spent: Duration::ZERO, running_since: Instant::now(), pauses: 0 };
-        WallClock {
-            shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() }),
-        }
+        WallClock { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() }) }
     }
 
     /// Stops the clock until the guard is dropped. Several pauses may overlap.

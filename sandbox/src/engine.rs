@@ -38,6 +38,9 @@ type Intrinsics = (
     intrinsic::DOMException,
 );
 
+/// Why the program failed.
+type Fault = Box<ChildFailure>;
+
 struct Engine {
     runtime: Runtime,
     context: Context,
@@ -120,7 +123,7 @@ impl Engine {
         }
     }
 
-    fn run(&self, source: &str, args: &str) -> Result<String, ChildFailure> {
+    fn run(&self, source: &str, args: &str) -> Result<String, Fault> {
         let promise = self.begin(source, args)?;
         loop {
             self.run_jobs()?;
@@ -148,7 +151,7 @@ impl Engine {
     }
 
     /// Compiles the program and calls it.
-    fn begin(&self, source: &str, args: &str) -> Result<Persistent<Promise<'static>>, ChildFailure> {
+    fn begin(&self, source: &str, args: &str) -> Result<Persistent<Promise<'static>>, Fault> {
         self.context.with(|ctx| {
             let begun = (|| {
                 let args = ctx.json_parse(args)?;
@@ -169,7 +172,7 @@ impl Engine {
         })
     }
 
-    fn run_jobs(&self) -> Result<(), ChildFailure> {
+    fn run_jobs(&self) -> Result<(), Fault> {
         let mut until_look = JOBS_PER_LOOK;
         loop {
             match self.runtime.execute_pending_job() {
@@ -193,7 +196,7 @@ impl Engine {
         if self.budget.exceeded.get() { Err(self.out_of_cpu(None)) } else { Ok(()) }
     }
 
-    fn fire(&self, id: u64) -> Result<(), ChildFailure> {
+    fn fire(&self, id: u64) -> Result<(), Fault> {
         self.context.with(|ctx| {
             #[expect(clippy::cast_precision_loss, reason = "ids are small")]
             self.realm
@@ -206,12 +209,14 @@ impl Engine {
     }
 
     /// Hands every answer that has arrived to the program.
-    fn settle_answers(&self) -> Result<(), ChildFailure> {
+    fn settle_answers(&self) -> Result<(), Fault> {
         self.context.with(|ctx| {
             let settled = (|| {
                 let settle = self.realm.settle.clone().restore(&ctx)?;
                 let mut wire = self.shared.wire.borrow_mut();
-                while let Some(body) = wire.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC)) {
+                while let Some(body) =
+                    wire.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC))
+                {
                     let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
                         exit(EXIT_PANIC)
                     };
@@ -223,9 +228,14 @@ impl Engine {
                             let value: Value<'_> = ctx.json_parse(value.get())?;
                             settle.call((id, true, value))?
                         }
-                        Err(thrown) => {
-                            settle.call((id, false, (), thrown.name, thrown.message, thrown.code))?
-                        }
+                        Err(thrown) => settle.call((
+                            id,
+                            false,
+                            (),
+                            thrown.name,
+                            thrown.message,
+                            thrown.code,
+                        ))?,
                     };
                     if known {
                         self.shared.in_flight.set(self.shared.in_flight.get() - 1);
@@ -238,7 +248,7 @@ impl Engine {
     }
 
     /// Returns the result once the program has ended.
-    fn settled(&self, promise: &Persistent<Promise<'static>>) -> Option<Result<String, ChildFailure>> {
+    fn settled(&self, promise: &Persistent<Promise<'static>>) -> Option<Result<String, Fault>> {
         self.context.with(|ctx| {
             let promise = match promise.clone().restore(&ctx) {
                 Ok(promise) => promise,
@@ -259,7 +269,7 @@ impl Engine {
         })
     }
 
-    fn serialize<'js>(&self, ctx: &Ctx<'js>, value: Value<'js>) -> Result<String, ChildFailure> {
+    fn serialize<'js>(&self, ctx: &Ctx<'js>, value: Value<'js>) -> Result<String, Fault> {
         let written = (|| {
             let stringify = self.realm.stringify.clone().restore(ctx)?;
             stringify.call::<_, Option<String>>((value,))
@@ -269,14 +279,16 @@ impl Engine {
             Err(error) => {
                 let mut cause = self.caught(ctx, &error, FailureKind::ResultNotSerializable);
                 if cause.kind == FailureKind::ResultNotSerializable.as_str() {
-                    cause.message = format!("the returned value has no JSON form: {}", cause.message);
+                    cause.message =
+                        format!("the returned value has no JSON form: {}", cause.message);
                 }
                 return Err(cause);
             }
         };
         let limit = self.shared.limits.get().result_bytes;
         if text.len() > limit {
-            let message = format!("the result has {} bytes, at most {limit} are allowed", text.len());
+            let message =
+                format!("the result has {} bytes, at most {limit} are allowed", text.len());
             return Err(failure(FailureKind::ResultTooLarge, "LimitError", &message));
         }
         match json::clean(&mut text) {
@@ -288,7 +300,7 @@ impl Engine {
         }
     }
 
-    fn complete(&self, result: &Result<String, ChildFailure>) {
+    fn complete(&self, result: &Result<String, Fault>) {
         let mut wire = self.shared.wire.borrow_mut();
         match result {
             Ok(text) => {
@@ -304,7 +316,7 @@ impl Engine {
         wire.flush();
     }
 
-    fn caught(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, kind: FailureKind) -> ChildFailure {
+    fn caught(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, kind: FailureKind) -> Fault {
         if realm::is_exception(error) {
             let thrown = ctx.catch();
             self.describe(ctx, &thrown, kind)
@@ -314,7 +326,7 @@ impl Engine {
     }
 
     /// Tells a thrown value as a failure, in the program's own coordinates.
-    fn describe<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>, kind: FailureKind) -> ChildFailure {
+    fn describe<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>, kind: FailureKind) -> Fault {
         let object = thrown.as_object();
         let text = |key: &str| object.and_then(|object| text_of(ctx, object, key));
         let trace = stack::trim(&text("stack").unwrap_or_default());
@@ -344,7 +356,7 @@ impl Engine {
             }
             _ => kind,
         };
-        ChildFailure {
+        Box::new(ChildFailure {
             kind: kind.as_str().to_owned(),
             name: cut(name, 256),
             message: cut(message, MAX_ERROR_TEXT),
@@ -352,7 +364,7 @@ impl Engine {
             line: trace.place.map(|place| place.0),
             column: trace.place.map(|place| place.1),
             stack: (!trace.text.is_empty()).then(|| cut(trace.text, MAX_ERROR_TEXT)),
-        }
+        })
     }
 
     fn show<'js>(&self, ctx: &Ctx<'js>, value: &Value<'js>) -> String {
@@ -372,14 +384,14 @@ impl Engine {
         }
     }
 
-    fn out_of_cpu(&self, place: Option<(u32, u32)>) -> ChildFailure {
+    fn out_of_cpu(&self, place: Option<(u32, u32)>) -> Fault {
         let limit = self.shared.limits.get().cpu_ms;
         let message = format!("the program used all of its {limit} ms of CPU time");
-        ChildFailure {
+        Box::new(ChildFailure {
             line: place.map(|place| place.0),
             column: place.map(|place| place.1),
-            ..failure(FailureKind::CpuTime, "LimitError", &message)
-        }
+            ..*failure(FailureKind::CpuTime, "LimitError", &message)
+        })
     }
 }
 
@@ -398,8 +410,8 @@ fn text_of<'js>(ctx: &Ctx<'js>, object: &Object<'js>, key: &str) -> Option<Strin
     value.as_number().map(|number| number.to_string())
 }
 
-fn failure(kind: FailureKind, name: &str, message: &str) -> ChildFailure {
-    ChildFailure {
+fn failure(kind: FailureKind, name: &str, message: &str) -> Fault {
+    Box::new(ChildFailure {
         kind: kind.as_str().to_owned(),
         name: name.to_owned(),
         message: message.to_owned(),
@@ -407,7 +419,7 @@ fn failure(kind: FailureKind, name: &str, message: &str) -> ChildFailure {
         line: None,
         column: None,
         stack: None,
-    }
+    })
 }
 
 /// Cuts a text that would be too long to send.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::limits::Limits;
 use crate::layer::LayerReport;
+use crate::limits::Limits;
 
 /// The version of the messages that `execute` names.
 pub(crate) const VERSION: u32 = 1;
@@ -76,11 +76,24 @@ pub(crate) struct ThrownError {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToHost<'a> {
     /// The seal holds; a program may come.
-    Ready { version: u32, layers: &'a [LayerReport] },
+    Ready {
+        version: u32,
+        layers: &'a [LayerReport],
+    },
     /// A mandatory layer does not hold; no program may come.
-    Unavailable { message: &'a str },
-    RpcCall { id: u64, namespace: &'a str, action: &'a str, args: &'a RawValue },
-    Console { level: &'a str, text: &'a str },
+    Unavailable {
+        message: &'a str,
+    },
+    RpcCall {
+        id: u64,
+        namespace: &'a str,
+        action: &'a str,
+        args: &'a RawValue,
+    },
+    Console {
+        level: &'a str,
+        text: &'a str,
+    },
     ExecutionComplete {
         ok: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,9 +184,24 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 /// Reads one frame's body as the host.
 pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
-    let fields: Fields<'_> = serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
-    let Fields { kind, version, id, namespace, action, args, ok, value, error, level, text, layers, message, .. } =
-        fields;
+    let fields: Fields<'_> =
+        serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
+    let Fields {
+        kind,
+        version,
+        id,
+        namespace,
+        action,
+        args,
+        ok,
+        value,
+        error,
+        level,
+        text,
+        layers,
+        message,
+        ..
+    } = fields;
     match (&*kind, id, ok) {
         ("ready", None, None) => match (version, layers) {
             (Some(VERSION), Some(layers)) => Ok(FromChild::Ready { layers }),
@@ -209,8 +237,11 @@ pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
 
 /// Reads one frame's body as the child.
 pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
-    let fields: Fields<'_> = serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
-    let Fields { kind, version, program, args, limits, epoch_ms, seed, id, ok, value, error, .. } = fields;
+    let fields: Fields<'_> =
+        serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
+    let Fields {
+        kind, version, program, args, limits, epoch_ms, seed, id, ok, value, error, ..
+    } = fields;
     match (&*kind, id, ok) {
         ("execute", None, None) => match (version, program, args, limits) {
             (Some(VERSION), Some(program), Some(args), Some(limits)) => {
@@ -235,8 +266,10 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
 pub(crate) fn write(out: &mut Vec<u8>, message: &impl Serialize) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
-    serde_json::to_writer(&mut *out, message).expect("frames have string keys and a Vec does not fail");
-    let length = u32::try_from(out.len() - start - HEADER).expect("payloads are capped far below 4 GiB");
+    serde_json::to_writer(&mut *out, message)
+        .expect("frames have string keys and a Vec does not fail");
+    let length =
+        u32::try_from(out.len() - start - HEADER).expect("payloads are capped far below 4 GiB");
     out[start..start + HEADER].copy_from_slice(&length.to_le_bytes());
 }
 
@@ -278,6 +311,7 @@ impl Inbox {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -294,10 +328,13 @@ mod tests {
                 seen.push(String::from_utf8(body.to_vec()).unwrap());
             }
         }
-        assert_eq!(seen, [
-            r#"{"type":"console","level":"log","text":"é"}"#,
-            r#"{"type":"unavailable","message":"no"}"#
-        ]);
+        assert_eq!(
+            seen,
+            [
+                r#"{"type":"console","level":"log","text":"é"}"#,
+                r#"{"type":"unavailable","message":"no"}"#
+            ]
+        );
     }
 
     #[test]
@@ -330,12 +367,15 @@ mod tests {
         ] {
             assert!(read_from_child(body.as_bytes()).is_err(), "accepted {body:?}");
         }
-        assert!(read_from_child(b"{\"type\":\"console\",\"level\":\"log\",\"text\":\"\xff\"}").is_err());
+        assert!(
+            read_from_child(b"{\"type\":\"console\",\"level\":\"log\",\"text\":\"\xff\"}").is_err()
+        );
     }
 
     #[test]
     fn null_is_a_value() {
-        let frame = read_from_child(br#"{"type":"execution_complete","ok":true,"value":null}"#).unwrap();
+        let frame =
+            read_from_child(br#"{"type":"execution_complete","ok":true,"value":null}"#).unwrap();
         assert!(matches!(frame, FromChild::Complete(Ok(value)) if value.get() == "null"));
     }
 }

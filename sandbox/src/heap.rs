@@ -18,7 +18,11 @@ pub(crate) struct Meter {
 impl Meter {
     /// Returns a meter without a limit.
     pub(crate) fn new() -> Rc<Meter> {
-        Rc::new(Meter { used: Cell::new(0), limit: Cell::new(usize::MAX), ran_out: Cell::new(false) })
+        Rc::new(Meter {
+            used: Cell::new(0),
+            limit: Cell::new(usize::MAX),
+            ran_out: Cell::new(false),
+        })
     }
 
     pub(crate) fn set_limit(&self, limit: usize) {

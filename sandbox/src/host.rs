@@ -14,9 +14,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::WallClock;
 use crate::frame::{self, ChildFailure, FromChild, Inbox, ThrownError, ToChild, VERSION};
-use crate::job::{cpu_exhausted, try_receive};
 use crate::limits::{Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
 use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
+use crate::peer::{cpu_exhausted, try_receive};
 use crate::tool::{CallError, ToolCall, ToolCaller};
 
 /// Unsent answers above which no more calls are answered, so that a child which does not read cannot make
@@ -111,14 +111,17 @@ impl<'a> Conversation<'a> {
         cpu: impl Fn() -> Option<Duration>,
         cancel: &CancellationToken,
     ) -> Ending {
-        frame::write(&mut self.out, &ToChild::Execute {
-            version: VERSION,
-            program: &program.source,
-            args: &program.args,
-            limits: self.limits.into(),
-            epoch_ms: program.epoch_ms,
-            seed: program.seed,
-        });
+        frame::write(
+            &mut self.out,
+            &ToChild::Execute {
+                version: VERSION,
+                program: &program.source,
+                args: &program.args,
+                limits: self.limits.into(),
+                epoch_ms: program.epoch_ms,
+                seed: program.seed,
+            },
+        );
         let clock = self.clock.clone();
         let before = cpu().unwrap_or_default();
         let mut wall = std::pin::pin!(clock.expired(self.limits.wall));
@@ -207,7 +210,8 @@ impl<'a> Conversation<'a> {
                 if value.get().len() > self.limits.result_bytes {
                     return Err("a result larger than the child may send".to_owned());
                 }
-                let value = serde_json::from_str(value.get()).map_err(|e| format!("a bad result: {e}"))?;
+                let value =
+                    serde_json::from_str(value.get()).map_err(|e| format!("a bad result: {e}"))?;
                 Ok(Some(Ending::Complete(Ok(value))))
             }
             FromChild::Complete(Err(failure)) => {
@@ -273,7 +277,9 @@ impl<'a> Conversation<'a> {
             if !self.running.is_empty() && self.running_bytes + size > RUNNING_MOST {
                 break;
             }
-            let Some(Queued { id, namespace, action, args }) = self.queue.pop_front() else { break };
+            let Some(Queued { id, namespace, action, args }) = self.queue.pop_front() else {
+                break;
+            };
             self.queued_bytes -= size;
             self.running_bytes += size;
             let args = serde_json::from_str(args.get())
@@ -299,7 +305,11 @@ impl<'a> Conversation<'a> {
                 "the tool's result has {} bytes, at most {limit} are allowed; ask for less",
                 text.get().len()
             );
-            Err(CallError { name: "RangeError".to_owned(), message, code: Some(RESULT_TOO_LARGE.to_owned()) })
+            Err(CallError {
+                name: "RangeError".to_owned(),
+                message,
+                code: Some(RESULT_TOO_LARGE.to_owned()),
+            })
         });
         let frame = match &answer {
             Ok(value) => ToChild::RpcResult { id, ok: true, value: Some(value), error: None },
@@ -316,3 +326,6 @@ impl<'a> Conversation<'a> {
 fn stop(kind: FailureKind, message: impl Into<String>) -> Ending {
     Ending::Stopped(Failure::new(kind, message))
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,9 @@ pub(crate) fn clean(text: &mut String) -> Result<(), String> {
         match (in_string, bytes[at]) {
             (true, b'\\') => {
                 let escape = &bytes[at..bytes.len().min(at + 6)];
-                if escape.starts_with(b"\\ud") && matches!(escape.get(3), Some(b'8'..=b'9' | b'a'..=b'f')) {
+                if escape.starts_with(b"\\ud")
+                    && matches!(escape.get(3), Some(b'8'..=b'9' | b'a'..=b'f'))
+                {
                     lone.push(at);
                     at += 4;
                 }
@@ -40,6 +42,7 @@ pub(crate) fn clean(text: &mut String) -> Result<(), String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -51,7 +54,10 @@ mod tests {
     #[test]
     fn lone_surrogates_become_replacement_characters() {
         assert_eq!(cleaned(r#"{"a":"x\ud800y\udfff"}"#).unwrap(), r#"{"a":"x\ufffdy\ufffd"}"#);
-        assert_eq!(cleaned(r#"["\\ud800","\"\\\\ud800"]"#).unwrap(), r#"["\\ud800","\"\\\\ud800"]"#);
+        assert_eq!(
+            cleaned(r#"["\\ud800","\"\\\\ud800"]"#).unwrap(),
+            r#"["\\ud800","\"\\\\ud800"]"#
+        );
         assert_eq!(cleaned("[\"\\u0007\\n😀\"]").unwrap(), "[\"\\u0007\\n😀\"]");
     }
 

@@ -39,36 +39,67 @@
 //! }
 //! ```
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the wall leaves only the types"))]
+
 mod clock;
+mod job;
 mod layer;
 mod limits;
 mod outcome;
 mod tool;
 
+// The wall: only Linux has the layers, so elsewhere there is nothing that could run a program loosely.
+#[cfg(target_os = "linux")]
 mod address;
+#[cfg(target_os = "linux")]
 mod chance;
+#[cfg(target_os = "linux")]
 mod child;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod engine;
+#[cfg(target_os = "linux")]
 mod frame;
+#[cfg(target_os = "linux")]
 mod heap;
+#[cfg(target_os = "linux")]
 mod host;
-mod job;
+#[cfg(target_os = "linux")]
 mod json;
+#[cfg(target_os = "linux")]
 mod nursery;
+#[cfg(target_os = "linux")]
+mod peer;
+#[cfg(target_os = "linux")]
 mod pool;
+#[cfg(target_os = "linux")]
 mod realm;
+#[cfg(target_os = "linux")]
 mod seal;
+#[cfg(target_os = "linux")]
 mod stack;
+#[cfg(target_os = "linux")]
 mod warm;
+#[cfg(target_os = "linux")]
 mod wire;
+#[cfg(target_os = "linux")]
+mod worker;
 
+#[cfg(target_os = "linux")]
 pub use child::child_main_if_requested;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{JobPool, Pool, child_main_if_requested};
+#[cfg(target_os = "linux")]
+pub use pool::Pool;
+#[cfg(target_os = "linux")]
+pub use worker::JobPool;
+
 pub use clock::{WallClock, WallPause};
-pub use job::{Job, JobFailure, JobLimits, JobPool};
+pub use job::{Job, JobFailure, JobLimits};
 pub use layer::{LayerReport, LayerState};
-pub use limits::Limits;
+pub use limits::{Limits, PoolConfig};
 pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
-pub use pool::{Pool, PoolConfig};
 pub use tool::{CallError, ToolCall, ToolCaller};
 
 /// Why a pool could not be made.
@@ -76,7 +107,7 @@ pub use tool::{CallError, ToolCall, ToolCaller};
 #[non_exhaustive]
 pub enum SandboxError {
     /// This system has no way to seal a child.
-    #[error("programs can be contained only on Linux on x86-64 or arm64; run this on such a system")]
+    #[error("programs can be contained only on Linux; run this on such a system")]
     PlatformUnsupported,
     /// The pool was asked to run nothing at all.
     #[error("a pool needs at least one worker")]

@@ -73,11 +73,7 @@ impl Limits {
     /// Returns the limits of a run on the user's machine.
     #[must_use]
     pub fn client() -> Limits {
-        Limits {
-            wall: Duration::from_secs(300),
-            cpu: Duration::from_secs(10),
-            ..Limits::server()
-        }
+        Limits { wall: Duration::from_secs(300), cpu: Duration::from_secs(10), ..Limits::server() }
     }
 
     /// Cuts every number to what a child can truly be held to.
@@ -94,5 +90,21 @@ impl Limits {
     /// The longest frame that a child may send.
     pub(crate) fn frame_from_child(&self) -> usize {
         self.argument_bytes.max(self.result_bytes).max(self.console_bytes) + FRAME_OVERHEAD
+    }
+}
+
+/// How many children a [`Pool`](crate::Pool) keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Children that wait, sealed, for a program.
+    pub warm: usize,
+    /// Programs that run at the same time; more wait in order.
+    pub max_running: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        PoolConfig { warm: (2 * cores).min(16), max_running: 64 }
     }
 }

@@ -132,7 +132,8 @@ fn nursery() -> Result<&'static Nursery, &'static String> {
             let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map_err(|e| format!("cannot start child processes: eventfd: {e}"))?;
             let (orders, inbox) = mpsc::channel();
-            let bell = wake.try_clone().map_err(|e| format!("cannot start child processes: {e}"))?;
+            let bell =
+                wake.try_clone().map_err(|e| format!("cannot start child processes: {e}"))?;
             std::thread::Builder::new()
                 .name("sandbox-nursery".to_owned())
                 .spawn(move || run(&inbox, &bell))

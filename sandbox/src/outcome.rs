@@ -147,10 +147,7 @@ impl FailureKind {
     ];
 
     fn row(self) -> (FailureKind, &'static str, &'static str) {
-        *Self::NAMES
-            .iter()
-            .find(|row| row.0 == self)
-            .expect("the table has every kind")
+        *Self::NAMES.iter().find(|row| row.0 == self).expect("the table has every kind")
     }
 
     /// Returns the kind's name in snake case.

@@ -11,11 +11,11 @@ use crate::SandboxError;
 use crate::child::PROGRAM;
 use crate::frame::Inbox;
 use crate::host::{Conversation, Ending};
-use crate::job::await_ready;
 use crate::layer::LayerReport;
-use crate::limits::Limits;
+use crate::limits::{Limits, PoolConfig};
 use crate::nursery::{Child, Ended};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
+use crate::peer::await_ready;
 use crate::tool::ToolCaller;
 use crate::warm::{Lent, Warm};
 
@@ -23,22 +23,6 @@ use crate::warm::{Lent, Warm};
 const START_ATTEMPTS: usize = 3;
 /// How long a child that closed its socket may take to show why.
 const DEATH_PATIENCE: Duration = Duration::from_millis(250);
-
-/// How many children a [`Pool`] keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolConfig {
-    /// Children that wait, sealed, for a program.
-    pub warm: usize,
-    /// Programs that run at the same time; more wait in order.
-    pub max_running: usize,
-}
-
-impl Default for PoolConfig {
-    fn default() -> PoolConfig {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        PoolConfig { warm: (2 * cores).min(16), max_running: 64 }
-    }
-}
 
 /// Runs programs, each in a sealed child of its own.
 ///
@@ -74,7 +58,9 @@ impl Pool {
         tools: Arc<dyn ToolCaller>,
         cancel: CancellationToken,
     ) -> Outcome {
-        let cancelled = || Outcome::never_started(Failure::new(FailureKind::Cancelled, "the run was cancelled"));
+        let cancelled = || {
+            Outcome::never_started(Failure::new(FailureKind::Cancelled, "the run was cancelled"))
+        };
         let start = async {
             let turn = self.running.acquire().await.expect("the semaphore is never closed");
             (turn, self.start().await)
@@ -178,14 +164,16 @@ async fn post_mortem(child: Child) -> Failure {
         }
         Ended::Signal(libc::SIGSYS) => (
             FailureKind::Crashed,
-            "the program's process asked the kernel for something forbidden and was killed".to_owned(),
+            "the program's process asked the kernel for something forbidden and was killed"
+                .to_owned(),
         ),
         Ended::Signal(signal) => {
             (FailureKind::Crashed, format!("the program's process was killed by signal {signal}"))
         }
-        Ended::Exit(code) => {
-            (FailureKind::Crashed, format!("the program's process left without a result (code {code})"))
-        }
+        Ended::Exit(code) => (
+            FailureKind::Crashed,
+            format!("the program's process left without a result (code {code})"),
+        ),
         Ended::Unknown => {
             (FailureKind::Crashed, "the program's process left without a result".to_owned())
         }

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rquickjs::context::EvalOptions;
-use rquickjs::{Ctx, Error, Exception, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
+use rquickjs::{
+    Ctx, Error, Exception, Function, IntoJs, Object, Persistent, Result, TypedArray, Value,
+};
 use serde_json::value::RawValue;
 
 use crate::address;
@@ -147,7 +149,10 @@ impl Timers {
 
     /// The program's time in milliseconds, whole ones, so that it is no stopwatch.
     fn now_ms(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "instants far beyond the year 200 000 lose nothing")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "instants far beyond the year 200 000 lose nothing"
+        )]
         match self.frozen {
             Some((epoch_ms, moved)) => epoch_ms as f64 + moved.as_millis() as f64,
             None => {
@@ -279,16 +284,15 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let now = own();
     host.set("now", Function::new(ctx.clone(), move || now.timers.borrow().now_ms())?)?;
     let random = own();
-    host.set(
-        "random",
-        Function::new(ctx.clone(), move || random.chance.borrow_mut().fraction())?,
-    )?;
+    host.set("random", Function::new(ctx.clone(), move || random.chance.borrow_mut().fraction())?)?;
     let bytes = own();
     host.set(
         "randomBytes",
         Function::new(
             ctx.clone(),
-            random_bytes(move |ctx, count| TypedArray::new(ctx, bytes.chance.borrow_mut().bytes(count))),
+            random_bytes(move |ctx, count| {
+                TypedArray::new(ctx, bytes.chance.borrow_mut().bytes(count))
+            }),
         )?,
     )?;
     host.set("trimStack", Function::new(ctx.clone(), |text: String| stack::trim(&text).text)?)?;

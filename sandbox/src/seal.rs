@@ -56,7 +56,8 @@ pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
 
 /// Asks the kernel to kill us with our host, and looks whether it has died already.
 fn end_with_host(host: Pid) -> Result<(), Broken> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| format!("prctl(PDEATHSIG): {e}"))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|e| format!("prctl(PDEATHSIG): {e}"))?;
     if parent_process_death_signal() != Ok(Some(Signal::KILL)) {
         return Err("the parent-death signal did not stay".to_owned());
     }
@@ -99,11 +100,14 @@ fn namespaces() -> LayerReport {
     }
     let count = missing.len();
     let text = missing.join(", ");
-    LayerReport::best_effort("namespaces", match count {
-        0 => LayerState::Holds,
-        5 => LayerState::Absent(text),
-        _ => LayerState::Partial(text),
-    })
+    LayerReport::best_effort(
+        "namespaces",
+        match count {
+            0 => LayerState::Holds,
+            5 => LayerState::Absent(text),
+            _ => LayerState::Partial(text),
+        },
+    )
 }
 
 fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
@@ -130,7 +134,9 @@ fn landlock() -> LayerReport {
             RulesetStatus::PartiallyEnforced => {
                 LayerState::Partial("the kernel knows an older landlock".to_owned())
             }
-            RulesetStatus::NotEnforced => LayerState::Absent("the kernel has no landlock".to_owned()),
+            RulesetStatus::NotEnforced => {
+                LayerState::Absent("the kernel has no landlock".to_owned())
+            }
         },
         Err(error) => LayerState::Absent(error.to_string()),
     };
@@ -165,7 +171,8 @@ fn limit(resource: Resource, most: u64) -> Result<(), Broken> {
 
 /// No core file, and no other process of this user may look into us.
 fn forbid_dumps() -> Result<(), Broken> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| format!("prctl(DUMPABLE): {e}"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| format!("prctl(DUMPABLE): {e}"))?;
     match dumpable_behavior() {
         Ok(DumpableBehavior::NotDumpable) => Ok(()),
         _ => Err("the process stayed dumpable".to_owned()),

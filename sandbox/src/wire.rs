@@ -32,52 +32,44 @@ impl Wire {
         &mut self.inbox
     }
 
-    /// Sends everything. Reads meanwhile, so that two full pipes cannot block each other.
+    /// Sends everything. Reads when the host takes nothing, so that two full pipes cannot block each other.
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.out.len() {
-            // Most flushes fit into the socket's buffer at once; only a large one needs the poll.
-            if self.out.len() - sent > CHUNK {
-                let mut polled = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::OUT)];
-                if poll(&mut polled, None).is_err() {
-                    continue;
-                }
-                let ready = polled[0].revents();
-                if ready.contains(PollFlags::IN) {
-                    self.read();
-                }
-                if !ready.contains(PollFlags::OUT) {
-                    continue;
-                }
-            }
-            let end = self.out.len().min(sent + CHUNK);
-            match rustix::io::write(&self.socket, &self.out[sent..end]) {
+            match rustix::io::write(&self.socket, &self.out[sent..]) {
                 Ok(count) => sent += count,
                 Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    if self.wait(PollFlags::IN | PollFlags::OUT, None).contains(PollFlags::IN) {
+                        self.read();
+                    }
+                }
                 Err(_) => exit(0),
             }
         }
         self.out.clear();
-        if self.out.capacity() > 4 * CHUNK {
-            self.out.shrink_to(CHUNK);
-        }
+        self.out.shrink_to(4 * CHUNK);
     }
 
-    /// Waits for bytes, at most until the timeout. Tells whether some came.
+    /// Waits for bytes, at most until the timeout. Tells whether some may have come.
     pub(crate) fn fill(&mut self, timeout: Option<Duration>) -> bool {
-        if let Some(timeout) = timeout {
-            let limit = Timespec {
-                tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(timeout.subsec_nanos()),
-            };
-            let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
-            match poll(&mut polled, Some(&limit)) {
-                Ok(0) | Err(_) => return false,
-                Ok(_) => {}
-            }
+        let ready = !self.wait(PollFlags::IN, timeout).is_empty();
+        if ready {
+            self.read();
         }
-        self.read();
-        true
+        ready
+    }
+
+    fn wait(&self, for_what: PollFlags, timeout: Option<Duration>) -> PollFlags {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        let mut polled = [PollFd::new(&self.socket, for_what)];
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(0) | Err(_) => PollFlags::empty(),
+            Ok(_) => polled[0].revents(),
+        }
     }
 
     fn read(&mut self) {
@@ -85,7 +77,7 @@ impl Wire {
         tail.reserve(CHUNK);
         match rustix::io::read(&self.socket, rustix::buffer::spare_capacity(tail)) {
             Ok(0) => exit(0),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(_) => exit(0),
         }
     }

@@ -31,7 +31,8 @@ const LOOK_AT: std::ops::Range<i32> = 0..64;
 pub(crate) fn probe(input: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(input).into_owned();
     if name == "environment" {
-        let all: Vec<String> = std::env::vars().map(|(key, value)| format!("{key}={value}")).collect();
+        let all: Vec<String> =
+            std::env::vars().map(|(key, value)| format!("{key}={value}")).collect();
         return all.join("\n").into_bytes();
     }
     if name == "descriptors" {
@@ -119,8 +120,12 @@ fn probes() -> JobPool {
 
 async fn every_mandatory_layer_holds() {
     let layers = pool().layers().await.expect("a child");
-    let names: Vec<&str> = layers.iter().filter(|layer| layer.mandatory).map(|layer| layer.name.as_str()).collect();
-    assert_eq!(names, ["capabilities", "rlimits", "not_dumpable", "parent_death", "no_new_privs", "seccomp"]);
+    let names: Vec<&str> =
+        layers.iter().filter(|layer| layer.mandatory).map(|layer| layer.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["capabilities", "rlimits", "not_dumpable", "parent_death", "no_new_privs", "seccomp"]
+    );
     for layer in &layers {
         assert!(!layer.mandatory || layer.state == LayerState::Holds, "{layer:?}");
     }
@@ -152,7 +157,10 @@ async fn a_child_has_nothing_of_its_hosts() {
 async fn an_inherited_descriptor_is_closed() {
     // Every program that is started now inherits this one.
     let (canary, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    #[expect(unsafe_code, reason = "the standard library has no way to make a descriptor inheritable")]
+    #[expect(
+        unsafe_code,
+        reason = "the standard library has no way to make a descriptor inheritable"
+    )]
     // SAFETY: both numbers are descriptors of this process.
     unsafe {
         assert_eq!(libc::fcntl(canary.as_raw_fd(), libc::F_SETFD, 0), 0);
@@ -160,7 +168,10 @@ async fn an_inherited_descriptor_is_closed() {
     }
     let inherited = Command::new("ls").arg("/proc/self/fd").output().expect("ls");
     let listed = String::from_utf8_lossy(&inherited.stdout).into_owned();
-    assert!(listed.split_whitespace().any(|fd| fd == "61"), "the canary is not inherited: {listed}");
+    assert!(
+        listed.split_whitespace().any(|fd| fd == "61"),
+        "the canary is not inherited: {listed}"
+    );
     let seen = probes().run(b"descriptors".to_vec()).await.expect("an answer");
     assert_eq!(String::from_utf8(seen).expect("text"), "0 1 2 3");
 }
@@ -189,13 +200,19 @@ pub(crate) fn be_another_host(role: &str) {
                 let limits = Limits { cpu: Duration::from_secs(60), ..Limits::client() };
                 let tools = Arc::new(Tools::default());
                 let run = |source: &str| {
-                    pool.run(program(source), &limits, Arc::clone(&tools) as _, CancellationToken::new())
+                    pool.run(
+                        program(source),
+                        &limits,
+                        Arc::clone(&tools) as _,
+                        CancellationToken::new(),
+                    )
                 };
                 let busy = run("mcp.test.echo({}); for (;;) {}");
                 let waiting = run("await mcp.test.never({})");
                 let told = async {
                     eventually("four children live and two programs run", || {
-                        own().len() >= 4 && tools.most_running.load(std::sync::atomic::Ordering::SeqCst) >= 1
+                        own().len() >= 4
+                            && tools.most_running.load(std::sync::atomic::Ordering::SeqCst) >= 1
                     })
                     .await;
                     let list: Vec<String> = own().iter().map(u32::to_string).collect();
@@ -215,9 +232,15 @@ pub(crate) fn be_another_host(role: &str) {
                 let pool = Pool::new(PoolConfig { warm: 2, max_running: 8 }).expect("a pool");
                 let limits = Limits::server();
                 let run = |source: &str| {
-                    pool.run(program(source), &limits, Arc::new(Tools::default()) as _, CancellationToken::new())
+                    pool.run(
+                        program(source),
+                        &limits,
+                        Arc::new(Tools::default()) as _,
+                        CancellationToken::new(),
+                    )
                 };
-                let descriptors = || std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(0);
+                let descriptors =
+                    || std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(0);
                 for round in 0..5 {
                     let runs = (0..20).map(|_| run("return (await mcp.test.echo({ a: 1 })).a"));
                     for outcome in futures::future::join_all(runs).await {
@@ -240,8 +263,10 @@ fn print_line(text: &str) {
 }
 
 async fn no_child_outlives_a_killed_host() {
-    let (mut host, line) = tokio::task::spawn_blocking(|| other_host("busy")).await.expect("no panic");
-    let children: Vec<u32> = line.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect();
+    let (mut host, line) =
+        tokio::task::spawn_blocking(|| other_host("busy")).await.expect("no panic");
+    let children: Vec<u32> =
+        line.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect();
     assert!(children.len() >= 4, "{line}");
     host.kill().expect("kill -9");
     host.wait().expect("reaped");
@@ -256,13 +281,15 @@ async fn no_child_outlives_a_killed_host() {
 }
 
 async fn no_child_outlives_its_pool() {
-    let (mut host, line) = tokio::task::spawn_blocking(|| other_host("drop")).await.expect("no panic");
+    let (mut host, line) =
+        tokio::task::spawn_blocking(|| other_host("drop")).await.expect("no panic");
     assert_eq!(line, "gone");
     assert!(host.wait().expect("reaped").success());
 }
 
 async fn many_runs_leave_nothing_behind() {
-    let (mut host, line) = tokio::task::spawn_blocking(|| other_host("many")).await.expect("no panic");
+    let (mut host, line) =
+        tokio::task::spawn_blocking(|| other_host("many")).await.expect("no panic");
     assert_eq!(line, "clean");
     assert!(host.wait().expect("reaped").success());
 }

@@ -8,7 +8,8 @@ use sandbox::{Job, JobFailure, JobLimits, JobPool, SandboxError};
 use crate::support::trials;
 
 /// Every job that this binary offers to its children.
-pub(crate) const JOBS: [Job; 2] = [Job { name: "work", run: work }, Job { name: "probe", run: probe }];
+pub(crate) const JOBS: [Job; 2] =
+    [Job { name: "work", run: work }, Job { name: "probe", run: probe }];
 
 pub(crate) use crate::containment::probe;
 
@@ -26,7 +27,11 @@ trials![
 static POOL: LazyLock<JobPool> = LazyLock::new(|| pool("work", 2).expect("a pool"));
 
 fn pool(name: &'static str, workers: usize) -> Result<JobPool, SandboxError> {
-    let limits = JobLimits { cpu: Duration::from_millis(300), wall: Duration::from_secs(1), ..JobLimits::default() };
+    let limits = JobLimits {
+        cpu: Duration::from_millis(300),
+        wall: Duration::from_secs(1),
+        ..JobLimits::default()
+    };
     JobPool::new(Job { name, run: work }, limits, workers)
 }
 
@@ -88,7 +93,11 @@ async fn a_worker_that_dies_is_replaced() {
         assert_eq!(run("loop").await, Err(JobFailure::TimedOut), "{round}");
         assert_eq!(run("sleep").await, Err(JobFailure::TimedOut), "{round}");
         assert_eq!(run("memory").await, Err(JobFailure::OutOfMemory), "{round}");
-        assert_eq!(run("stack").await, Err(JobFailure::Crashed { signal: Some(libc::SIGSEGV) }), "{round}");
+        assert_eq!(
+            run("stack").await,
+            Err(JobFailure::Crashed { signal: Some(libc::SIGSEGV) }),
+            "{round}"
+        );
         assert_eq!(run("panic").await, Err(JobFailure::Crashed { signal: None }), "{round}");
         assert_eq!(run("still here").await.unwrap(), b"STILL HERE");
     }

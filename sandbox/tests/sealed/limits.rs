@@ -7,7 +7,9 @@ use std::time::Duration;
 use sandbox::{FailureKind, Limits};
 use serde_json::json;
 
-use crate::support::{Tools, failure, failure_with, fails_as, program, run, run_with, trials, value};
+use crate::support::{
+    Tools, fails_as, failure, failure_with, program, run, run_with, trials, value,
+};
 
 trials![
     endless_loops_end_by_cpu,
@@ -39,24 +41,36 @@ async fn endless_loops_end_by_cpu() {
     assert_eq!(failure.kind, FailureKind::CpuTime);
     assert_eq!(failure.line, Some(2), "{failure:#?}");
     fails_as(FailureKind::CpuTime, "await 0; while (true) {}", &short_cpu()).await;
-    fails_as(FailureKind::CpuTime, "setTimeout(() => { for (;;) {} }, 1); await new Promise(() => {})", &short_cpu()).await;
+    fails_as(
+        FailureKind::CpuTime,
+        "setTimeout(() => { for (;;) {} }, 1); await new Promise(() => {})",
+        &short_cpu(),
+    )
+    .await;
     fails_as(FailureKind::CpuTime, "return { toJSON() { for (;;) {} } }", &short_cpu()).await;
 }
 
 async fn microtask_floods_end_by_cpu() {
     fails_as(FailureKind::CpuTime, "for (;;) await null", &short_cpu()).await;
-    fails_as(FailureKind::CpuTime, "const f = () => queueMicrotask(f); f(); await new Promise(() => {})", &short_cpu()).await;
+    fails_as(
+        FailureKind::CpuTime,
+        "const f = () => queueMicrotask(f); f(); await new Promise(() => {})",
+        &short_cpu(),
+    )
+    .await;
 }
 
 async fn catching_does_not_help() {
     let source = "for (;;) { try { for (;;) {} } catch {} finally { continue } }";
     fails_as(FailureKind::CpuTime, source, &short_cpu()).await;
-    let nested = "const f = async () => { try { for (;;) {} } catch { return f() } }; await f(); return 1";
+    let nested =
+        "const f = async () => { try { for (;;) {} } catch { return f() } }; await f(); return 1";
     fails_as(FailureKind::CpuTime, nested, &short_cpu()).await;
 }
 
 async fn backtracking_ends_by_cpu() {
-    fails_as(FailureKind::CpuTime, "return /^(a+)+$/.test('a'.repeat(40) + 'b')", &short_cpu()).await;
+    fails_as(FailureKind::CpuTime, "return /^(a+)+$/.test('a'.repeat(40) + 'b')", &short_cpu())
+        .await;
 }
 
 async fn builtins_that_never_poll_are_killed() {
@@ -68,7 +82,12 @@ async fn builtins_that_never_poll_are_killed() {
         fails_as(FailureKind::CpuTime, source, &short_cpu()).await;
     }
     let wall = Limits { wall: Duration::from_millis(300), ..Limits::client() };
-    let took = fails_as(FailureKind::WallTime, "return 'a'.repeat(3e7).indexOf('a'.repeat(1e6) + 'b')", &wall).await;
+    let took = fails_as(
+        FailureKind::WallTime,
+        "return 'a'.repeat(3e7).indexOf('a'.repeat(1e6) + 'b')",
+        &wall,
+    )
+    .await;
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
@@ -84,7 +103,12 @@ async fn wall_time_ends_a_waiting_program() {
     let outcome = run_with(program("await mcp.test.never({})"), &limits, Arc::clone(&tools)).await;
     assert_eq!(outcome.result.expect_err("too long").kind, FailureKind::WallTime);
     assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
-    fails_as(FailureKind::WallTime, "await new Promise((done) => setTimeout(done, 60000))", &limits).await;
+    fails_as(
+        FailureKind::WallTime,
+        "await new Promise((done) => setTimeout(done, 60000))",
+        &limits,
+    )
+    .await;
 }
 
 async fn memory_bombs_run_out_of_memory() {
@@ -96,7 +120,10 @@ async fn memory_bombs_run_out_of_memory() {
     ] {
         fails_as(FailureKind::OutOfMemory, source, &Limits::client()).await;
     }
-    assert_eq!(value("try { new Uint8Array(1e9) } catch (e) { return e.message }").await, json!("out of memory"));
+    assert_eq!(
+        value("try { new Uint8Array(1e9) } catch (e) { return e.message }").await,
+        json!("out of memory")
+    );
 }
 
 async fn deep_recursion_overflows() {
@@ -113,9 +140,15 @@ async fn deep_recursion_overflows() {
 }
 
 async fn a_promise_that_cannot_settle_is_found_at_once() {
-    let took = fails_as(FailureKind::Deadlock, "await new Promise(() => {})", &Limits::server()).await;
+    let took =
+        fails_as(FailureKind::Deadlock, "await new Promise(() => {})", &Limits::server()).await;
     assert!(took < Duration::from_secs(2), "{took:?}");
-    fails_as(FailureKind::Deadlock, "await mcp.test.echo({}); await { then() {} }", &Limits::server()).await;
+    fails_as(
+        FailureKind::Deadlock,
+        "await mcp.test.echo({}); await { then() {} }",
+        &Limits::server(),
+    )
+    .await;
 }
 
 async fn too_many_calls_cannot_be_caught() {
@@ -131,7 +164,11 @@ async fn too_many_calls_cannot_be_caught() {
 
 async fn large_arguments_are_refused() {
     let failure = failure("\nawait mcp.test.echo({ x: 'y'.repeat(2e6) })").await;
-    assert_eq!((failure.kind, failure.line), (FailureKind::ArgumentTooLarge, Some(2)), "{failure:#?}");
+    assert_eq!(
+        (failure.kind, failure.line),
+        (FailureKind::ArgumentTooLarge, Some(2)),
+        "{failure:#?}"
+    );
     let caught = "try { await mcp.test.echo({ x: 'y'.repeat(2e6) }) } catch (e) { return e.code }";
     assert_eq!(value(caught).await, json!("ARGUMENT_TOO_LARGE"));
     let just_fits = "return (await mcp.test.echo({ x: 'y'.repeat(1024 * 1024 - 8) })).x.length";
@@ -140,8 +177,15 @@ async fn large_arguments_are_refused() {
 
 async fn large_tool_results_are_refused() {
     let failure = failure("\n\nawait mcp.test.big({ bytes: 9000000 })").await;
-    assert_eq!((failure.kind, failure.line), (FailureKind::ToolResultTooLarge, Some(3)), "{failure:#?}");
-    assert_eq!(value("return (await mcp.test.big({ bytes: 8000000 })).length").await, json!(8_000_000));
+    assert_eq!(
+        (failure.kind, failure.line),
+        (FailureKind::ToolResultTooLarge, Some(3)),
+        "{failure:#?}"
+    );
+    assert_eq!(
+        value("return (await mcp.test.big({ bytes: 8000000 })).length").await,
+        json!(8_000_000)
+    );
     let many = "const all = await Promise.all([1, 2, 3, 4, 5, 6].map(() => mcp.test.big({ bytes: 4000000 }))); return all.length";
     assert_eq!(value(many).await, json!(6));
 }
@@ -152,10 +196,18 @@ async fn large_results_are_refused() {
 }
 
 async fn results_without_json_form() {
-    for source in ["return 1n", "const a = {}; a.a = a; return a", "return { toJSON() { throw new Error('no') } }"] {
+    for source in [
+        "return 1n",
+        "const a = {}; a.a = a; return a",
+        "return { toJSON() { throw new Error('no') } }",
+    ] {
         let failure = failure(source).await;
         assert_eq!(failure.kind, FailureKind::ResultNotSerializable, "{source}\n{failure:#?}");
-        assert!(failure.message.starts_with("the returned value has no JSON form: "), "{}", failure.message);
+        assert!(
+            failure.message.starts_with("the returned value has no JSON form: "),
+            "{}",
+            failure.message
+        );
     }
 }
 
@@ -185,7 +237,8 @@ async fn timers_are_bounded() {
 
 async fn deep_values_are_refused() {
     let deep = "let v = []; for (let i = 0; i < 300; i++) v = [v];";
-    fails_as(FailureKind::ResultNotSerializable, &format!("{deep} return v"), &Limits::server()).await;
+    fails_as(FailureKind::ResultNotSerializable, &format!("{deep} return v"), &Limits::server())
+        .await;
     let call = failure(&format!("{deep} await mcp.test.echo({{ v }})")).await;
     assert!(call.message.contains("levels deep"), "{}", call.message);
     assert_eq!(value("return Array.isArray(await mcp.test.deep({}))").await, json!(true));

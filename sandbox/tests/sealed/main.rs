@@ -1,5 +1,7 @@
 //! The sandbox from outside: real children, sealed as in production.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod containment;
 mod jobs;
 mod limits;

@@ -40,7 +40,10 @@ trials![
 
 async fn returns_a_value() {
     assert_eq!(value("return 1 + 1").await, json!(2));
-    assert_eq!(value("return { a: [1, 'x', null, true], b: undefined }").await, json!({"a": [1, "x", null, true]}));
+    assert_eq!(
+        value("return { a: [1, 'x', null, true], b: undefined }").await,
+        json!({"a": [1, "x", null, true]})
+    );
     assert_eq!(value("// only a comment").await, Value::Null);
     assert_eq!(value("const args = 1; const mcp = 2; return args + mcp").await, json!(3));
 }
@@ -53,12 +56,16 @@ async fn nothing_returned_is_null() {
 
 async fn args_reach_the_program() {
     let program = Program {
-        source: "args.list.push(3); return { args, same: Object.is(args, globalThis.args) }".to_owned(),
+        source: "args.list.push(3); return { args, same: Object.is(args, globalThis.args) }"
+            .to_owned(),
         args: json!({"list": [1, 2], "__proto__": {"x": 1}}),
         ..Program::default()
     };
     let outcome = run_with(program, &Limits::server(), Arc::default()).await;
-    assert_eq!(outcome.result, Ok(json!({"args": {"list": [1, 2, 3], "__proto__": {"x": 1}}, "same": true})));
+    assert_eq!(
+        outcome.result,
+        Ok(json!({"args": {"list": [1, 2, 3], "__proto__": {"x": 1}}, "same": true}))
+    );
     let failure = failure("args = 1").await;
     assert_eq!((failure.name.as_str(), failure.line), ("TypeError", Some(1)));
 }
@@ -94,7 +101,8 @@ async fn parallel_calls_are_in_flight_together() {
 
 async fn many_parallel_calls_wait_in_order() {
     let tools = Arc::new(Tools::default());
-    let source = "return await Promise.all(Array.from({ length: 200 }, (_, i) => mcp.test.id({ i })))";
+    let source =
+        "return await Promise.all(Array.from({ length: 200 }, (_, i) => mcp.test.id({ i })))";
     let limits = Limits { in_flight: 7, ..Limits::server() };
     let outcome = run_with(program(source), &limits, Arc::clone(&tools)).await;
     assert_eq!(outcome.result, Ok(json!((1..=200).collect::<Vec<u32>>())));
@@ -102,7 +110,8 @@ async fn many_parallel_calls_wait_in_order() {
 }
 
 async fn sequential_calls_have_rising_ids() {
-    let source = "const ids = []; for (let i = 0; i < 300; i++) ids.push(await mcp.test.id()); return ids";
+    let source =
+        "const ids = []; for (let i = 0; i < 300; i++) ids.push(await mcp.test.id()); return ids";
     assert_eq!(value(source).await, json!((1..=300).collect::<Vec<u32>>()));
 }
 
@@ -123,9 +132,15 @@ async fn errors_carry_the_users_place() {
 }
 
 async fn tool_errors_keep_name_message_code_and_place() {
-    let failure = failure("const x = 1;\nasync function work() {\n  await mcp.test.fail({});\n}\nawait work();").await;
+    let failure = failure(
+        "const x = 1;\nasync function work() {\n  await mcp.test.fail({});\n}\nawait work();",
+    )
+    .await;
     assert_eq!(failure.kind, FailureKind::Exception);
-    assert_eq!((failure.name.as_str(), failure.message.as_str()), ("ToolError", "the tool said no"));
+    assert_eq!(
+        (failure.name.as_str(), failure.message.as_str()),
+        ("ToolError", "the tool said no")
+    );
     assert_eq!(failure.code.as_deref(), Some("NO"));
     assert_eq!(failure.line, Some(3), "{failure:#?}");
     assert!(!failure.stack.unwrap_or_default().contains("bootstrap"));
@@ -162,20 +177,25 @@ async fn console_lines_come_back_in_order() {
         console.debug("x\ny", "\ud800");
     "#)
     .await;
-    let line = |level: &str, text: &str| ConsoleLine { level: level.to_owned(), text: text.to_owned() };
+    let line =
+        |level: &str, text: &str| ConsoleLine { level: level.to_owned(), text: text.to_owned() };
     assert_eq!(outcome.result, Ok(Value::Null));
-    assert_eq!(outcome.console, [
-        line("log", r#"a 1 { b: [ 1, "x", { c: null } ] } undefined"#),
-        line("warn", r#"Map(1) { "k" => Set(1) { 1 } } [ 1n, -0 ]"#),
-        line("error", "TypeError: oops\n    at program.ts:4:27"),
-        line("info", "{ me: [Circular] } [mcp] [mcp.test] [mcp.test.echo]"),
-        line("debug", "x\ny \u{fffd}"),
-    ]);
+    assert_eq!(
+        outcome.console,
+        [
+            line("log", r#"a 1 { b: [ 1, "x", { c: null } ] } undefined"#),
+            line("warn", r#"Map(1) { "k" => Set(1) { 1 } } [ 1n, -0 ]"#),
+            line("error", "TypeError: oops\n    at program.ts:4:27"),
+            line("info", "{ me: [Circular] } [mcp] [mcp.test] [mcp.test.echo]"),
+            line("debug", "x\ny \u{fffd}"),
+        ]
+    );
     assert!(!outcome.console_truncated);
 }
 
 async fn text_survives_both_ways() {
-    let source = r#"return [await mcp.test.echo({ t: "é😀\u0000\"\\\ud800" }), "ü\ud83d\ude00\udc00"]"#;
+    let source =
+        r#"return [await mcp.test.echo({ t: "é😀\u0000\"\\\ud800" }), "ü\ud83d\ude00\udc00"]"#;
     assert_eq!(value(source).await, json!([{"t": "é😀\u{0}\"\\\u{fffd}"}, "ü😀\u{fffd}"]));
 }
 
@@ -214,7 +234,9 @@ async fn cancelling_ends_the_run_and_its_calls() {
         trigger.cancel();
     });
     let limits = Limits::server();
-    let outcome = pool().run(program("await mcp.test.never({})"), &limits, Arc::clone(&tools) as _, cancel).await;
+    let outcome = pool()
+        .run(program("await mcp.test.never({})"), &limits, Arc::clone(&tools) as _, cancel)
+        .await;
     assert_eq!(outcome.result.expect_err("cancelled").kind, FailureKind::Cancelled);
     assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
     canceller.await.expect("no panic");
@@ -260,9 +282,14 @@ async fn timers_fire_in_order() {
 }
 
 async fn a_throwing_timer_fails_the_run() {
-    let failure = failure("setTimeout(() => { throw new Error('late') }, 1);\nawait new Promise(() => {})").await;
+    let failure =
+        failure("setTimeout(() => { throw new Error('late') }, 1);\nawait new Promise(() => {})")
+            .await;
     assert_eq!((failure.message.as_str(), failure.line), ("late", Some(1)));
-    let micro = crate::support::failure("queueMicrotask(() => { throw new Error('soon') });\nawait new Promise(() => {})").await;
+    let micro = crate::support::failure(
+        "queueMicrotask(() => { throw new Error('soon') });\nawait new Promise(() => {})",
+    )
+    .await;
     assert_eq!(micro.message, "soon");
 }
 
@@ -282,7 +309,12 @@ async fn a_seed_and_an_epoch_make_runs_alike() {
         return [t0, Date.now(), new Date().toISOString(), Math.random(), crypto.randomUUID(), [...bytes]];
     "#;
     let once = || async {
-        let program = Program { source: source.to_owned(), args: Value::Null, epoch_ms: Some(1_700_000_000_000), seed: Some(7) };
+        let program = Program {
+            source: source.to_owned(),
+            args: Value::Null,
+            epoch_ms: Some(1_700_000_000_000),
+            seed: Some(7),
+        };
         run_with(program, &Limits::server(), Arc::default()).await.result.expect("a result")
     };
     let (first, second) = (once().await, once().await);

@@ -44,11 +44,15 @@ async fn text_from_nowhere_is_never_code() {
         "return setTimeout('globalThis.x = 1', 1)",
     ] {
         let failure = failure(source).await;
-        assert!(["EvalError", "TypeError"].contains(&failure.name.as_str()), "{source}\n{failure:#?}");
+        assert!(
+            ["EvalError", "TypeError"].contains(&failure.name.as_str()),
+            "{source}\n{failure:#?}"
+        );
     }
     let import = "try { await import('std') } catch (e) { return e.name }";
     assert_eq!(value(import).await, json!("ReferenceError"));
-    let stack = "Error.prepareStackTrace = (e, frames) => frames; return typeof new Error('x').stack";
+    let stack =
+        "Error.prepareStackTrace = (e, frames) => frames; return typeof new Error('x').stack";
     assert_eq!(value(stack).await, json!("string"));
 }
 
@@ -60,17 +64,91 @@ async fn the_ways_out_are_gone() {
     "#;
     assert_eq!(value(source).await, json!([]));
     let expected = json!([
-        "AbortController", "AbortSignal", "AggregateError", "Array", "ArrayBuffer", "AsyncDisposableStack",
-        "BigInt", "BigInt64Array", "BigUint64Array", "Boolean", "Buffer", "DOMException", "DataView", "Date",
-        "Deno", "DisposableStack", "Error", "EvalError", "Float16Array", "Float32Array", "Float64Array",
-        "Function", "Infinity", "Int16Array", "Int32Array", "Int8Array", "InternalError", "Iterator", "JSON", "Map", "Math",
-        "NaN", "Number", "Object", "Promise", "Proxy", "RangeError", "ReferenceError", "Reflect", "RegExp",
-        "Set", "String", "SuppressedError", "Symbol", "SyntaxError", "TextDecoder", "TextEncoder", "TypeError",
-        "URIError", "URL", "URLSearchParams", "Uint16Array", "Uint32Array", "Uint8Array", "Uint8ClampedArray",
-        "WeakMap", "WeakSet", "args", "atob", "btoa", "clearInterval", "clearTimeout", "console", "crypto",
-        "decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent", "escape", "eval", "fetch",
-        "globalThis", "isFinite", "isNaN", "mcp", "parseFloat", "parseInt", "process", "queueMicrotask",
-        "require", "setInterval", "setTimeout", "structuredClone", "undefined", "unescape"
+        "AbortController",
+        "AbortSignal",
+        "AggregateError",
+        "Array",
+        "ArrayBuffer",
+        "AsyncDisposableStack",
+        "BigInt",
+        "BigInt64Array",
+        "BigUint64Array",
+        "Boolean",
+        "Buffer",
+        "DOMException",
+        "DataView",
+        "Date",
+        "Deno",
+        "DisposableStack",
+        "Error",
+        "EvalError",
+        "Float16Array",
+        "Float32Array",
+        "Float64Array",
+        "Function",
+        "Infinity",
+        "Int16Array",
+        "Int32Array",
+        "Int8Array",
+        "InternalError",
+        "Iterator",
+        "JSON",
+        "Map",
+        "Math",
+        "NaN",
+        "Number",
+        "Object",
+        "Promise",
+        "Proxy",
+        "RangeError",
+        "ReferenceError",
+        "Reflect",
+        "RegExp",
+        "Set",
+        "String",
+        "SuppressedError",
+        "Symbol",
+        "SyntaxError",
+        "TextDecoder",
+        "TextEncoder",
+        "TypeError",
+        "URIError",
+        "URL",
+        "URLSearchParams",
+        "Uint16Array",
+        "Uint32Array",
+        "Uint8Array",
+        "Uint8ClampedArray",
+        "WeakMap",
+        "WeakSet",
+        "args",
+        "atob",
+        "btoa",
+        "clearInterval",
+        "clearTimeout",
+        "console",
+        "crypto",
+        "decodeURI",
+        "decodeURIComponent",
+        "encodeURI",
+        "encodeURIComponent",
+        "escape",
+        "eval",
+        "fetch",
+        "globalThis",
+        "isFinite",
+        "isNaN",
+        "mcp",
+        "parseFloat",
+        "parseInt",
+        "process",
+        "queueMicrotask",
+        "require",
+        "setInterval",
+        "setTimeout",
+        "structuredClone",
+        "undefined",
+        "unescape"
     ]);
     assert_eq!(value("return Object.getOwnPropertyNames(globalThis).sort()").await, expected);
 }
@@ -86,7 +164,11 @@ async fn what_is_absent_teaches() {
     ] {
         let failure = failure(source).await;
         assert_eq!(failure.name, "TypeError", "{source}");
-        assert!(failure.message.starts_with(&format!("`{name}` is not available: ")), "{}", failure.message);
+        assert!(
+            failure.message.starts_with(&format!("`{name}` is not available: ")),
+            "{}",
+            failure.message
+        );
         assert!(failure.message.contains("mcp.<namespace>.<action>"), "{}", failure.message);
         assert_eq!(failure.line, Some(1), "{source}");
     }
@@ -148,10 +230,21 @@ async fn text_and_bytes() {
         const mark = new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 0x41]));
         return [[...bytes], round, fatal, part, label, mark, btoa("hello\u00ff"), atob(" aGVs bG8"), code(() => btoa("\u0100")), code(() => atob("*"))];
     "#;
-    assert_eq!(value(source).await, json!([
-        [195, 169, 240, 159, 152, 128, 239, 191, 189], "é😀\u{fffd}", "TypeError", "BC", "RangeError", "A",
-        "aGVsbG//", "hello", "InvalidCharacterError", "InvalidCharacterError"
-    ]));
+    assert_eq!(
+        value(source).await,
+        json!([
+            [195, 169, 240, 159, 152, 128, 239, 191, 189],
+            "é😀\u{fffd}",
+            "TypeError",
+            "BC",
+            "RangeError",
+            "A",
+            "aGVsbG//",
+            "hello",
+            "InvalidCharacterError",
+            "InvalidCharacterError"
+        ])
+    );
 }
 
 async fn addresses() {
@@ -164,17 +257,34 @@ async fn addresses() {
         u.hash = "";
         return [before, u.href, u.searchParams.get("y"), JSON.stringify({ u }), URL.canParse("nope"), String(new URL("http://münchen.de/"))];
     "#;
-    assert_eq!(value(source).await, json!([
-        ["https://user:pw@example.com:8443/a/b?x=1&y=%20#frag", "https://example.com:8443", "https:", "user", "pw",
-         "example.com:8443", "example.com", "8443", "/a/b", "?x=1&y=%20", "#frag"],
-        "https://user:pw@example.com/new%20path?x=1&y=+&z=a+b",
-        " ",
-        r#"{"u":"https://user:pw@example.com/new%20path?x=1&y=+&z=a+b"}"#,
-        false,
-        "http://xn--mnchen-3ya.de/"
-    ]));
+    assert_eq!(
+        value(source).await,
+        json!([
+            [
+                "https://user:pw@example.com:8443/a/b?x=1&y=%20#frag",
+                "https://example.com:8443",
+                "https:",
+                "user",
+                "pw",
+                "example.com:8443",
+                "example.com",
+                "8443",
+                "/a/b",
+                "?x=1&y=%20",
+                "#frag"
+            ],
+            "https://user:pw@example.com/new%20path?x=1&y=+&z=a+b",
+            " ",
+            r#"{"u":"https://user:pw@example.com/new%20path?x=1&y=+&z=a+b"}"#,
+            false,
+            "http://xn--mnchen-3ya.de/"
+        ])
+    );
     let bad = failure("new URL('nope')").await;
-    assert_eq!((bad.name.as_str(), bad.message.as_str()), ("TypeError", "\"nope\" is not a valid address"));
+    assert_eq!(
+        (bad.name.as_str(), bad.message.as_str()),
+        ("TypeError", "\"nope\" is not a valid address")
+    );
 }
 
 async fn queries() {
@@ -185,9 +295,19 @@ async fn queries() {
         q.sort(); q.set("b", "x"); q.delete("a");
         return [...all, q.toString(), [...new URLSearchParams("?k=v&k=w%2B")], [...new URLSearchParams([["m", "n"]]).keys()]];
     "#;
-    assert_eq!(value(source).await, json!([
-        "b=2&a=1&b=3+%26+4", ["2", "3 & 4"], true, null, 3, "b=x", [["k", "v"], ["k", "w+"]], ["m"]
-    ]));
+    assert_eq!(
+        value(source).await,
+        json!([
+            "b=2&a=1&b=3+%26+4",
+            ["2", "3 & 4"],
+            true,
+            null,
+            3,
+            "b=x",
+            [["k", "v"], ["k", "w+"]],
+            ["m"]
+        ])
+    );
 }
 
 async fn copies() {
@@ -202,7 +322,17 @@ async fn copies() {
         }
         return [copy.d.getTime(), original.m.get(1).x, copy.s.has(1), String(copy.r), [...copy.b], copy.e instanceof RangeError, copy.self === copy, 1 in copy.list, refused];
     "#;
-    let expected = json!([0, 1, true, "/a/gi", [1, 2], true, true, false, ["DataCloneError", "DataCloneError", "DataCloneError", "DataCloneError"]]);
+    let expected = json!([
+        0,
+        1,
+        true,
+        "/a/gi",
+        [1, 2],
+        true,
+        true,
+        false,
+        ["DataCloneError", "DataCloneError", "DataCloneError", "DataCloneError"]
+    ]);
     assert_eq!(value(source).await, expected);
 }
 
@@ -219,7 +349,10 @@ async fn aborts() {
         await new Promise((done) => any.addEventListener("abort", done));
         return [seen, controller.signal.aborted, reason, any.reason.name, AbortSignal.abort("why").reason];
     "#;
-    assert_eq!(value(source).await, json!([["on", "abort", true], true, "AbortError", "TimeoutError", "why"]));
+    assert_eq!(
+        value(source).await,
+        json!([["on", "abort", true], true, "AbortError", "TimeoutError", "why"])
+    );
 }
 
 async fn dates() {
@@ -230,7 +363,21 @@ async fn dates() {
             Date.UTC(2024, 0), new Date("2024-02-30x").getTime(), d.getTimezoneOffset(), d.constructor === Date,
             d.toLocaleString() !== "", Number.isInteger(Date.now()), Math.abs(new Date() - Date.now()) < 1000];
     "#;
-    assert_eq!(value(source).await, json!([
-        "2024-01-31T12:00:00.000Z", true, "string", 1970, true, 1_704_067_200_000u64, null, 0, true, true, true, true
-    ]));
+    assert_eq!(
+        value(source).await,
+        json!([
+            "2024-01-31T12:00:00.000Z",
+            true,
+            "string",
+            1970,
+            true,
+            1_704_067_200_000u64,
+            null,
+            0,
+            true,
+            true,
+            true,
+            true
+        ])
+    );
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use libtest_mimic::{Failed, Trial};
 use sandbox::{
-    CallError, Failure, FailureKind, Limits, Outcome, Pool, PoolConfig, Program, ToolCall, ToolCaller,
+    CallError, Failure, FailureKind, Limits, Outcome, Pool, PoolConfig, Program, ToolCall,
+    ToolCaller,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -168,6 +169,8 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     tasks
         .filter_map(Result::ok)
         .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        })
         .collect()
 }

@@ -1,0 +1,57 @@
+//! The other side of the wall: a system that cannot contain a program runs none.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Job, JobFailure, JobLimits, LayerReport, Limits, Outcome, PoolConfig, Program, SandboxError,
+    ToolCaller,
+};
+
+/// Does nothing: no process is ever started as a child here.
+pub fn child_main_if_requested(_jobs: &[Job]) {}
+
+/// Would run programs; cannot be made here.
+#[derive(Debug)]
+pub struct Pool(Infallible);
+
+impl Pool {
+    /// Refuses.
+    pub fn new(_config: PoolConfig) -> Result<Pool, SandboxError> {
+        Err(SandboxError::PlatformUnsupported)
+    }
+
+    /// Cannot be reached.
+    pub async fn run(
+        &self,
+        _program: Program,
+        _limits: &Limits,
+        _tools: Arc<dyn ToolCaller>,
+        _cancel: CancellationToken,
+    ) -> Outcome {
+        match self.0 {}
+    }
+
+    /// Cannot be reached.
+    pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
+        match self.0 {}
+    }
+}
+
+/// Would run jobs; cannot be made here.
+#[derive(Debug)]
+pub struct JobPool(Infallible);
+
+impl JobPool {
+    /// Refuses.
+    pub fn new(_job: Job, _limits: JobLimits, _workers: usize) -> Result<JobPool, SandboxError> {
+        Err(SandboxError::PlatformUnsupported)
+    }
+
+    /// Cannot be reached.
+    pub async fn run(&self, _input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,166 @@
+//! Runs sealed jobs: bytes in, bytes out, in a child that can be killed and is used again.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+
+use crate::SandboxError;
+use crate::child::{EXIT_PANIC, JOB, exit};
+use crate::frame::{HEADER, Inbox};
+use crate::job::{Job, JobFailure, JobLimits};
+use crate::nursery::Ended;
+use crate::peer::{await_ready, cpu_exhausted, receive};
+use crate::warm::{Lent, Warm};
+use crate::wire::Wire;
+
+/// CPU time that one child may use over its whole life. It is replaced long before.
+pub(crate) const LIFETIME_CPU: Duration = Duration::from_secs(600);
+/// A child that has used this much is not used again.
+const WORN_OUT: Duration = Duration::from_secs(300);
+
+/// Children that run one job, each again and again until it is killed.
+#[derive(Debug)]
+pub struct JobPool {
+    limits: JobLimits,
+    warm: Arc<Warm>,
+}
+
+impl JobPool {
+    /// Starts `workers` children.
+    pub fn new(job: Job, limits: JobLimits, workers: usize) -> Result<JobPool, SandboxError> {
+        if workers == 0 {
+            return Err(SandboxError::NoWorkers);
+        }
+        let arguments = vec![
+            JOB.to_owned(),
+            job.name.to_owned(),
+            limits.address_space.to_string(),
+            limits.stack.to_string(),
+            limits.input_bytes.to_string(),
+        ];
+        Ok(JobPool { limits, warm: Warm::new(arguments, workers, true) })
+    }
+
+    /// Runs the job on `input`. A future that is dropped kills the child that works for it.
+    pub async fn run(&self, input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
+        let JobLimits { input_bytes: limit, .. } = self.limits;
+        if input.len() > limit {
+            return Err(JobFailure::InputTooLarge { bytes: input.len(), limit });
+        }
+        let unavailable = |e: io::Error| JobFailure::Unavailable(e.to_string());
+        let mut lent = self.warm.take().await.map_err(unavailable)?;
+        let socket =
+            lent.child_mut().socket.take().ok_or_else(|| {
+                JobFailure::Unavailable("the child has lost its socket".to_owned())
+            })?;
+        let stream = UnixStream::from_std(socket).map_err(unavailable)?;
+        let mut inbox = Inbox::default();
+        if !lent.child().ready {
+            await_ready(&stream, &mut inbox).await.map_err(JobFailure::Unavailable)?;
+            lent.child_mut().ready = true;
+        }
+        let spent_before = lent.child().cpu().unwrap_or_default();
+        let exchange = exchange(&stream, &mut inbox, &input, self.limits.output_bytes);
+        let cpu = lent.child().cpu_reader();
+        let answer = tokio::select! {
+            answer = exchange => answer,
+            () = cpu_exhausted(cpu, spent_before, self.limits.cpu) => Err(Broken::TimedOut),
+            () = tokio::time::sleep(self.limits.wall) => Err(Broken::TimedOut),
+        };
+        match answer {
+            Ok(output) => {
+                keep(lent, stream);
+                Ok(output)
+            }
+            Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
+            Err(Broken::TooLarge) => {
+                Err(JobFailure::OutputTooLarge { limit: self.limits.output_bytes })
+            }
+            Err(Broken::Closed) => {
+                drop(stream);
+                Err(post_mortem(lent).await)
+            }
+        }
+    }
+}
+
+/// Puts a healthy child back. One that has worked long enough is replaced.
+fn keep(mut lent: Lent, stream: UnixStream) {
+    let worn_out = lent.child().cpu().is_none_or(|cpu| cpu > WORN_OUT);
+    if let (false, Ok(socket)) = (worn_out, stream.into_std()) {
+        lent.child_mut().socket = Some(socket);
+        lent.give_back();
+    }
+}
+
+async fn post_mortem(lent: Lent) -> JobFailure {
+    let child = lent.keep();
+    child.settle(Duration::from_millis(250)).await;
+    match child.end().await {
+        Ended::Signal(libc::SIGABRT) => JobFailure::OutOfMemory,
+        Ended::Signal(libc::SIGXCPU) => JobFailure::TimedOut,
+        Ended::Signal(signal) => JobFailure::Crashed { signal: Some(signal) },
+        Ended::Exit(_) | Ended::Unknown => JobFailure::Crashed { signal: None },
+    }
+}
+
+enum Broken {
+    TimedOut,
+    TooLarge,
+    Closed,
+}
+
+async fn exchange(
+    stream: &UnixStream,
+    inbox: &mut Inbox,
+    input: &[u8],
+    cap: usize,
+) -> Result<Vec<u8>, Broken> {
+    let length = u32::try_from(input.len()).map_err(|_| Broken::TooLarge)?;
+    send(stream, &length.to_le_bytes()).await?;
+    send(stream, input).await?;
+    loop {
+        if let Some(body) = inbox.next(cap).map_err(|_| Broken::TooLarge)? {
+            return Ok(body.to_vec());
+        }
+        receive(stream, inbox).await.map_err(|_| Broken::Closed)?;
+    }
+}
+
+async fn send(stream: &UnixStream, mut bytes: &[u8]) -> Result<(), Broken> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.writable().await.map_err(|_| Broken::Closed)?;
+            }
+            Err(_) => return Err(Broken::Closed),
+        }
+    }
+    Ok(())
+}
+
+/// The child's side: one input after the other, for ever.
+pub(crate) fn serve(mut wire: Wire, job: Job, input_bytes: usize) -> ! {
+    wire.flush();
+    loop {
+        let output = loop {
+            match wire.inbox().next(input_bytes) {
+                Ok(Some(body)) => break (job.run)(body),
+                Ok(None) => {
+                    wire.fill(None);
+                }
+                Err(_) => exit(EXIT_PANIC),
+            }
+        };
+        let Ok(length) = u32::try_from(output.len()) else { exit(EXIT_PANIC) };
+        let out = wire.out();
+        out.reserve_exact(HEADER + output.len());
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&output);
+        drop(output);
+        wire.flush();
+    }
+}
