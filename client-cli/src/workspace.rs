@@ -1,5 +1,6 @@
 //! The folder that local tools may touch.
 
+pub mod atomic;
 pub mod beneath;
 
 use std::ffi::OsString;

@@ -1,11 +1,8 @@
 //! Changing the workspace: every change is made through an opened folder.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,6 +10,7 @@ use serde_json::Value;
 use super::{failed, read};
 use crate::tools::{NativeError, arguments};
 use crate::workspace::Workspace;
+use crate::workspace::atomic::{self, Existing};
 use crate::workspace::beneath::{PathError, Place, kind_name, shown, stat_name};
 
 /// How often a write that raced with another is repeated.
@@ -40,30 +38,12 @@ pub(super) fn replace(
     let relative = workspace.relative(given)?;
     for _ in 0..RACE_RETRIES {
         let (place, mode) = target(workspace, given, &relative)?;
-        let system = |errno| PathError::System { path: shown(given), errno };
-        let temporary = format!(".pml-write-{}.tmp", uuid_like()?);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // The process's umask applies to a new file, as for any other program.
-        let fd = rustix::fs::openat(&place.folder, &temporary, flags, Mode::from_raw_mode(0o666));
-        let mut file = File::from(fd.map_err(system)?);
-        let written = file.write_all(content).map_err(|error| read::io_error(given, &error));
-        let renamed = written.and_then(|()| {
-            if let Some(mode) = mode {
-                rustix::fs::fchmod(&file, mode).map_err(system)?;
-            }
-            let flags = if mode.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-            rename(&place, &temporary, &place.folder, &place.name, flags).map(|()| true).or_else(
-                |errno| if errno == Errno::EXIST { Ok(false) } else { Err(system(errno).into()) },
-            )
-        });
-        match renamed {
-            Ok(true) => return Ok(()),
+        let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
+        match atomic::write(&place.folder, &place.name, content, mode, existing) {
+            Ok(()) => return Ok(()),
             // Somebody made the file meanwhile: decide again on what is there now.
-            outcome => {
-                let _ = rustix::fs::unlinkat(&place.folder, &temporary, AtFlags::empty());
-                outcome?;
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(read::io_error(given, &error)),
         }
     }
     Err(failed(format!("`{}` kept changing while it was written; try again", shown(given))))
@@ -99,32 +79,6 @@ fn target(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-fn rename(
-    from: &Place,
-    old: &str,
-    folder: impl AsFd,
-    new: &str,
-    flags: RenameFlags,
-) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(&from.folder, old, folder.as_fd(), new, flags) {
-        // Some network file systems have no atomic "only if absent".
-        Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
-            match stat_name(folder.as_fd(), new) {
-                Err(Errno::NOENT) => rustix::fs::renameat(&from.folder, old, folder, new),
-                Err(errno) => Err(errno),
-                Ok(_) => Err(Errno::EXIST),
-            }
-        }
-        other => other,
-    }
-}
-
-fn uuid_like() -> Result<String, NativeError> {
-    let mut bytes = [0_u8; 12];
-    getrandom::fill(&mut bytes).map_err(|error| failed(format!("no random numbers: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[derive(Deserialize)]
@@ -176,7 +130,7 @@ pub(super) fn move_file(workspace: &Workspace, value: Value) -> Result<String, N
         let wanted = "a file or directory";
         return Err(PathError::Kind { path, found: kind_name(kind), wanted }.into());
     }
-    match rename(&from, &from.name, &to.folder, &to.name, RenameFlags::NOREPLACE) {
+    match atomic::rename(&from.folder, &from.name, &to.folder, &to.name, Existing::Kept) {
         Ok(()) => Ok(format!("Successfully moved {source} to {destination}")),
         Err(Errno::EXIST) => {
             Err(failed(format!("Destination already exists: {}", shown(&destination))))

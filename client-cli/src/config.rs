@@ -1,0 +1,299 @@
+//! `.pml.json`: read strictly, and believed only as far as it is trusted.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use protocol::ToolId;
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Value, json};
+
+pub use file::{McpServer, Network};
+
+use crate::consent::permissions::Permissions;
+use crate::consent::trust::{TrustError, TrustStore};
+use crate::workspace::Workspace;
+use crate::workspace::atomic::{self, Existing};
+use file::{ConfigFile, Strict, UniqueMap};
+
+/// The file's name, in the workspace's folder.
+pub const FILE: &str = ".pml.json";
+
+/// The largest file that is read, in bytes.
+const FILE_LIMIT: usize = 1024 * 1024;
+
+/// Says why `.pml.json` cannot be used. The program stops; a file that cannot
+/// be read is never taken for one without rules.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not valid.
+    #[error("`{file}` line {line} column {column}: {reason}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// The line, from 1; 0 when the file as a whole is meant.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// It cannot be read or written.
+    #[error("cannot use `{file}`: {reason}")]
+    Unusable {
+        /// The file.
+        file: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// PML may not change it, because it would thereby trust it.
+    #[error("`{file}` is not trusted, so nothing was added to it; look at it, then run `pml trust`")]
+    Untrusted {
+        /// The file.
+        file: String,
+    },
+    /// The record of trust is not usable.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// How far the file is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// There is no file.
+    NoFile,
+    /// The user has trusted this content.
+    Trusted,
+    /// Only what restricts counts.
+    Untrusted,
+}
+
+/// The settings in force.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How far the file is believed.
+    pub trust: Trust,
+    /// Settings of an untrusted file that do not count, by name.
+    pub ignored_untrusted: Vec<String>,
+    /// Another workspace than the file's folder.
+    pub workspace: Option<String>,
+    /// The gateway.
+    pub cloud_url: Option<String>,
+    /// The permissions.
+    pub permissions: Permissions,
+    /// MCP servers of this project, by namespace.
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    /// MCP servers that hide those of the registry, by namespace.
+    pub private_mcps: BTreeMap<String, McpServer>,
+    /// Further registries.
+    pub registries: Vec<String>,
+    /// Tools that are listed beside the meta-tools.
+    pub expose_tools: Vec<String>,
+}
+
+impl Config {
+    /// Reads a workspace's file as far as it is trusted.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] when the file exists and cannot be read whole
+    /// and without doubt.
+    pub fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
+        let Some(content) = read(workspace)? else {
+            return Ok(Self::of(ConfigFile::default(), Trust::NoFile));
+        };
+        let file = file::parse(&content)?;
+        let trusted = store.is_trusted(workspace.root(), &content)?;
+        Ok(Self::of(file, if trusted { Trust::Trusted } else { Trust::Untrusted }))
+    }
+
+    fn of(mut file: ConfigFile, trust: Trust) -> Self {
+        let mut ignored = Vec::new();
+        if trust == Trust::Untrusted {
+            let mut drop_if = |is_set: bool, name: &str| {
+                if is_set {
+                    ignored.push(name.to_owned());
+                }
+            };
+            drop_if(file.workspace.take().is_some(), "workspace");
+            drop_if(file.cloud.take().is_some(), "cloud");
+            drop_if(!std::mem::take(&mut file.permissions.0.allow).is_empty(), "permissions.allow");
+            drop_if(!std::mem::take(&mut file.private_mcps).0.is_empty(), "private_mcps");
+            drop_if(!std::mem::take(&mut file.registries).is_empty(), "registries");
+            drop_if(!std::mem::take(&mut file.mcp_servers).0.is_empty(), "mcpServers");
+            drop_if(!std::mem::take(&mut file.expose_tools).is_empty(), "expose_tools");
+        }
+        Self {
+            trust,
+            ignored_untrusted: ignored,
+            workspace: file.workspace,
+            cloud_url: file.cloud.map(|cloud| cloud.0.url),
+            permissions: Permissions::new(file.permissions.0, FILE),
+            mcp_servers: named(file.mcp_servers),
+            private_mcps: named(file.private_mcps),
+            registries: file.registries,
+            expose_tools: file.expose_tools,
+        }
+    }
+
+    /// Returns what to tell the user about an untrusted file.
+    pub fn warning(&self) -> Option<String> {
+        (!self.ignored_untrusted.is_empty()).then(|| {
+            let names = self.ignored_untrusted.join("`, `");
+            format!("`{FILE}` is not trusted, so `{names}` in it do not count; look at it, then run `pml trust`")
+        })
+    }
+}
+
+fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {
+    servers.0.into_iter().map(|(name, entry)| (name, entry.0)).collect()
+}
+
+/// Trusts the workspace's file as it is now, and returns what was trusted.
+///
+/// Whoever calls this has asked the human first; see
+/// [`may_trust`](crate::consent::trust::may_trust).
+///
+/// # Errors
+/// Returns [`ConfigError`] when there is no valid file.
+pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<(), ConfigError> {
+    store.locked(|store| {
+        let content = read(workspace)?.ok_or_else(|| unusable("there is no such file"))?;
+        file::parse(&content)?;
+        // The human saw other bytes than the ones that are there now.
+        if content != shown {
+            return Err(unusable("it changed while you looked at it; look again"));
+        }
+        Ok(store.trust_locked(workspace.root(), &content)?)
+    })?
+}
+
+/// Adds exactly one tool to `permissions.allow`, and keeps the file trusted.
+///
+/// # Errors
+/// Returns [`ConfigError::Untrusted`] for a file that the user has not
+/// trusted: one "always" must not trust all else that stands in it.
+pub fn add_allow(workspace: &Workspace, store: &TrustStore, tool: &ToolId) -> Result<(), ConfigError> {
+    store.locked(|store| {
+        let mut value = match read(workspace)? {
+            None => json!({}),
+            Some(content) => {
+                file::parse(&content)?;
+                if !store.is_trusted(workspace.root(), &content)? {
+                    return Err(ConfigError::Untrusted { file: FILE.to_owned() });
+                }
+                serde_json::from_slice(&content).map_err(|error| file::invalid(&error))?
+            }
+        };
+        let wrong = || unusable("it is not an object");
+        let permissions = value
+            .as_object_mut()
+            .ok_or_else(wrong)?
+            .entry("permissions")
+            .or_insert_with(|| json!({}));
+        let allow = permissions.as_object_mut().ok_or_else(wrong)?.entry("allow").or_insert_with(|| json!([]));
+        let allow = allow.as_array_mut().ok_or_else(wrong)?;
+        let entry = Value::from(tool.as_str());
+        if !allow.contains(&entry) {
+            allow.push(entry);
+        }
+        write(workspace, store, &value, Existing::Replaced)
+    })?
+}
+
+/// Writes the file of a new workspace and trusts it. Returns `false`, and
+/// changes nothing, when there is one.
+///
+/// # Errors
+/// Returns [`ConfigError`] when the file that is there is not valid, or the
+/// new one cannot be written.
+pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, ConfigError> {
+    store.locked(|store| {
+        if let Some(content) = read(workspace)? {
+            file::parse(&content)?;
+            return Ok(false);
+        }
+        write(workspace, store, &default_file(), Existing::Kept)?;
+        Ok(true)
+    })?
+}
+
+/// Tools that compute and touch nothing, and reading in the workspace, run
+/// without a question; everything else is asked about.
+fn default_file() -> Value {
+    let pure = ["json", "math", "datetime", "crypto", "string", "collections"];
+    let reads = [
+        "read_file", "read_text_file", "read_multiple_files", "list_directory",
+        "list_directory_with_sizes", "directory_tree", "search_files", "get_file_info",
+        "list_allowed_directories",
+    ];
+    let allow: Vec<String> = pure
+        .iter()
+        .map(|namespace| format!("{namespace}:*"))
+        .chain(reads.iter().map(|action| format!("filesystem:{action}")))
+        .collect();
+    json!({ "permissions": { "allow": allow, "ask": ["*"], "deny": [] } })
+}
+
+fn write(
+    workspace: &Workspace,
+    store: &TrustStore,
+    value: &Value,
+    existing: Existing,
+) -> Result<(), ConfigError> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| unusable(&error.to_string()))?;
+    text.push('\n');
+    file::parse(text.as_bytes())?;
+    // A crash between the two leaves a file that is not trusted, never the reverse.
+    let mode = read_mode(workspace);
+    atomic::write(workspace.directory(), FILE, text.as_bytes(), mode, existing)
+        .map_err(|error| unusable(&error.to_string()))?;
+    Ok(store.trust_locked(workspace.root(), text.as_bytes())?)
+}
+
+fn read_mode(workspace: &Workspace) -> Option<Mode> {
+    let stat = rustix::fs::statat(workspace.directory(), FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    stat.ok().map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777))
+}
+
+/// Returns the file's bytes, or `None` when there is no file.
+///
+/// # Errors
+/// Returns [`ConfigError::Unusable`] for anything but a regular file of
+/// sensible size that can be read.
+pub fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
+    // A link could be pointed elsewhere after the user has trusted the file.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match rustix::fs::openat(workspace.directory(), FILE, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => return Err(unusable("it is a symbolic link; put the file itself there")),
+        Err(errno) => return Err(unusable(&errno.to_string())),
+    };
+    let file = std::fs::File::from(fd);
+    let facts = file.metadata().map_err(|error| unusable(&error.to_string()))?;
+    if !facts.is_file() {
+        return Err(unusable("it is not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(FILE_LIMIT as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| unusable(&error.to_string()))?;
+    if content.len() > FILE_LIMIT {
+        return Err(unusable("it is larger than 1 MiB"));
+    }
+    Ok(Some(content))
+}
+
+fn unusable(reason: &str) -> ConfigError {
+    ConfigError::Unusable { file: FILE.to_owned(), reason: reason.to_owned() }
+}
+
+/// Returns the rules as they stand, for tests of what was written.
+#[cfg(test)]
+fn rules(workspace: &Workspace) -> crate::consent::permissions::PermissionRules {
+    file::parse(&read(workspace).unwrap().unwrap()).unwrap().permissions.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The grammar of `.pml.json`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use protocol::ToolId;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::{ConfigError, FILE, unusable};
+use crate::consent::permissions::PermissionRules;
+use crate::local_mcp::ServerSpec;
+use crate::tools;
+
+/// Namespaces that nobody may take.
+const RESERVED: &[&str] = &["pml", "mcp", "proxy"];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigFile {
+    /// For editors; not used.
+    #[serde(default, rename = "$schema")]
+    _schema: Option<String>,
+    #[serde(default)]
+    pub(super) workspace: Option<String>,
+    #[serde(default)]
+    pub(super) cloud: Option<Strict<Cloud>>,
+    #[serde(default)]
+    pub(super) permissions: Strict<PermissionRules>,
+    #[serde(default)]
+    policy: Option<serde_json::Value>,
+    #[serde(default)]
+    pub(super) private_mcps: UniqueMap<Strict<McpServer>>,
+    #[serde(default)]
+    pub(super) registries: Vec<String>,
+    #[serde(default, rename = "mcpServers")]
+    pub(super) mcp_servers: UniqueMap<Strict<McpServer>>,
+    #[serde(default)]
+    pub(super) expose_tools: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cloud {
+    pub(super) url: String,
+}
+
+/// An MCP server as an entry of `mcpServers` or `private_mcps` describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpServer {
+    /// The program.
+    pub command: String,
+    /// Its arguments; `${workspace}` stands for the workspace's path.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Its variables; `${NAME}` stands for the user's own.
+    #[serde(default)]
+    pub env: UniqueMap<String>,
+    /// The folder that it runs in, relative to the workspace.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// The hosts that it may reach.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// Whether it may replace a native namespace.
+    #[serde(default, rename = "override")]
+    pub replaces_native: bool,
+}
+
+/// Which hosts a server may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Network {
+    /// All of them: the text `all`.
+    All(AllHosts),
+    /// These.
+    Hosts(Vec<String>),
+}
+
+/// The text `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AllHosts {
+    /// Every host.
+    All,
+}
+
+impl From<&McpServer> for ServerSpec {
+    fn from(entry: &McpServer) -> Self {
+        Self {
+            command: entry.command.clone(),
+            args: entry.args.clone(),
+            env: entry.env.0.clone(),
+            env_required: Vec::new(),
+            cwd: entry.cwd.clone(),
+        }
+    }
+}
+
+/// A value that must be written as an object. Without this an array would be
+/// read as the fields in their order, and `[]` as a file without rules.
+#[derive(Debug, Default)]
+pub(super) struct Strict<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+            type Value = Strict<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(access)).map(Strict)
+            }
+        }
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+/// A map in which a key that stands twice is an error: two readers might take
+/// different ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueMap<V>(pub BTreeMap<String, V>);
+
+impl<V> Default for UniqueMap<V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Unique<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
+            type Value = UniqueMap<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+                let mut map = BTreeMap::new();
+                while let Some(key) = access.next_key::<String>()? {
+                    if map.contains_key(&key) {
+                        let key = key.escape_debug();
+                        return Err(A::Error::custom(format!("`{key}` stands twice")));
+                    }
+                    map.insert(key, access.next_value()?);
+                }
+                Ok(UniqueMap(map))
+            }
+        }
+        deserializer.deserialize_map(Unique(PhantomData))
+    }
+}
+
+/// Reads the file.
+pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
+    let Strict(file): Strict<ConfigFile> =
+        serde_json::from_slice(content).map_err(|error| invalid(&error))?;
+    if file.policy.is_some() {
+        // A policy that is read and not enforced would be worse than none.
+        return Err(unusable("this version cannot enforce `policy`; remove it and use `permissions`"));
+    }
+    for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
+        ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
+        if RESERVED.contains(&name.as_str()) {
+            return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
+        }
+        if tools::is_native(name) && !entry.0.replaces_native {
+            let reason = format!("`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools");
+            return Err(unusable(&reason));
+        }
+    }
+    if let Some(name) = file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name)) {
+        return Err(unusable(&format!("`{name}` stands in both `private_mcps` and `mcpServers`")));
+    }
+    Ok(file)
+}
+
+pub(super) fn invalid(error: &serde_json::Error) -> ConfigError {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    ConfigError::Invalid {
+        file: FILE.to_owned(),
+        line: error.line(),
+        column: error.column(),
+        reason: text.strip_suffix(&place).unwrap_or(&text).to_owned(),
+    }
+}

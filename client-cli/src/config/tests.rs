@@ -1,0 +1,187 @@
+use super::*;
+use crate::consent::permissions::Verdict;
+
+struct Project {
+    folder: tempfile::TempDir,
+    workspace: Workspace,
+    store: TrustStore,
+}
+
+impl Project {
+    fn new(content: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("w")).unwrap();
+        let workspace = Workspace::open(&folder.path().join("w")).unwrap();
+        if let Some(content) = content {
+            std::fs::write(workspace.root().join(FILE), content).unwrap();
+        }
+        let store = TrustStore::in_folder(folder.path().join("state"));
+        Self { folder, workspace, store }
+    }
+
+    fn load(&self) -> Result<Config, ConfigError> {
+        Config::load(&self.workspace, &self.store)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.workspace.root().join(FILE)).unwrap()
+    }
+
+    fn trust(&self) {
+        trust(&self.workspace, &self.store, self.text().as_bytes()).unwrap();
+    }
+}
+
+fn id(text: &str) -> ToolId {
+    text.parse().unwrap()
+}
+
+const FULL: &str = r#"{
+  "workspace": ".",
+  "cloud": { "url": "https://gateway.test" },
+  "permissions": { "allow": ["git:*"], "ask": ["json:*"], "deny": ["shell:*"] },
+  "private_mcps": { "own": { "command": "own" } },
+  "registries": ["https://registry.test"],
+  "mcpServers": { "notes": { "command": "notes", "args": ["${workspace}"], "env": { "A": "1" }, "cwd": "sub", "network": "all" } },
+  "expose_tools": ["notes:*"]
+}"#;
+
+/// CL-04: a repository's own file restricts, and grants nothing until its
+/// content is trusted; an edit takes the trust away.
+#[test]
+fn an_untrusted_file_only_restricts() {
+    let project = Project::new(Some(FULL));
+    let config = project.load().unwrap();
+    assert_eq!(config.trust, Trust::Untrusted);
+    assert_eq!(config.permissions.decide(&id("git:log")).verdict, Verdict::Ask);
+    assert_eq!(config.permissions.decide(&id("shell:exec")).verdict, Verdict::Deny);
+    assert!(config.mcp_servers.is_empty() && config.private_mcps.is_empty());
+    assert_eq!(config.cloud_url, None);
+    assert_eq!(
+        config.ignored_untrusted,
+        ["workspace", "cloud", "permissions.allow", "private_mcps", "registries", "mcpServers", "expose_tools"]
+    );
+    assert!(config.warning().unwrap().contains("pml trust"));
+
+    project.trust();
+    let config = project.load().unwrap();
+    assert_eq!((config.trust, config.warning()), (Trust::Trusted, None));
+    assert_eq!(config.permissions.decide(&id("git:log")).verdict, Verdict::Allow);
+    assert_eq!(config.permissions.decide(&id("shell:exec")).verdict, Verdict::Deny);
+    assert_eq!(config.mcp_servers["notes"].args, ["${workspace}"]);
+    assert_eq!(config.cloud_url.as_deref(), Some("https://gateway.test"));
+
+    std::fs::write(project.workspace.root().join(FILE), FULL.replace("notes\"", "evil\"")).unwrap();
+    assert_eq!(project.load().unwrap().trust, Trust::Untrusted);
+}
+
+#[test]
+fn only_what_was_shown_is_trusted() {
+    let project = Project::new(Some(FULL));
+    trust(&project.workspace, &project.store, b"{}").unwrap_err();
+    assert_eq!(project.load().unwrap().trust, Trust::Untrusted);
+}
+
+/// CL-07: whatever is wrong with the file, the program stops.
+#[test]
+fn a_file_that_is_not_understood_is_an_error() {
+    for (content, place) in [
+        ("", Some((1, 0))),
+        ("{", Some((1, 1))),
+        ("[]", None),
+        ("{\"permissions\": []}", None),
+        ("{\"cloud\": [\"https://x.test\"]}", None),
+        ("{\"mcpServers\": {\"a\": [\"x\"]}}", None),
+        ("{} {}", Some((1, 4))),
+        ("{\"permisions\": {}}", Some((1, 13))),
+        ("{\"permissions\": {\"deny\": \"shell:*\"}}", None),
+        ("{\n  \"permissions\": {\"deny\": [\"shell\"]}\n}", Some((2, 35))),
+        ("{\"permissions\": {\"denied\": []}}", None),
+        ("{\"permissions\": {}, \"permissions\": {}}", None),
+        ("{\"permissions\": {\"deny\": [], \"deny\": []}}", None),
+        ("{\"mcpServers\": {\"a\": {\"command\": \"x\"}, \"a\": {\"command\": \"y\"}}}", None),
+        ("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"env\": {\"A\": \"1\", \"A\": \"2\"}}}}", None),
+        ("{\"mcpServers\": {\"a\": {\"cmd\": \"x\"}}}", None),
+        ("{\"mcpServers\": {\"a b\": {\"command\": \"x\"}}}", None),
+        ("{\"mcpServers\": {\"pml\": {\"command\": \"x\"}}}", None),
+        ("{\"mcpServers\": {\"filesystem\": {\"command\": \"x\"}}}", None),
+        ("{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"private_mcps\": {\"a\": {\"command\": \"x\"}}}", None),
+        ("{\"policy\": {}}", None),
+        ("{\"cloud\": {}}", None),
+        ("\u{feff}{}", Some((1, 1))),
+    ] {
+        let error = Project::new(Some(content)).load().expect_err(content);
+        let text = error.to_string();
+        assert!(text.contains(".pml.json"), "{text}");
+        if let Some((expected_line, expected_column)) = place {
+            let ConfigError::Invalid { line, column, .. } = error else { panic!("{text}") };
+            assert_eq!((line, column), (expected_line, expected_column), "{content}: {text}");
+        }
+    }
+    let native = "{\"mcpServers\": {\"filesystem\": {\"command\": \"x\", \"override\": true}}}";
+    Project::new(Some(native)).load().unwrap();
+    assert_eq!(Project::new(None).load().unwrap().trust, Trust::NoFile);
+}
+
+/// CL-07: unreadable in every way.
+#[test]
+fn a_file_that_cannot_be_read_is_an_error() {
+    let project = Project::new(None);
+    let path = project.workspace.root().join(FILE);
+    std::fs::write(&path, b"{\"workspace\": \"\xff\"}").unwrap();
+    project.load().unwrap_err();
+    std::fs::write(&path, format!("{{}}{}", " ".repeat(FILE_LIMIT))).unwrap();
+    project.load().unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    project.load().unwrap_err();
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::write(project.folder.path().join("elsewhere.json"), "{}").unwrap();
+    std::os::unix::fs::symlink("../elsewhere.json", &path).unwrap();
+    project.load().unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    // A FIFO without a writer would block whoever opens it carelessly.
+    rustix::fs::mknodat(project.workspace.directory(), FILE, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    project.load().unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    project.load().unwrap();
+}
+
+#[test]
+fn always_writes_exactly_that_tool() {
+    let project = Project::new(Some(FULL));
+    let refused = add_allow(&project.workspace, &project.store, &id("notes:add")).unwrap_err();
+    assert!(matches!(refused, ConfigError::Untrusted { .. }), "{refused}");
+    assert_eq!(project.text(), FULL);
+    project.trust();
+    for _ in 0..2 {
+        add_allow(&project.workspace, &project.store, &id("notes:add")).unwrap();
+    }
+    let before: Value = serde_json::from_str(FULL).unwrap();
+    let mut after: Value = serde_json::from_str(&project.text()).unwrap();
+    assert_eq!(after["permissions"]["allow"], json!(["git:*", "notes:add"]));
+    after["permissions"]["allow"] = json!(["git:*"]);
+    assert_eq!(after.to_string(), before.to_string(), "order and all else are kept");
+    assert_eq!(project.load().unwrap().trust, Trust::Trusted);
+
+    let new = Project::new(None);
+    add_allow(&new.workspace, &new.store, &id("notes:add")).unwrap();
+    assert_eq!(rules(&new.workspace).allow, ["notes:add".parse().unwrap()]);
+    assert_eq!(new.load().unwrap().permissions.decide(&id("notes:add")).verdict, Verdict::Allow);
+}
+
+/// CL-14: two CLIs that say "always" at once lose nothing.
+#[test]
+fn concurrent_answers_lose_nothing() {
+    let project = Project::new(None);
+    std::thread::scope(|scope| {
+        for n in 0..12 {
+            let project = &project;
+            scope.spawn(move || {
+                add_allow(&project.workspace, &project.store, &id(&format!("notes:t{n}"))).unwrap();
+            });
+        }
+    });
+    assert_eq!(rules(&project.workspace).allow.len(), 12);
+    assert_eq!(project.load().unwrap().trust, Trust::Trusted);
+}

@@ -1,0 +1,148 @@
+//! `permissions` of `.pml.json`: deny over allow over ask, and ask by default.
+
+use protocol::{ToolId, ToolPattern};
+use serde::{Deserialize, Serialize};
+
+/// The rules as `.pml.json` holds them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PermissionRules {
+    /// Tools that run without a question.
+    #[serde(default)]
+    pub allow: Vec<ToolPattern>,
+    /// Tools that are asked about.
+    #[serde(default)]
+    pub ask: Vec<ToolPattern>,
+    /// Tools that never run.
+    #[serde(default)]
+    pub deny: Vec<ToolPattern>,
+}
+
+/// What happens with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs.
+    Allow,
+    /// The human decides.
+    Ask,
+    /// It does not run, whoever asks.
+    Deny,
+}
+
+/// A verdict with what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What happens.
+    pub verdict: Verdict,
+    /// The rule that decided; `None` when no rule covers the tool.
+    pub rule: Option<ToolPattern>,
+    /// Why, for people: the rule and where it stands.
+    pub reason: String,
+}
+
+/// The permissions of a run.
+#[derive(Debug, Clone)]
+pub struct Permissions {
+    rules: PermissionRules,
+    source: String,
+}
+
+impl Permissions {
+    /// Takes rules and the name of the file that they stand in.
+    pub fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
+        Self { rules, source: source.into() }
+    }
+
+    /// Decides about a tool.
+    ///
+    /// The kind of rule decides, not how specific it is: nothing in `allow`
+    /// weakens a `deny`.
+    pub fn decide(&self, tool: &ToolId) -> Decision {
+        let lists = [
+            (Verdict::Deny, "deny", &self.rules.deny),
+            (Verdict::Allow, "allow", &self.rules.allow),
+            (Verdict::Ask, "ask", &self.rules.ask),
+        ];
+        for (verdict, name, patterns) in lists {
+            // Among rules of one kind the most specific is the one to show.
+            let covering = patterns.iter().filter(|pattern| pattern.matches(tool));
+            if let Some(rule) = covering.max_by_key(|pattern| pattern.specificity()) {
+                let reason = format!("`{name}` has `{rule}` in `{}`", self.source);
+                return Decision { verdict, rule: Some(rule.clone()), reason };
+            }
+        }
+        let reason = format!("no rule in `{}` covers `{tool}`", self.source);
+        Decision { verdict: Verdict::Ask, rule: None, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permissions(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
+        let list = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let rules = PermissionRules { allow: list(allow), ask: list(ask), deny: list(deny) };
+        Permissions::new(rules, ".pml.json")
+    }
+
+    fn verdict(permissions: &Permissions, tool: &str) -> Verdict {
+        permissions.decide(&tool.parse().unwrap()).verdict
+    }
+
+    /// CL-08: no `allow`, however specific, weakens a `deny`.
+    #[test]
+    fn deny_wins_over_allow_over_ask() {
+        use Verdict::{Allow, Ask, Deny};
+        let all = ["*", "filesystem:*", "filesystem:read_file"];
+        let id = "filesystem:read_file";
+        for one in all {
+            assert_eq!(verdict(&permissions(&[], &[], &[]), id), Ask);
+            assert_eq!(verdict(&permissions(&[one], &[], &[]), id), Allow);
+            for other in all {
+                assert_eq!(verdict(&permissions(&[other], &[], &[one]), id), Deny, "{one} {other}");
+                assert_eq!(
+                    verdict(&permissions(&[one], &[other], &[]), id),
+                    Allow,
+                    "{one} {other}"
+                );
+                assert_eq!(verdict(&permissions(&[one], &[one], &[other]), id), Deny);
+            }
+        }
+        let mixed = permissions(&["*"], &[], &["filesystem:*"]);
+        assert_eq!(verdict(&mixed, "filesystem:write_file"), Deny);
+        assert_eq!(verdict(&mixed, "json:parse"), Allow);
+    }
+
+    /// CL-08: another spelling of a denied tool is another tool or no tool; it
+    /// is never the denied tool under a rule that allows it.
+    #[test]
+    fn other_spellings_do_not_slip_through() {
+        let denied = permissions(&["git:*"], &[], &["filesystem:*"]);
+        for text in ["Filesystem:read_file", "filesystem2:read_file", "file-system:read_file"] {
+            assert_eq!(verdict(&denied, text), Verdict::Ask, "{text}");
+        }
+        for text in [
+            "filesystem/read_file",
+            "filesystem.read_file",
+            " filesystem:read_file",
+            "filesystem:read_file ",
+            "ﬁlesystem:read_file",
+            "filesystem:re\u{200b}ad_file",
+            "filesystem:*",
+        ] {
+            text.parse::<ToolId>().expect_err(text);
+        }
+        let wire = ToolId::from_wire("filesystem__read_file").unwrap();
+        assert_eq!(denied.decide(&wire).verdict, Verdict::Deny);
+    }
+
+    #[test]
+    fn a_decision_names_its_rule_and_file() {
+        let decision = permissions(&["*", "git:*"], &[], &[]).decide(&"git:log".parse().unwrap());
+        assert_eq!(decision.reason, "`allow` has `git:*` in `.pml.json`");
+        let decision = permissions(&[], &[], &[]).decide(&"git:log".parse().unwrap());
+        assert_eq!(decision.reason, "no rule in `.pml.json` covers `git:log`");
+        assert_eq!(decision.rule, None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Which `.pml.json` the user has trusted, by the hash of its content.
+//!
+//! The record stands outside of every workspace: a repository cannot ship it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use protocol::Integrity;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::atomic::{self, Existing};
+
+/// The variable that allows `pml trust` where no human sits at a terminal.
+pub const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";
+
+/// The record's name in the state folder.
+const RECORD: &str = "trusted";
+
+/// The largest record that is read, in bytes.
+const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// Says why the record of trust cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// There is no place for it.
+    #[error("there is no place for the record of trusted files; set `HOME` or `XDG_STATE_HOME`")]
+    NoHome,
+    /// The system refuses.
+    #[error("cannot use the record of trusted files `{path}`: {source}", path = path.display())]
+    System {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not one of ours, or somebody else can change it.
+    #[error("the record of trusted files `{path}` cannot be believed: {reason}; look at it, then remove it and run `pml trust` again", path = path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nobody who may decide is there.
+    #[error("trusting a file needs a human at a terminal, or `--yes` with `{NONINTERACTIVE}=1`")]
+    Nobody,
+}
+
+/// The record of trusted files.
+#[derive(Debug, Clone)]
+pub struct TrustStore {
+    folder: PathBuf,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    version: u32,
+    workspaces: BTreeMap<PathBuf, Integrity>,
+}
+
+/// Tells whether somebody is there who may trust a file.
+///
+/// # Errors
+/// Returns [`TrustError::Nobody`] without a terminal, unless the caller said
+/// `--yes` and the variable is exactly `1`.
+pub fn may_trust(yes: bool, has_terminal: bool, variable: Option<&str>) -> Result<(), TrustError> {
+    if has_terminal || (yes && variable == Some("1")) { Ok(()) } else { Err(TrustError::Nobody) }
+}
+
+impl TrustStore {
+    /// Uses the user's state folder: `$XDG_STATE_HOME/pml`, else
+    /// `~/.local/state/pml`.
+    ///
+    /// # Errors
+    /// Returns [`TrustError::NoHome`] when neither is known.
+    pub fn of_user() -> Result<Self, TrustError> {
+        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+        let home = || std::env::home_dir().map(|home| home.join(".local/state"));
+        let state = state.filter(|path| path.is_absolute()).or_else(home);
+        Ok(Self::in_folder(state.filter(|path| path.is_absolute()).ok_or(TrustError::NoHome)?.join("pml")))
+    }
+
+    /// Uses another folder.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Tells whether this content of a workspace's file is trusted.
+    ///
+    /// # Errors
+    /// Returns [`TrustError`] when the record cannot be read or believed.
+    pub fn is_trusted(&self, workspace: &Path, content: &[u8]) -> Result<bool, TrustError> {
+        match self.read()? {
+            Some(record) => Ok(record.workspaces.get(workspace) == Some(&Integrity::of(content))),
+            None => Ok(false),
+        }
+    }
+
+    /// Trusts this content, and no other, as a workspace's file.
+    ///
+    /// # Errors
+    /// Returns [`TrustError`] when the record cannot be read or written.
+    pub fn trust(&self, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
+        self.locked(|store| store.trust_locked(workspace, content))?
+    }
+
+    /// Runs a change of a file and of its trust while no other `pml` does.
+    ///
+    /// # Errors
+    /// Returns [`TrustError`] when the lock cannot be had.
+    pub fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
+        let folder = self.open_folder()?;
+        rustix::fs::flock(&folder, FlockOperation::LockExclusive)
+            .map_err(|errno| self.system(errno.into()))?;
+        Ok(change(self))
+    }
+
+    /// Like [`TrustStore::trust`], for use within [`TrustStore::locked`].
+    pub(crate) fn trust_locked(&self, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
+        let mut record = self.read()?.unwrap_or_default();
+        record.version = 1;
+        record.workspaces.insert(workspace.to_owned(), Integrity::of(content));
+        let text = serde_json::to_vec_pretty(&record).map_err(|error| self.unfit(error.to_string()))?;
+        let mode = Some(Mode::from_raw_mode(0o600));
+        atomic::write(self.open_folder()?, RECORD, &text, mode, Existing::Replaced)
+            .map_err(|source| self.system(source))
+    }
+
+    fn open_folder(&self) -> Result<OwnedFd, TrustError> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)
+            .map_err(|source| self.system(source))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.folder, flags, Mode::empty()).map_err(|errno| self.system(errno.into()))
+    }
+
+    fn read(&self) -> Result<Option<Record>, TrustError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(self.folder.join(RECORD), flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.system(errno.into())),
+        };
+        let facts = file.metadata().map_err(|source| self.system(source))?;
+        if !facts.is_file() || facts.uid() != rustix::process::geteuid().as_raw() {
+            return Err(self.unfit("it is not a file of yours".to_owned()));
+        }
+        if facts.mode() & 0o022 != 0 {
+            return Err(self.unfit("others can write it".to_owned()));
+        }
+        let mut text = Vec::new();
+        file.take(RECORD_LIMIT).read_to_end(&mut text).map_err(|source| self.system(source))?;
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|error| self.unfit(error.to_string()))?;
+        match record.version {
+            1 => Ok(Some(record)),
+            other => Err(self.unfit(format!("its version {other} is not known"))),
+        }
+    }
+
+    fn system(&self, source: std::io::Error) -> TrustError {
+        TrustError::System { path: self.folder.join(RECORD), source }
+    }
+
+    fn unfit(&self, reason: String) -> TrustError {
+        TrustError::Unfit { path: self.folder.join(RECORD), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn trust_is_for_one_content_in_one_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::in_folder(folder.path().join("state/pml"));
+        let (a, b) = (Path::new("/w/a"), Path::new("/w/b"));
+        assert!(!store.is_trusted(a, b"{}").unwrap());
+        store.trust(a, b"{}").unwrap();
+        assert!(store.is_trusted(a, b"{}").unwrap());
+        assert!(!store.is_trusted(a, b"{ }").unwrap());
+        assert!(!store.is_trusted(b, b"{}").unwrap());
+        let mode = folder.path().join("state/pml/trusted").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_believed_stops_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::in_folder(folder.path());
+        let file = folder.path().join("trusted");
+        for content in ["", "{", "{\"version\":2,\"workspaces\":{}}", "{\"version\":1,\"workspaces\":{\"/w\":\"\"}}"] {
+            std::fs::write(&file, content).unwrap();
+            store.is_trusted(Path::new("/w"), b"").expect_err(content);
+            store.trust(Path::new("/w"), b"").expect_err(content);
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), content, "it must not be emptied");
+        }
+        std::fs::write(&file, "{\"version\":1,\"workspaces\":{}}").unwrap();
+        assert!(!store.is_trusted(Path::new("/w"), b"").unwrap());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        store.is_trusted(Path::new("/w"), b"").unwrap_err();
+    }
+
+    /// CL-14: writers at the same time lose nothing.
+    #[test]
+    fn concurrent_writers_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::in_folder(folder.path());
+        let name = |n: u32| PathBuf::from(format!("/w/{n}"));
+        std::thread::scope(|scope| {
+            for n in 0..16 {
+                let store = &store;
+                scope.spawn(move || store.trust(&name(n), b"x").unwrap());
+            }
+        });
+        assert!((0..16).all(|n| store.is_trusted(&name(n), b"x").unwrap()));
+    }
+
+    #[test]
+    fn without_a_terminal_the_variable_is_needed() {
+        may_trust(false, true, None).unwrap();
+        may_trust(true, false, Some("1")).unwrap();
+        for (yes, variable) in [(true, None), (true, Some("")), (true, Some("true")), (false, Some("1"))] {
+            may_trust(yes, false, variable).unwrap_err();
+        }
+    }
+}

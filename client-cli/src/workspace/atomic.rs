@@ -1,0 +1,79 @@
+//! Writing a file so that it is whole at every instant.
+
+use std::fs::File;
+use std::io::{Error, Write};
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::beneath::stat_name;
+
+/// Who may find a file already there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It is replaced.
+    Replaced,
+    /// The write fails with `EEXIST`.
+    Kept,
+}
+
+/// Writes a file beside its place in an opened folder, then renames it there.
+///
+/// Without a `mode` the process's umask decides, as for any new file. A link
+/// of that name is replaced, never followed.
+///
+/// # Errors
+/// Returns what the system said; nothing is left behind.
+pub fn write(
+    folder: impl AsFd,
+    name: &str,
+    content: &[u8],
+    mode: Option<Mode>,
+    existing: Existing,
+) -> Result<(), Error> {
+    let mut random = [0_u8; 12];
+    getrandom::fill(&mut random).map_err(|_| Error::from(std::io::ErrorKind::Other))?;
+    let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let temporary = format!(".pml-write-{suffix}.tmp");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A secret must not be readable by others even before its mode is set.
+    let first = mode.map_or(Mode::from_raw_mode(0o666), |_| Mode::from_raw_mode(0o600));
+    let mut file = File::from(rustix::fs::openat(&folder, &temporary, flags, first)?);
+    let done = file.write_all(content).and_then(|()| {
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        Ok(rename(&folder, &temporary, &folder, name, existing)?)
+    });
+    if done.is_err() {
+        let _ = rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty());
+    }
+    done
+}
+
+/// Renames within opened folders.
+///
+/// # Errors
+/// Returns `EEXIST` when the new name is taken and must be kept.
+pub fn rename(
+    from: impl AsFd,
+    old: &str,
+    to: impl AsFd,
+    new: &str,
+    existing: Existing,
+) -> Result<(), Errno> {
+    if existing == Existing::Replaced {
+        return rustix::fs::renameat(from, old, to, new);
+    }
+    match rustix::fs::renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
+        // Some network file systems have no atomic "only if absent", but a
+        // folder moved into itself is told with the same code.
+        Err(Errno::INVAL) => match stat_name(&to, new) {
+            Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+            Err(errno) => Err(errno),
+            Ok(_) => Err(Errno::EXIST),
+        },
+        other => other,
+    }
+}
