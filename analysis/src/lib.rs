@@ -1,1 +1,208 @@
-//! analysis
+//! Reads a program before it runs: source text in; tools, structure, DAG and
+//! diagnostics out.
+//!
+//! [`analyze`] is pure: no file, no clock, no network. It never panics, never
+//! overflows the stack and never leaves its [`Limits`]; a program that is broken
+//! gives diagnostics, not an error. Every tool that any run of the program can
+//! call is in [`Analysis::tools`], or [`Analysis::dynamic`] is true.
+//!
+//! ```
+//! let analysis = analysis::analyze(
+//!     "const text = await mcp.filesystem.read_file({ path: args.path });
+//!      return await mcp.json.parse({ text });",
+//!     &analysis::Limits::default(),
+//! );
+//! assert!(analysis.can_run() && !analysis.dynamic);
+//! assert_eq!(analysis.tools[0].as_str(), "filesystem:read_file");
+//! assert_eq!(analysis.dag.tasks[1].depends_on, ["t1"]);
+//! ```
+//!
+//! # What the engine must grant
+//! [`Analysis::program`] is the body of an `async` function, read as strict
+//! code, with `mcp` and `args` in a scope outside of that function. The promise
+//! above holds if the engine runs it so: strict, and with no way to make code
+//! out of text. What the text can show (`eval`, `Function`, `.constructor`) is
+//! marked dynamic all the same.
+//!
+//! # Stack
+//! The parser and the walk over the tree are recursive. `analyze` runs them on a
+//! stack of at least 48 MiB, which it allocates when the caller's is smaller,
+//! and refuses by a scan of the text whatever would need more. The processes
+//! that serve many users still run it in a killable child ([`job`]), because a
+//! parser of this size cannot promise time and memory.
+
+mod dag;
+mod diagnostic;
+mod job;
+mod parse;
+mod refusal;
+pub mod render;
+mod scan;
+mod structure;
+
+use std::collections::BTreeSet;
+
+use protocol::{Routing, RoutingRules, ToolId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use dag::{Dag, DagTask};
+pub use diagnostic::{Code, Diagnostic, Severity};
+pub use job::{AnalysisError, Request, decode, job};
+pub use structure::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
+
+use diagnostic::Finding;
+
+/// The limits of one analysis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// The longest source, in bytes.
+    pub source_bytes: usize,
+    /// The deepest nesting of statements, expressions and types.
+    pub depth: u32,
+    /// The longest chain of left-associative operators, members, calls and `else if`.
+    pub chain: u32,
+    /// The most calls of tools in the text of one program.
+    pub tasks: usize,
+    /// The most dependences between them.
+    pub edges: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { source_bytes: 64 * 1024, depth: 256, chain: 5_000, tasks: 1_000, edges: 20_000 }
+    }
+}
+
+/// What is known of a program before it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// Every tool that the program can name, sorted, each once.
+    pub tools: Vec<ToolId>,
+    /// Whether the program may call tools that are not in `tools`.
+    pub dynamic: bool,
+    /// Tasks, decisions, loops, forks and joins.
+    pub structure: StaticStructure,
+    /// The tasks as a graph.
+    pub dag: Dag,
+    /// Errors and warnings, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The JavaScript that runs: the body of an async function in which types
+    /// are blanked out, so that lines and columns are those of the source.
+    /// Empty when the program cannot run.
+    pub program: String,
+}
+
+impl Analysis {
+    fn refused(findings: Vec<Finding>, source: &str) -> Self {
+        Self {
+            tools: Vec::new(),
+            dynamic: false,
+            structure: StaticStructure::default(),
+            dag: Dag::default(),
+            diagnostics: located(findings, source),
+            program: String::new(),
+        }
+    }
+
+    /// Returns whether the program may run: no diagnostic is an error.
+    pub fn can_run(&self) -> bool {
+        self.first_error().is_none()
+    }
+
+    /// Returns the first error, if there is one.
+    pub fn first_error(&self) -> Option<&Diagnostic> {
+        self.diagnostics.iter().find(|found| found.severity == Severity::Error)
+    }
+
+    /// Returns the tools that run on the client under `routing`, sorted.
+    pub fn client_tools(&self, routing: &RoutingRules) -> Vec<&ToolId> {
+        self.tools.iter().filter(|tool| routing.route(tool) == Routing::Client).collect()
+    }
+
+    /// Returns the side that runs the program under `routing`.
+    pub fn routing(&self, routing: &RoutingRules) -> Routing {
+        RoutingRules::decide(self.dynamic, self.tools.iter().map(|tool| routing.route(tool)))
+    }
+
+    /// Returns the JSON that `pml analyze --json` prints.
+    pub fn to_json(&self, routing: &RoutingRules) -> Value {
+        let diagnostics: Vec<Value> = self
+            .diagnostics
+            .iter()
+            .map(|found| {
+                json!({
+                    "code": found.code.as_str(),
+                    "severity": found.severity.as_str(),
+                    "message": found.message,
+                    "line": found.line,
+                    "column": found.column,
+                })
+            })
+            .collect();
+        json!({
+            "tools": self.tools,
+            "client_tools": self.client_tools(routing),
+            "routing": self.routing(routing).as_str(),
+            "dynamic": self.dynamic,
+            "dag": self.dag,
+            "diagnostics": diagnostics,
+        })
+    }
+}
+
+fn located(mut findings: Vec<Finding>, source: &str) -> Vec<Diagnostic> {
+    findings.sort();
+    findings.dedup();
+    // A program with thousands of faults is told about the first of them.
+    findings.truncate(DIAGNOSTIC_LIMIT);
+    findings.into_iter().map(|finding| finding.locate(source)).collect()
+}
+
+/// The most diagnostics of one program.
+const DIAGNOSTIC_LIMIT: usize = 100;
+
+/// The stack that must be free before the parser starts, in bytes.
+const STACK_NEEDED: usize = 48 * 1024 * 1024;
+/// The stack that is allocated when there is less.
+const STACK_GIVEN: usize = 64 * 1024 * 1024;
+
+/// Analyses a program.
+///
+/// A leading byte order mark is dropped and is not counted in columns; a first
+/// line that starts with `#!` is read as a comment. A program that is nothing
+/// but one function `async () => { … }` (or `() => { … }`, `async () => value`)
+/// is read as the body of that function.
+pub fn analyze(source: &str, limits: &Limits) -> Analysis {
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+    if let Err(finding) = scan::scan(source, limits) {
+        return Analysis::refused(vec![finding], source);
+    }
+    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(source, limits))
+}
+
+fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
+    let parsed = match parse::parse(source, limits) {
+        Ok(parsed) => parsed,
+        Err(findings) => return Analysis::refused(findings, source),
+    };
+    let built = match structure::build(&parsed, source, limits) {
+        Ok(built) => built,
+        Err(finding) => return Analysis::refused(vec![finding], source),
+    };
+    let dag = Dag::of(&built.structure);
+    let tools: BTreeSet<ToolId> = built.tools;
+    let mut analysis = Analysis {
+        tools: tools.into_iter().collect(),
+        dynamic: built.dynamic,
+        structure: built.structure,
+        dag,
+        diagnostics: located(built.findings, source),
+        program: parsed.program,
+    };
+    if !analysis.can_run() {
+        analysis.program = String::new();
+    }
+    analysis
+}

@@ -1,0 +1,248 @@
+//! What the analysis has to say about a program, with its place.
+
+use protocol::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+/// Names the kind of a diagnostic; the names are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Code {
+    /// The program is not valid TypeScript.
+    ParseError,
+    /// The program uses syntax that PML does not run.
+    UnsupportedSyntax,
+    /// The program is nested, chained or tangled beyond the limits.
+    TooComplex,
+    /// The source is over the size limit.
+    SourceTooLarge,
+    /// A call names a tool that cannot exist.
+    InvalidToolName,
+    /// A namespace or tool is chosen by a name that is not known beforehand.
+    DynamicName,
+    /// `mcp`, a namespace or a tool reaches code that cannot be followed.
+    DynamicEscape,
+    /// A call on `mcp`, on a namespace, or below a tool.
+    DynamicCall,
+    /// `mcp` or something in it is written to.
+    DynamicWrite,
+    /// The global object reaches code that cannot be followed.
+    DynamicGlobal,
+    /// The program makes code out of text.
+    DynamicEval,
+    /// `arguments` or `this` stands where it could reach what is outside the program.
+    DynamicScope,
+}
+
+impl Code {
+    /// Returns the stable name, for example `PARSE_ERROR`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ParseError => "PARSE_ERROR",
+            Self::UnsupportedSyntax => "UNSUPPORTED_SYNTAX",
+            Self::TooComplex => "TOO_COMPLEX",
+            Self::SourceTooLarge => "SOURCE_TOO_LARGE",
+            Self::InvalidToolName => "INVALID_TOOL_NAME",
+            Self::DynamicName => "DYNAMIC_NAME",
+            Self::DynamicEscape => "DYNAMIC_ESCAPE",
+            Self::DynamicCall => "DYNAMIC_CALL",
+            Self::DynamicWrite => "DYNAMIC_WRITE",
+            Self::DynamicGlobal => "DYNAMIC_GLOBAL",
+            Self::DynamicEval => "DYNAMIC_EVAL",
+            Self::DynamicScope => "DYNAMIC_SCOPE",
+        }
+    }
+
+    /// Returns whether a program with such a diagnostic may still run.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::ParseError
+            | Self::UnsupportedSyntax
+            | Self::TooComplex
+            | Self::SourceTooLarge
+            | Self::InvalidToolName => Severity::Error,
+            _ => Severity::Warning,
+        }
+    }
+}
+
+/// Says whether a diagnostic keeps the program from running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The program cannot run.
+    Error,
+    /// The program can run; most warnings make it dynamic.
+    Warning,
+}
+
+impl Severity {
+    /// Returns the word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One remark about the program.
+///
+/// Lines and columns are counted from 1. A column counts code points, as the
+/// engine does in its stack traces. Lines end at `\n`, `\r\n` or a lone `\r`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// The kind.
+    pub code: Code,
+    /// Whether the program may still run.
+    pub severity: Severity,
+    /// What is wrong and what to write instead.
+    pub message: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in code points, from 1.
+    pub column: u32,
+    /// The source line with a caret beneath the place; control characters and
+    /// bidirectional marks are escaped.
+    pub frame: String,
+}
+
+impl Diagnostic {
+    /// Returns the line, shown with its number and a caret.
+    pub fn code_frame(&self) -> &str {
+        &self.frame
+    }
+
+    /// Returns the error code that an execution refused for this reason carries.
+    pub fn error_code(&self) -> ErrorCode {
+        match self.code {
+            Code::SourceTooLarge => ErrorCode::SourceTooLarge,
+            Code::TooComplex => ErrorCode::TooComplex,
+            Code::UnsupportedSyntax | Code::InvalidToolName => ErrorCode::UnsupportedSyntax,
+            _ => ErrorCode::ParseError,
+        }
+    }
+}
+
+/// A place and what is to be said about it, before lines are counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The byte offset in the source.
+    pub(crate) offset: u32,
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Finding {
+    pub(crate) fn new(code: Code, offset: u32, message: impl Into<String>) -> Self {
+        Self { offset, code, message: message.into() }
+    }
+
+    /// Adds line, column and code frame.
+    pub(crate) fn locate(self, source: &str) -> Diagnostic {
+        let mut offset = (self.offset as usize).min(source.len());
+        while !source.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &source[..offset];
+        let mut line = 1;
+        let mut start = 0;
+        let bytes = before.as_bytes();
+        for (at, byte) in bytes.iter().enumerate() {
+            // The `\r` of `\r\n` is not a break of its own.
+            let breaks =
+                *byte == b'\n' || (*byte == b'\r' && source.as_bytes().get(at + 1) != Some(&b'\n'));
+            if breaks {
+                line += 1;
+                start = at + 1;
+            }
+        }
+        let end = source[start..].find(['\n', '\r']).map_or(source.len(), |length| start + length);
+        let column = source[start..offset.max(start)].chars().count() as u32 + 1;
+        let frame = frame(line, &source[start..end.max(start)], column);
+        Diagnostic {
+            code: self.code,
+            severity: self.code.severity(),
+            message: shown(&self.message, 600),
+            line,
+            column,
+            frame,
+        }
+    }
+}
+
+/// The longest part of a source line that a frame shows, in characters.
+const FRAME_WIDTH: usize = 100;
+
+fn frame(line: u32, text: &str, column: u32) -> String {
+    let caret = column as usize - 1;
+    // A long line is cut so that the place stays visible.
+    let first = caret.saturating_sub(FRAME_WIDTH * 3 / 4);
+    let mut head = String::new();
+    let mut tail = String::new();
+    for (at, character) in text.chars().enumerate().skip(first).take(FRAME_WIDTH) {
+        escape(character, if at < caret { &mut head } else { &mut tail });
+    }
+    let cut = if first > 0 { "…" } else { "" };
+    let number = line.to_string();
+    let indent = " ".repeat(number.len());
+    let pad = " ".repeat(cut.chars().count() + head.chars().count());
+    format!("{number} | {cut}{head}{tail}\n{indent} | {pad}^")
+}
+
+/// Returns `text` safe to show, and cut to `limit` characters.
+pub(crate) fn shown(text: &str, limit: usize) -> String {
+    let mut out = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count == limit {
+            out.push('…');
+            break;
+        }
+        escape(character, &mut out);
+    }
+    out
+}
+
+/// Writes one character; what would act on a terminal or reorder text is escaped.
+fn escape(character: char, out: &mut String) {
+    match character {
+        '\t' => out.push(' '),
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{061c}'
+        | '\u{180e}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' => out.extend(character.escape_unicode()),
+        _ if character.is_control() => out.extend(character.escape_unicode()),
+        _ => out.push(character),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(source: &str, offset: u32) -> Diagnostic {
+        Finding::new(Code::ParseError, offset, "x").locate(source)
+    }
+
+    #[test]
+    fn places_count_code_points_and_every_line_end() {
+        let source = "a\r\nb\rc\né😀x";
+        let found = at(source, source.find('x').unwrap() as u32);
+        assert_eq!((found.line, found.column), (4, 3));
+        assert_eq!((at(source, 3).line, at(source, 3).column), (2, 1));
+        assert_eq!((at(source, 5).line, at(source, 5).column), (3, 1));
+        assert_eq!((at("", 9).line, at("", 9).column), (1, 1));
+    }
+
+    #[test]
+    fn frames_show_no_control_and_no_bidi_characters() {
+        let found = at("let a = '\u{202e}\u{1b}[31m'; b", 24);
+        assert!(!found.frame.contains(['\u{202e}', '\u{1b}']), "{}", found.frame);
+        assert!(found.frame.contains("\\u{202e}"), "{}", found.frame);
+        let long = format!("{}x", "é".repeat(5_000));
+        assert!(at(&long, 10_000).frame.chars().count() < 300);
+    }
+}

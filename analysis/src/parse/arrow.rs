@@ -1,0 +1,87 @@
+//! A program that is nothing but one function is read as that function's body.
+
+use swc_common::Spanned;
+use swc_ecma_ast::{ArrowFunctionBody, Expr, Stmt};
+
+use super::offset;
+use crate::diagnostic::{Code, Finding};
+
+/// What came of looking for a program that is one function.
+pub(super) enum Unwrapped {
+    /// The program is something else.
+    No,
+    /// The text in which the function's head and tail are blanked out.
+    Body(String),
+    /// The program is one function that cannot be read as a body.
+    Refused(Finding),
+}
+
+/// Blanks out `async () => {` and its `}`; all else keeps its place.
+pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
+    let mut statements = body.iter().filter(|statement| !matches!(statement, Stmt::Empty(_)));
+    let (Some(Stmt::Expr(only)), None) = (statements.next(), statements.next()) else {
+        return Unwrapped::No;
+    };
+    let mut expression = &*only.expr;
+    while let Expr::Paren(inner) = expression {
+        expression = &inner.expr;
+    }
+    let whole = only.span();
+    let begin = offset(whole.lo) as usize;
+    let end = offset(whole.hi) as usize;
+    let arrow = match expression {
+        Expr::Arrow(arrow) => arrow,
+        Expr::Fn(_) => {
+            return Unwrapped::Refused(refusal(
+                begin,
+                "the program is a function that nothing calls; write its body alone",
+            ));
+        }
+        _ => return Unwrapped::No,
+    };
+    if !arrow.params.is_empty() {
+        return Unwrapped::Refused(refusal(
+            begin,
+            "the program is a function with parameters; write its body alone, the input is `args`",
+        ));
+    }
+    let (inner_begin, inner_end, lead) = match &*arrow.body {
+        ArrowFunctionBody::FunctionBody(block) => {
+            (offset(block.span.lo) as usize + 1, offset(block.span.hi) as usize - 1, "")
+        }
+        ArrowFunctionBody::Expr(value) => {
+            (offset(value.span().lo) as usize, offset(value.span().hi) as usize, "return (")
+        }
+    };
+    let (Some(head), Some(tail)) = (text.get(begin..inner_begin), text.get(inner_end..end)) else {
+        return Unwrapped::No;
+    };
+    let room = head.find(['\n', '\r']).unwrap_or(head.len());
+    if lead.len() > room {
+        return Unwrapped::Refused(refusal(
+            begin,
+            "the program is a function that nothing calls; write `return` and the value instead",
+        ));
+    }
+    let close = if lead.is_empty() { "" } else { ")" };
+    let mut out = String::with_capacity(text.len() + close.len());
+    out.push_str(&text[..begin]);
+    out.push_str(lead);
+    blank(&head[lead.len()..], &mut out);
+    out.push_str(&text[inner_begin..inner_end]);
+    out.push_str(close);
+    blank(tail, &mut out);
+    out.push_str(&text[end..]);
+    Unwrapped::Body(out)
+}
+
+fn refusal(at: usize, message: &str) -> Finding {
+    Finding::new(Code::UnsupportedSyntax, at as u32, message)
+}
+
+/// Writes as many spaces as `text` has bytes, keeping its line ends.
+fn blank(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        out.push(if matches!(byte, b'\n' | b'\r') { byte as char } else { ' ' });
+    }
+}

@@ -1,0 +1,62 @@
+//! What the parser found wrong, told so that the author can put it right.
+
+use swc_common::Spanned;
+use swc_ecma_parser::error::{Error, SyntaxError};
+
+use crate::diagnostic::{Code, Finding};
+
+/// The most errors of one parse that are told.
+const ERROR_LIMIT: usize = 20;
+
+/// Turns parser errors into findings; JSX, `import` and `export` get their own.
+pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        found.into_iter().take(ERROR_LIMIT).map(|error| explain_one(error, text)).collect();
+    findings.sort();
+    // Only the first parse error is sure; what follows is often its echo.
+    if let Some(at) = findings.iter().position(|finding| finding.code == Code::ParseError) {
+        let jsx = super::parse_module(&super::wrap(text), true).is_ok();
+        let first = findings.swap_remove(at);
+        findings
+            .retain(|finding| finding.code != Code::ParseError && finding.offset < first.offset);
+        findings.push(if jsx {
+            Finding::new(
+                Code::UnsupportedSyntax,
+                first.offset,
+                "JSX is not supported; build the text with a template literal",
+            )
+        } else {
+            first
+        });
+    }
+    findings
+}
+
+fn explain_one(error: Error, text: &str) -> Finding {
+    let offset = super::start(error.span()).min(text.len() as u32);
+    let at = text.get(offset as usize..).unwrap_or_default();
+    match error.kind() {
+        SyntaxError::NonTopLevelImportExport | SyntaxError::ImportExportInScript => {
+            module_syntax(offset, at)
+        }
+        kind => {
+            // The end of the wrapper is the end of the program.
+            let message = if offset as usize >= text.len() {
+                format!("the program ends too early: {}", kind.msg())
+            } else {
+                kind.msg().into_owned()
+            };
+            Finding::new(Code::ParseError, offset, message)
+        }
+    }
+}
+
+/// Refuses an `import` or `export` at an offset.
+fn module_syntax(offset: u32, at: &str) -> Finding {
+    let message = if at.starts_with("export") {
+        "`export` is not supported; a program gives its result with `return`"
+    } else {
+        "`import` is not supported; call tools as `await mcp.namespace.action({ … })`"
+    };
+    Finding::new(Code::UnsupportedSyntax, offset, message)
+}

@@ -1,0 +1,57 @@
+//! Type erasure that keeps every line and column.
+
+use std::sync::{Arc, Mutex};
+
+use swc_common::errors::{DiagnosticBuilder, Emitter, HANDLER, Handler};
+use swc_common::sync::Lrc;
+use swc_common::{GLOBALS, Globals, SourceMap};
+use swc_ecma_parser::TsSyntax;
+use swc_ts_fast_strip::{Mode, Options, operate};
+
+use super::{PREFIX, SUFFIX, wrap};
+use crate::diagnostic::{Code, Finding};
+
+/// Collects what the eraser complains about.
+struct Collector(Arc<Mutex<Vec<Finding>>>);
+
+impl Emitter for Collector {
+    fn emit(&mut self, found: &mut DiagnosticBuilder<'_>) {
+        let offset = found.span.primary_span().map_or(0, super::start);
+        let message = found.message().replace(" in strip-only mode", "");
+        if let Ok(mut findings) = self.0.lock() {
+            findings.push(Finding::new(Code::UnsupportedSyntax, offset, message));
+        }
+    }
+}
+
+/// Returns `text` with its types blanked out.
+pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
+    let findings = Arc::new(Mutex::new(Vec::new()));
+    let handler = Handler::with_emitter(true, false, Box::new(Collector(findings.clone())));
+    let options = Options {
+        module: Some(true),
+        mode: Mode::StripOnly,
+        parser: TsSyntax { decorators: true, ..TsSyntax::default() },
+        ..Options::default()
+    };
+    let source_map: Lrc<SourceMap> = Lrc::default();
+    let stripped = GLOBALS.set(&Globals::new(), || {
+        HANDLER.set(&handler, || operate(&source_map, &handler, wrap(text), options))
+    });
+    let refused = |message: String| {
+        let mut told =
+            findings.lock().map(|mut found| std::mem::take(&mut *found)).unwrap_or_default();
+        if told.is_empty() {
+            told.push(Finding::new(Code::UnsupportedSyntax, 0, message));
+        }
+        told
+    };
+    match stripped {
+        Err(error) => Err(refused(error.message)),
+        Ok(output) => {
+            let body = output.code.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+            body.map(str::to_owned)
+                .ok_or_else(|| refused("the types of this program cannot be erased".into()))
+        }
+    }
+}

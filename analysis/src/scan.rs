@@ -1,0 +1,550 @@
+//! A scan of the text that shields the parser.
+//!
+//! The parser is recursive: a few thousand nested brackets, prefix operators or
+//! arrows would need more stack than there is, and some shapes cost time or
+//! memory far beyond their size. The scan refuses these before the parser sees
+//! them. It reads tokens only roughly, so it is a shield and not a proof: the
+//! depth of the tree is checked after parsing, and the process that runs the
+//! analysis is killable.
+
+use crate::Limits;
+use crate::diagnostic::{Code, Finding};
+
+/// The most `<` in code: type assertions and type arguments make the parser try
+/// again at each of them.
+const ANGLE_LIMIT: u32 = 500;
+/// The most labels in a row: the parser's memory grows with their square.
+const LABEL_LIMIT: u32 = 8;
+
+/// Checks a source text against what the parser can take.
+pub(crate) fn scan(source: &str, limits: &Limits) -> Result<(), Finding> {
+    if source.len() > limits.source_bytes {
+        return Err(Finding::new(
+            Code::SourceTooLarge,
+            limits.source_bytes as u32,
+            format!(
+                "the program has {} bytes, the limit is {}; pass data as `args`, or read it with a tool",
+                source.len(),
+                limits.source_bytes
+            ),
+        ));
+    }
+    Scanner {
+        bytes: source.as_bytes(),
+        at: 0,
+        limits,
+        levels: vec![Level::default()],
+        right_total: 0,
+        angles: 0,
+        labels: 0,
+        previous: Previous::Start,
+        boundary: true,
+    }
+    .run()
+}
+
+/// What the last token was, as far as the next one depends on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Previous {
+    Start,
+    /// A name, number, string, closing bracket: an operator may follow.
+    Value,
+    /// The `)` of `if (…)` and its like: a statement follows.
+    Head,
+    /// A closing brace.
+    Brace,
+    /// A word that a bracketed head follows: `if`, `for`, `while`, `with`.
+    HeadWord,
+    /// An operator or a word that a value follows.
+    Operator,
+    /// A dot: a property name follows.
+    Dot,
+}
+
+/// What is open at one depth of brackets.
+#[derive(Default, Clone, Copy)]
+struct Level {
+    /// Whether this is the `(` of an `if (…)`.
+    head: bool,
+    /// Whether this is the `${` of a template.
+    hole: bool,
+    /// Tokens since the last boundary that nest what follows them.
+    right: u32,
+    /// Tokens since the last boundary that lengthen a chain.
+    left: u32,
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    limits: &'a Limits,
+    levels: Vec<Level>,
+    right_total: u32,
+    angles: u32,
+    labels: u32,
+    previous: Previous,
+    /// A statement or list item ended; the next token begins a new one.
+    boundary: bool,
+}
+
+impl Scanner<'_> {
+    fn run(mut self) -> Result<(), Finding> {
+        if self.bytes.starts_with(b"#!") {
+            self.line_comment();
+        }
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'\n' | b'\r' => {
+                    self.at += 1;
+                    if matches!(self.previous, Previous::Value | Previous::Brace) {
+                        self.after_line_break();
+                    }
+                }
+                b' ' | b'\t' => self.at += 1,
+                b'/' if self.peek(1) == Some(b'/') => self.line_comment(),
+                b'/' if self.peek(1) == Some(b'*') => self.block_comment(),
+                b'/' if !self.ends_value() => {
+                    self.begin_token();
+                    self.regex();
+                    self.value();
+                }
+                b'"' | b'\'' => {
+                    self.begin_token();
+                    self.string(byte);
+                    self.value();
+                }
+                b'`' => {
+                    if self.previous == Previous::Value {
+                        self.chain()?;
+                    }
+                    self.begin_token();
+                    self.at += 1;
+                    self.template()?;
+                }
+                _ if is_word(byte) => self.word()?,
+                _ => self.punctuation(byte)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.bytes.get(self.at + ahead).copied()
+    }
+
+    fn ends_value(&self) -> bool {
+        self.previous == Previous::Value
+    }
+
+    fn too_complex(&self, what: &str) -> Finding {
+        Finding::new(
+            Code::TooComplex,
+            self.at as u32,
+            format!(
+                "{what}; split the program into more statements with named values, or pass data as `args`"
+            ),
+        )
+    }
+
+    /// Applies a pending boundary, unless the token continues what it ended.
+    fn begin_token(&mut self) {
+        if std::mem::take(&mut self.boundary) {
+            self.reset();
+        }
+    }
+
+    fn reset(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            self.right_total -= level.right;
+            level.right = 0;
+            level.left = 0;
+        }
+    }
+
+    fn value(&mut self) {
+        self.previous = Previous::Value;
+    }
+
+    fn operator(&mut self) {
+        self.labels = 0;
+        self.previous = Previous::Operator;
+    }
+
+    /// Counts a token that nests what follows.
+    fn nest(&mut self) -> Result<(), Finding> {
+        let Some(level) = self.levels.last_mut() else { return Ok(()) };
+        level.right += 1;
+        self.right_total += 1;
+        if level.right > self.limits.depth * 4 || self.right_total > self.limits.depth * 8 {
+            return Err(self.too_complex("the program nests too deep here"));
+        }
+        Ok(())
+    }
+
+    /// Counts a token that lengthens a chain.
+    fn chain(&mut self) -> Result<(), Finding> {
+        let Some(level) = self.levels.last_mut() else { return Ok(()) };
+        level.left += 1;
+        if level.left > self.limits.chain {
+            return Err(
+                self.too_complex("the chain of operators, members or calls is too long here")
+            );
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, level: Level) -> Result<(), Finding> {
+        self.levels.push(level);
+        if self.levels.len() > self.limits.depth as usize + 1 {
+            return Err(self.too_complex("too many brackets are open here"));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Level {
+        self.reset();
+        if self.levels.len() > 1 { self.levels.pop().unwrap_or_default() } else { Level::default() }
+    }
+
+    /// Two values on two lines with nothing between: the statement has ended.
+    fn after_line_break(&mut self) {
+        let mut at = self.at;
+        while self.bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
+            at += 1;
+        }
+        let length = self.bytes[at..].iter().take_while(|byte| is_word(**byte)).count();
+        let word = &self.bytes[at..at + length];
+        let continues: [&[u8]; 5] = [b"in", b"instanceof", b"as", b"satisfies", b"else"];
+        if length > 0 && !continues.contains(&word) {
+            self.boundary = true;
+        }
+    }
+
+    fn line_comment(&mut self) {
+        while self.peek(0).is_some_and(|byte| byte != b'\n' && byte != b'\r') {
+            self.at += 1;
+        }
+    }
+
+    fn block_comment(&mut self) {
+        self.at += 2;
+        while let Some(byte) = self.peek(0) {
+            self.at += 1;
+            if byte == b'*' && self.peek(0) == Some(b'/') {
+                self.at += 1;
+                return;
+            }
+        }
+    }
+
+    fn string(&mut self, quote: u8) {
+        self.at += 1;
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'\\' => self.at += 2,
+                b'\n' => return,
+                _ => {
+                    self.at += 1;
+                    if byte == quote {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn regex(&mut self) {
+        self.at += 1;
+        let mut class = false;
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'\\' => self.at += 2,
+                b'\n' => return,
+                _ => {
+                    self.at += 1;
+                    match byte {
+                        b'[' => class = true,
+                        b']' => class = false,
+                        b'/' if !class => return,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the text of a template up to its end or its next `${`.
+    fn template(&mut self) -> Result<(), Finding> {
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'\\' => self.at += 2,
+                b'`' => {
+                    self.at += 1;
+                    self.value();
+                    return Ok(());
+                }
+                b'$' if self.peek(1) == Some(b'{') => {
+                    self.at += 2;
+                    self.operator();
+                    return self.open(Level { hole: true, ..Level::default() });
+                }
+                _ => self.at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn word(&mut self) -> Result<(), Finding> {
+        let start = self.at;
+        while self.peek(0).is_some_and(is_word) {
+            self.at += 1;
+        }
+        let word = &self.bytes[start..self.at];
+        if self.previous == Previous::Dot {
+            self.value();
+            return Ok(());
+        }
+        if word == b"else" {
+            // `a; else` goes on with the chain that the `;` seemed to end.
+            self.boundary = false;
+            self.chain()?;
+            self.operator();
+            return Ok(());
+        }
+        if self.previous == Previous::Brace {
+            self.boundary = true;
+        }
+        self.begin_token();
+        match word {
+            b"if" | b"for" | b"while" | b"with" => {
+                self.nest()?;
+                self.operator();
+                self.previous = Previous::HeadWord;
+            }
+            b"do" | b"typeof" | b"void" | b"delete" | b"await" | b"new" | b"yield" | b"throw"
+            | b"keyof" | b"async" => {
+                // `for await (` keeps its head.
+                if self.previous != Previous::HeadWord {
+                    self.nest()?;
+                    self.operator();
+                }
+            }
+            b"return" | b"case" => self.operator(),
+            b"in" | b"instanceof" | b"as" | b"satisfies" | b"of" | b"extends" => {
+                self.chain()?;
+                self.operator();
+            }
+            _ => self.value(),
+        }
+        Ok(())
+    }
+
+    fn punctuation(&mut self, byte: u8) -> Result<(), Finding> {
+        let next = self.peek(1);
+        let previous = self.previous;
+        match byte {
+            b'(' | b'[' => {
+                self.begin_token();
+                if matches!(previous, Previous::Value | Previous::Dot) {
+                    self.chain()?;
+                }
+                self.at += 1;
+                let head = byte == b'(' && previous == Previous::HeadWord;
+                self.operator();
+                return self.open(Level { head, ..Level::default() });
+            }
+            b'{' => {
+                self.begin_token();
+                self.at += 1;
+                self.operator();
+                self.boundary = true;
+                return self.open(Level::default());
+            }
+            b')' | b']' => {
+                self.at += 1;
+                self.boundary = false;
+                let head = self.close().head;
+                self.labels = 0;
+                self.previous = if head { Previous::Head } else { Previous::Value };
+            }
+            b'}' => {
+                self.at += 1;
+                self.boundary = false;
+                self.labels = 0;
+                if self.close().hole {
+                    return self.template();
+                }
+                self.previous = Previous::Brace;
+            }
+            b';' | b',' => {
+                self.at += 1;
+                self.operator();
+                self.boundary = true;
+            }
+            b'.' => {
+                self.begin_token();
+                self.at += 1;
+                self.chain()?;
+                self.labels = 0;
+                self.previous = Previous::Dot;
+            }
+            b':' => {
+                self.at += 1;
+                self.nest()?;
+                if previous == Previous::Value {
+                    self.labels += 1;
+                    if self.labels > LABEL_LIMIT {
+                        return Err(self.too_complex("too many labels in a row"));
+                    }
+                } else {
+                    self.labels = 0;
+                }
+                self.previous = Previous::Operator;
+            }
+            b'=' if next == Some(b'>') => {
+                self.at += 2;
+                self.nest()?;
+                self.operator();
+            }
+            b'<' => {
+                self.begin_token();
+                self.at += 1;
+                self.angles += 1;
+                if self.angles > ANGLE_LIMIT {
+                    return Err(self.too_complex("too many `<` in one program"));
+                }
+                if previous == Previous::Value {
+                    self.chain()?
+                } else {
+                    self.nest()?
+                }
+                self.operator();
+            }
+            b'+' | b'-' if next == Some(byte) => {
+                self.begin_token();
+                self.at += 2;
+                if previous != Previous::Value {
+                    self.nest()?;
+                    self.operator();
+                }
+            }
+            b'!' if previous == Previous::Value && next != Some(b'=') => {
+                self.at += 1;
+                self.chain()?;
+            }
+            b'?' if next == Some(b'.') => {
+                self.at += 2;
+                self.chain()?;
+                self.labels = 0;
+                self.previous = Previous::Dot;
+            }
+            b'*' if next == Some(b'*') => {
+                self.at += 2;
+                self.nest()?;
+                self.operator();
+            }
+            b'=' | b'!' if next == Some(b'=') => {
+                while self.peek(0) == Some(b'=') || self.peek(0) == Some(b'!') {
+                    self.at += 1;
+                }
+                self.chain()?;
+                self.operator();
+            }
+            b'=' | b'?' | b'~' | b'!' => {
+                self.begin_token();
+                self.at += 1;
+                self.nest()?;
+                self.operator();
+            }
+            b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'|' | b'^' | b'>' => {
+                self.begin_token();
+                self.at += 1;
+                if previous == Previous::Value {
+                    self.chain()?
+                } else {
+                    self.nest()?
+                }
+                self.operator();
+            }
+            _ => {
+                self.begin_token();
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'_' | b'$' | b'#' | b'\\' | b'@')
+        || byte >= 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(source: &str) -> bool {
+        scan(source, &Limits::default()).is_err_and(|finding| finding.code == Code::TooComplex)
+    }
+
+    #[test]
+    fn runs_that_nest_are_refused() {
+        for (head, tail) in [
+            ("(", ")"),
+            ("[", "]"),
+            ("{a:", "}"),
+            ("`${", "}`"),
+            ("!", ""),
+            ("-", ""),
+            ("a=>", ""),
+            ("a=", ""),
+            ("a?b:", ""),
+            ("if(1)", ""),
+            ("if(1)\n", ""),
+            ("for(;;)", ""),
+            ("new ", ""),
+            ("await ", ""),
+            ("a:", ""),
+            ("1**", ""),
+            ("<a>", ""),
+            ("a<", ""),
+        ] {
+            let source = format!("x={}0{}", head.repeat(1_100), tail.repeat(1_100));
+            assert!(refused(&source), "{head}");
+        }
+    }
+
+    #[test]
+    fn long_chains_are_refused() {
+        for (link, count) in
+            [("+1", 5_001), (".a", 5_001), ("()", 5_001), (" else if(1) b;", 5_001), ("|1", 5_001)]
+        {
+            let source = format!("if(1) b;{}", link.repeat(count));
+            let limits = Limits { source_bytes: 1 << 20, ..Limits::default() };
+            assert!(scan(&source, &limits).is_err(), "{link}");
+        }
+    }
+
+    /// A flat program is fine at any length, with and without semicolons.
+    #[test]
+    fn flat_programs_pass() {
+        for line in [
+            "const value = await mcp.a.b({ path: 'x', list: [1, 2] });\n",
+            "const value = a ? b : !c\n",
+            "values.push(await mcp.a.b({ x: `${a} + ${b}` }))\n",
+            "if (a) { b() } else if (c) { d() } else { e() }\n",
+            "for (const x of y) z(x)\n",
+            "const half = (a + b) / 2, other = \"a/b\"\n",
+            "const clean = text.replace(/[\"'`({[]/g, '')\n",
+            "type A = { a: string; b?: Array<number> }\n",
+        ] {
+            let source = line.repeat(64 * 1024 / line.len());
+            if line.contains('<') {
+                continue;
+            }
+            assert_eq!(scan(&source, &Limits::default()), Ok(()), "{line}");
+        }
+    }
+}

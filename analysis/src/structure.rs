@@ -1,0 +1,7 @@
+//! What a program does, as far as it can be told without running it.
+
+mod build;
+mod node;
+
+pub(crate) use build::build;
+pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};

@@ -1,0 +1,210 @@
+//! Builds the structure by running the program on what is known of its values.
+//!
+//! The walk goes through the tree in evaluation order and follows values instead
+//! of computing them: which tools a value may be, which tasks' results flow into
+//! it, which part of them it is. Within one function a variable has the value of
+//! its last write; read from another function, or when another function writes
+//! it, it may have any value ever written to it. Since such writes can stand
+//! anywhere, the walk is repeated until nothing new is learned.
+//!
+//! The rule that makes the result sound: a value that leads to tools is either
+//! kept track of, or it *escapes*, and then the program is dynamic. Everything
+//! that is not understood lets its operands escape.
+
+mod call;
+mod class;
+mod control;
+mod escape;
+mod expr;
+mod finish;
+mod function;
+mod member;
+mod object;
+mod pattern;
+mod scope;
+mod stmt;
+mod value;
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use protocol::ToolId;
+
+use self::control::Control;
+use self::finish::{RoundNode, RoundTask};
+use self::function::{Func, FuncBody};
+use self::scope::{Binding, BindingId, Scope, ScopeId};
+use self::value::{FuncId, SiteId, Value};
+use super::StaticStructure;
+use crate::Limits;
+use crate::diagnostic::{Code, Finding};
+use crate::parse::Parsed;
+
+/// What the walk found.
+pub(crate) struct Built {
+    pub(crate) tools: BTreeSet<ToolId>,
+    pub(crate) dynamic: bool,
+    pub(crate) structure: StaticStructure,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// The most rounds; ordinary programs need two to four.
+const ROUND_LIMIT: u32 = 24;
+
+/// The function that the program is the body of.
+const MAIN: FuncId = 0;
+
+/// Builds the structure of a parsed program.
+pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
+    let Some(main) = parsed.function() else {
+        return Err(Finding::new(Code::ParseError, 0, "the program is not the body of a function"));
+    };
+    let mut builder = Builder::new(source, limits);
+    builder.scopes.push(Scope::default());
+    builder.add_func(0, FuncBody::Function(main), 0);
+    for round in 0.. {
+        builder.begin_round();
+        builder.walk_main();
+        if let Some(finding) = builder.fatal.take() {
+            return Err(finding);
+        }
+        if !builder.changed {
+            builder.give_up_on_unseen();
+        }
+        if !builder.changed {
+            break;
+        }
+        if round == ROUND_LIMIT {
+            builder.dynamic = true;
+            let message = "the values of this program are too entangled to be followed; call tools directly, from fewer functions";
+            builder.findings.insert(Finding::new(Code::DynamicEscape, 0, message));
+            break;
+        }
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    source: &'a str,
+    limits: &'a Limits,
+
+    // What is learned over the rounds; it only grows.
+    scopes: Vec<Scope<'a>>,
+    scope_ids: HashMap<(u32, u8), ScopeId>,
+    bindings: Vec<Binding>,
+    funcs: Vec<Func<'a>>,
+    func_ids: HashMap<u32, FuncId>,
+    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
+    /// What a loop writes, for those who read it earlier in the same loop.
+    loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
+    /// Whether the program assigns to `args`.
+    args_written: bool,
+    /// Whether the program changes parts of objects or arrays.
+    mutates: bool,
+    changed: bool,
+
+    // The round in progress.
+    env: Vec<Option<Value>>,
+    /// What each write replaced, for taking back one branch before the next.
+    trail: Vec<(BindingId, Option<Value>)>,
+    /// Every write within each open region that can be left in its middle.
+    regions: Vec<HashMap<BindingId, Value>>,
+    scope: ScopeId,
+    func: FuncId,
+    control: Control,
+    nodes: Vec<RoundNode>,
+    tasks: Vec<RoundTask>,
+    parent: Option<u32>,
+    branch: Option<Rc<str>>,
+    /// Where the walk is, for findings about values that have no place.
+    at: u32,
+    tools: BTreeSet<ToolId>,
+    findings: BTreeSet<Finding>,
+    dynamic: bool,
+    fatal: Option<Finding>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(source: &'a str, limits: &'a Limits) -> Self {
+        Self {
+            source,
+            limits,
+            scopes: Vec::new(),
+            scope_ids: HashMap::new(),
+            bindings: Vec::new(),
+            funcs: Vec::new(),
+            func_ids: HashMap::new(),
+            sites: HashMap::new(),
+            loop_writes: HashMap::new(),
+            args_written: false,
+            mutates: false,
+            changed: false,
+            env: Vec::new(),
+            trail: Vec::new(),
+            regions: Vec::new(),
+            scope: 0,
+            func: MAIN,
+            control: Control::default(),
+            nodes: Vec::new(),
+            tasks: Vec::new(),
+            parent: None,
+            branch: None,
+            at: 0,
+            tools: BTreeSet::new(),
+            findings: BTreeSet::new(),
+            dynamic: false,
+            fatal: None,
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.changed = false;
+        self.env.iter_mut().for_each(|value| *value = None);
+        self.trail.clear();
+        self.regions.clear();
+        self.scope = 0;
+        self.func = MAIN;
+        self.control = Control::default();
+        self.nodes.clear();
+        self.tasks.clear();
+        self.parent = None;
+        self.branch = None;
+        self.findings.clear();
+        self.dynamic = false;
+        self.tools.clear();
+        for func in &mut self.funcs {
+            func.begin_round();
+        }
+    }
+
+    /// Stops the walk; the program is refused.
+    fn refuse(&mut self, code: Code, message: &str) {
+        let at = self.at;
+        self.fatal.get_or_insert_with(|| Finding::new(code, at, message));
+    }
+
+    /// Notes something that makes the program dynamic.
+    fn dynamic(&mut self, code: Code, message: String) {
+        self.dynamic = true;
+        self.findings.insert(Finding::new(code, self.at, message));
+    }
+
+    /// Returns a value that may be either of two.
+    fn join(&mut self, left: &Value, right: &Value) -> Value {
+        let mut lost = Vec::new();
+        let joined = left.join(right, &mut lost);
+        for part in lost {
+            self.escape(&part, "is kept in a value that may be one of several");
+        }
+        joined
+    }
+
+    /// Gives up on the parts of a value that has become too large to follow.
+    fn bounded(&mut self, value: Value) -> Value {
+        if !value.is_too_large() {
+            return value;
+        }
+        self.escape(&value, "is kept in a very large value");
+        Value::computed(value.all_deps())
+    }
+}

@@ -1,0 +1,375 @@
+//! Functions of the program: what they are given, what they return, when they
+//! are walked.
+
+use swc_common::{Span, Spanned};
+use swc_ecma_ast::{
+    ArrowExpr, ArrowFunctionBody, Constructor, Function, ParamOrTsParamProp, Pat, Stmt,
+};
+
+use super::control::Control;
+use super::scope::{ScopeId, ScopeKind, lexical_names, pattern_names, var_names};
+use super::value::{Cap, Deps, FuncId, Value};
+use super::{Builder, MAIN};
+use crate::parse;
+
+/// The code of a function.
+#[derive(Clone, Copy)]
+pub(super) enum FuncBody<'a> {
+    Arrow(&'a ArrowExpr),
+    Function(&'a Function),
+    Constructor(&'a Constructor),
+}
+
+impl<'a> FuncBody<'a> {
+    fn span(self) -> Span {
+        match self {
+            Self::Arrow(arrow) => arrow.span,
+            Self::Function(function) => function.span,
+            Self::Constructor(constructor) => constructor.span,
+        }
+    }
+
+    fn params(self) -> Vec<&'a Pat> {
+        match self {
+            Self::Arrow(arrow) => arrow.params.iter().collect(),
+            Self::Function(function) => function.params.iter().map(|param| &param.pat).collect(),
+            Self::Constructor(constructor) => constructor
+                .params
+                .iter()
+                .filter_map(|param| match param {
+                    ParamOrTsParamProp::Param(param) => Some(&param.pat),
+                    // Refused before the walk begins.
+                    ParamOrTsParamProp::TsParamProp(_) => None,
+                })
+                .collect(),
+        }
+    }
+
+    fn statements(self) -> &'a [Stmt] {
+        match self {
+            Self::Arrow(arrow) => match &*arrow.body {
+                ArrowFunctionBody::FunctionBody(body) => &body.stmts,
+                ArrowFunctionBody::Expr(_) => &[],
+            },
+            Self::Function(function) => function.body.as_ref().map_or(&[], |body| &body.stmts),
+            Self::Constructor(constructor) => {
+                constructor.body.as_ref().map_or(&[], |body| &body.stmts)
+            }
+        }
+    }
+
+    fn is_async(self) -> bool {
+        match self {
+            Self::Arrow(arrow) => arrow.is_async,
+            Self::Function(function) => function.is_async,
+            Self::Constructor(_) => false,
+        }
+    }
+}
+
+/// A function and what is known of its uses.
+pub(super) struct Func<'a> {
+    body: FuncBody<'a>,
+    /// The scope in which it is defined.
+    scope: ScopeId,
+    /// The function in which it is defined.
+    parent: FuncId,
+    /// What each parameter may be given by calls that are understood.
+    params: Vec<Value>,
+    /// What `this` may be.
+    this: Value,
+    /// What it may return.
+    pub(super) returned: Value,
+    /// Code that is not understood may call it.
+    escaped: bool,
+    /// What such code may give it.
+    unknown: Deps,
+    /// It reads `arguments`, so every argument is out of sight.
+    pub(super) reads_arguments: bool,
+    /// Whether a run may skip every call of it, as far as known from the last round.
+    conditional: bool,
+    repeats: bool,
+
+    // The round in progress.
+    walked: bool,
+    calls: u32,
+    round_conditional: bool,
+    round_repeats: bool,
+}
+
+impl Func<'_> {
+    pub(super) fn begin_round(&mut self) {
+        self.walked = false;
+        self.calls = 0;
+        self.round_conditional = true;
+        self.round_repeats = false;
+    }
+
+    pub(super) fn is_arrow(&self) -> bool {
+        matches!(self.body, FuncBody::Arrow(_))
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Returns the function at a place, new or known from an earlier round.
+    pub(super) fn add_func(&mut self, key: u32, body: FuncBody<'a>, parent: FuncId) -> FuncId {
+        if let Some(id) = self.func_ids.get(&key) {
+            return *id;
+        }
+        let id = self.funcs.len() as FuncId;
+        self.func_ids.insert(key, id);
+        self.funcs.push(Func {
+            body,
+            scope: self.scope,
+            parent,
+            params: body.params().iter().map(|_| Value::never()).collect(),
+            this: Value::never(),
+            returned: Value::never(),
+            escaped: false,
+            unknown: Deps::default(),
+            reads_arguments: false,
+            conditional: true,
+            repeats: false,
+            walked: false,
+            calls: 0,
+            round_conditional: true,
+            round_repeats: false,
+        });
+        id
+    }
+
+    /// Returns the value of a function expression.
+    pub(super) fn function(&mut self, body: FuncBody<'a>) -> Value {
+        let key = body.span().lo.0;
+        let parent = self.func;
+        Value::function(self.add_func(key, body, parent))
+    }
+
+    /// Returns what `this` is here.
+    pub(super) fn this(&self) -> Value {
+        let mut id = self.func;
+        loop {
+            let func = &self.funcs[id as usize];
+            if !func.is_arrow() || id == MAIN {
+                return func.this.clone();
+            }
+            id = func.parent;
+        }
+    }
+
+    /// Returns the function whose `arguments` are meant here.
+    pub(super) fn arguments_owner(&self) -> FuncId {
+        let mut id = self.func;
+        while self.funcs[id as usize].is_arrow() {
+            id = self.funcs[id as usize].parent;
+        }
+        id
+    }
+
+    /// Walks the program itself.
+    pub(super) fn walk_main(&mut self) {
+        self.walk_func(MAIN, Control::default());
+        // What only unknown code calls is walked last.
+        while self.fatal.is_none() {
+            let next = self.funcs.iter().position(|func| func.escaped && !func.walked);
+            let Some(id) = next else { break };
+            self.call_from_unknown(id as FuncId, &Deps::default(), true, true);
+        }
+        for func in &mut self.funcs {
+            let (conditional, repeats) = (func.round_conditional, func.round_repeats);
+            if func.conditional != conditional || func.repeats != repeats {
+                (func.conditional, func.repeats) = (conditional, repeats);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Takes every function of which no call was seen as one that anybody calls.
+    pub(super) fn give_up_on_unseen(&mut self) {
+        for func in self.funcs.iter_mut().skip(1).filter(|func| !func.walked && !func.escaped) {
+            func.escaped = true;
+            self.changed = true;
+        }
+    }
+
+    /// Lets anybody call a function, without saying that somebody does here.
+    pub(super) fn open(&mut self, id: FuncId) {
+        let func = &mut self.funcs[id as usize];
+        if !func.escaped {
+            func.escaped = true;
+            self.changed = true;
+        }
+    }
+
+    /// Lets code that is not understood call a function.
+    pub(super) fn call_from_unknown(
+        &mut self,
+        id: FuncId,
+        given: &Deps,
+        conditional: bool,
+        repeats: bool,
+    ) {
+        let func = &mut self.funcs[id as usize];
+        let unknown = func.unknown.clone().and(given);
+        if !func.escaped || unknown != func.unknown {
+            func.escaped = true;
+            func.unknown = unknown;
+            self.changed = true;
+        }
+        self.enter(id, given, conditional, repeats);
+    }
+
+    /// Calls a function with values that are known.
+    pub(super) fn call_known(
+        &mut self,
+        id: FuncId,
+        this: Option<&Value>,
+        given: &[Value],
+    ) -> Value {
+        let count = self.funcs[id as usize].params.len();
+        let patterns = self.funcs[id as usize].body.params();
+        let has_rest = matches!(patterns.last(), Some(Pat::Rest(_)));
+        for index in 0..count {
+            let value = if has_rest && index + 1 == count {
+                Value::array(given.get(index..).unwrap_or_default().to_vec())
+            } else {
+                given.get(index).cloned().unwrap_or_else(Value::undefined)
+            };
+            let mut value = self.bounded(value);
+            value.shared = true;
+            let known = self.funcs[id as usize].params[index].clone();
+            let joined = self.join(&known, &value);
+            let joined = self.bounded(joined);
+            if joined != known {
+                self.funcs[id as usize].params[index] = joined;
+                self.changed = true;
+            }
+        }
+        let beyond = if has_rest { given.len() } else { count.min(given.len()) };
+        let hidden = if self.funcs[id as usize].reads_arguments { 0 } else { beyond };
+        for value in &given[hidden..] {
+            self.escape(value, "is passed to a function that has no parameter for it");
+        }
+        if let Some(this) = this {
+            let known = self.funcs[id as usize].this.clone();
+            let joined = self.join(&known, this);
+            if joined != known {
+                self.funcs[id as usize].this = joined;
+                self.changed = true;
+            }
+        }
+        self.enter(id, &Deps::default(), false, false);
+        self.funcs[id as usize].returned.clone()
+    }
+
+    /// Counts a call, and walks the function if this is the first one.
+    fn enter(&mut self, id: FuncId, deps: &Deps, conditional: bool, repeats: bool) {
+        let mut control = self.control.clone();
+        control.deps.add(deps);
+        control.local = Deps::default();
+        control.conditional |= conditional;
+        control.repeats |= repeats;
+        let func = &mut self.funcs[id as usize];
+        func.calls += 1;
+        func.round_conditional &= control.conditional;
+        func.round_repeats |= control.repeats || func.calls > 1;
+        if func.walked {
+            return;
+        }
+        func.walked = true;
+        // The other calls, which come later, are known from the last round.
+        control.conditional &= func.conditional;
+        control.repeats |= func.repeats;
+        self.walk_func(id, control);
+    }
+
+    fn walk_func(&mut self, id: FuncId, control: Control) {
+        let func = &mut self.funcs[id as usize];
+        func.walked = true;
+        let body = func.body;
+        let before = (self.scope, self.func, self.at);
+        self.scope = func.scope;
+        self.func = id;
+        let control = std::mem::replace(&mut self.control, control);
+        let key = body.span().lo.0;
+        let params = self.scope_at(key, ScopeKind::Params, |names| {
+            for pattern in body.params() {
+                pattern_names(pattern, false, names);
+            }
+        });
+        self.within(params, |builder| {
+            builder.bind_params(id, body);
+            let statements = body.statements();
+            let scope = builder.scope_at(key, ScopeKind::Body, |names| {
+                var_names(statements, names);
+                lexical_names(statements, names);
+            });
+            builder.within(scope, |builder| builder.walk_body(id, body, statements));
+        });
+        self.control = control;
+        (self.scope, self.func, self.at) = before;
+    }
+
+    fn bind_params(&mut self, id: FuncId, body: FuncBody<'a>) {
+        let func = &self.funcs[id as usize];
+        let (escaped, unknown) = (func.escaped, func.unknown.clone());
+        for (index, pattern) in body.params().into_iter().enumerate() {
+            let mut value = self.funcs[id as usize].params[index].clone();
+            if escaped {
+                let anything = Value::computed(unknown.clone());
+                // A reference stays one: it is better to show, and no key is made of it.
+                value = if value.step(crate::structure::PathStep::Index(0)).is_some() {
+                    value.with_deps(&unknown)
+                } else {
+                    self.join(&value, &anything)
+                };
+            }
+            let pattern = if let Pat::Rest(rest) = pattern { &rest.arg } else { pattern };
+            self.bind(pattern, value);
+        }
+    }
+
+    fn walk_body(&mut self, id: FuncId, body: FuncBody<'a>, statements: &'a [Stmt]) {
+        if let FuncBody::Arrow(arrow) = body
+            && let ArrowFunctionBody::Expr(value) = &*arrow.body
+        {
+            let value = self.expr(value);
+            self.at = parse::start(arrow.body.span());
+            self.give_back(id, value);
+        } else {
+            self.hoist_functions(statements);
+            let _ = self.statements(statements);
+        }
+        if self.funcs[id as usize].escaped {
+            let returned = self.funcs[id as usize].returned.clone();
+            self.escape(&returned, "is returned to code that cannot be followed");
+        }
+    }
+
+    /// Returns a value from a function.
+    pub(super) fn give_back(&mut self, id: FuncId, value: Value) {
+        if self.funcs[id as usize].body.is_async() {
+            self.awaited(&value);
+        }
+        if id == MAIN {
+            self.escape(&value, "is returned from the program");
+            return;
+        }
+        let local = self.control.local.clone();
+        let value = self.bounded(value.with_deps(&local));
+        let known = self.funcs[id as usize].returned.clone();
+        let joined = self.join(&known, &value);
+        let joined = self.bounded(joined);
+        if joined != known {
+            self.funcs[id as usize].returned = joined;
+            self.changed = true;
+        }
+    }
+
+    /// Awaiting a namespace asks it for a tool named `then`.
+    pub(super) fn awaited(&mut self, value: &Value) {
+        if value.caps().iter().any(|cap| matches!(cap, Cap::Mcp | Cap::Namespace(_))) {
+            self.escape(value, "is awaited");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Parts of values: `value.name`, `value[key]`, and the items of what is iterated.
+
+use std::rc::Rc;
+
+use protocol::ToolId;
+
+use super::Builder;
+use super::value::{Cap, Deps, Form, Scalar, Value};
+use crate::diagnostic::{Code, shown};
+use crate::structure::PathStep;
+
+/// A name by which a part is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    /// The names that it may be, when they are known for certain.
+    pub(super) names: Option<Vec<Rc<str>>>,
+    /// A name that it probably is: good enough to follow data, not to choose a tool.
+    hint: Option<Rc<str>>,
+    /// The tasks whose results flow into it.
+    deps: Deps,
+}
+
+impl Key {
+    pub(super) fn name(name: &str) -> Self {
+        Self { names: Some(vec![name.into()]), hint: Some(name.into()), deps: Deps::default() }
+    }
+
+    /// Returns the name, when there is just one.
+    pub(super) fn only(&self) -> Option<&str> {
+        match self.names.as_deref() {
+            Some([name]) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the names under which the global object holds itself.
+pub(super) fn is_global_object(name: &str) -> bool {
+    matches!(name, "globalThis" | "self" | "window" | "global")
+}
+
+impl Builder<'_> {
+    /// Returns the key that a value is; it is turned into text.
+    pub(super) fn key_of(&mut self, value: &Value) -> Key {
+        self.escape(value, "is turned into text");
+        let names = value.exact().map(|scalars| scalars.iter().map(Scalar::as_key).collect());
+        let hint = value.only().map(Scalar::as_key);
+        Key { names, hint, deps: value.all_deps() }
+    }
+
+    /// Returns a part of a value.
+    pub(super) fn member(&mut self, value: &Value, key: &Key) -> Value {
+        let mut part = self.plain_member(value, key);
+        for cap in value.caps().to_vec() {
+            self.cap_member(&cap, key, &mut part);
+        }
+        if !value.funcs().is_empty() {
+            // `f.call`, `f.bind` and the like hand the function on.
+            for func in value.funcs().to_vec() {
+                self.call_from_unknown(func, &value.deps, true, true);
+            }
+        }
+        let names_constructor = key.names.iter().flatten().any(|name| &**name == "constructor");
+        if names_constructor && value.caps().is_empty() && !part.is_loaded() {
+            part.add_cap(Cap::Evaluator);
+        }
+        part
+    }
+
+    fn plain_member(&mut self, value: &Value, key: &Key) -> Value {
+        let names = key.names.clone().or_else(|| key.hint.clone().map(|hint| vec![hint]));
+        let certain = key.names.is_some();
+        let mut part = match (&value.form, &names) {
+            (Form::Never, _) => Value::never(),
+            (Form::Object { fields, open }, Some(names)) if certain || !value.is_loaded() => {
+                let mut found = Value::never();
+                for name in names {
+                    let field = fields.iter().rev().find(|(field, _)| field == name);
+                    let field = match field {
+                        Some((_, field)) if !open => field.clone(),
+                        // What is spread in may come before or after the field.
+                        Some((_, field)) => field.clone().with_deps(&value.deps),
+                        None => Value::computed(value.deps.clone()),
+                    };
+                    found = self.join(&found, &field);
+                }
+                found
+            }
+            (Form::Array(items), Some(names)) if certain || !value.is_loaded() => {
+                let mut found = Value::never();
+                for name in names {
+                    let item = match name.parse::<usize>() {
+                        Ok(index) if index.to_string() == **name => {
+                            items.get(index).cloned().unwrap_or_else(Value::undefined)
+                        }
+                        _ if &**name == "length" => Value::computed(value.deps.clone()),
+                        _ => Value::computed(value.all_deps()),
+                    };
+                    found = self.join(&found, &item);
+                }
+                found
+            }
+            (Form::Object { .. } | Form::Array(_), _) => {
+                self.any_part(value).with_deps(&value.deps)
+            }
+            (Form::Result(..) | Form::Param(_), Some(names)) if names.len() == 1 => {
+                let step = step_of(&names[0]);
+                value.step(step).unwrap_or_else(|| Value::computed(value.deps.clone()))
+            }
+            _ => Value::computed(value.deps.clone()),
+        };
+        let container = matches!(value.form, Form::Object { .. } | Form::Array(_));
+        if container && value.shared {
+            part.shared = true;
+            part.inexact = true;
+        }
+        if container {
+            part.deps.add(&value.deps);
+        }
+        part.deps.add(&key.deps);
+        part
+    }
+
+    /// Returns any of the parts of a container.
+    fn any_part(&mut self, value: &Value) -> Value {
+        let parts: Vec<Value> = value.parts().into_iter().cloned().collect();
+        let mut any = Value::never();
+        for part in &parts {
+            any = self.join(&any, part);
+        }
+        if value.shared {
+            any.shared = true;
+            any.inexact = true;
+        }
+        any
+    }
+
+    /// Returns what iterating a value gives, each time.
+    pub(super) fn item(&mut self, value: &Value) -> Value {
+        match &value.form {
+            Form::Array(items) if !items.is_empty() => self.any_part(value).with_deps(&value.deps),
+            Form::Never => Value::never(),
+            _ => {
+                self.escape(value, "is iterated");
+                Value::computed(value.all_deps())
+            }
+        }
+    }
+
+    fn cap_member(&mut self, cap: &Cap, key: &Key, part: &mut Value) {
+        let Some(names) = &key.names else {
+            match cap {
+                Cap::Mcp | Cap::Namespace(_) => self.dynamic(
+                    Code::DynamicName,
+                    "which tool is meant is only known when the program runs; write the name out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`".into(),
+                ),
+                Cap::Global => self.dynamic(
+                    Code::DynamicGlobal,
+                    "which global is meant is only known when the program runs; write its name out".into(),
+                ),
+                Cap::Tool(..) => self.below_tool(cap),
+                Cap::Evaluator => part.add_cap(Cap::Evaluator),
+            }
+            return;
+        };
+        for name in names {
+            match cap {
+                Cap::Mcp => part.add_cap(Cap::Namespace(name.clone())),
+                Cap::Namespace(namespace) => self.add_tool(namespace, name, part),
+                Cap::Tool(..) => self.below_tool(cap),
+                Cap::Global => {
+                    let value = self.global(name);
+                    part.add_load(&value);
+                }
+                Cap::Evaluator => {
+                    if matches!(&**name, "constructor" | "call" | "apply" | "bind" | "prototype") {
+                        part.add_cap(Cap::Evaluator);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_tool(&mut self, namespace: &Rc<str>, action: &Rc<str>, part: &mut Value) {
+        match ToolId::new(namespace, action) {
+            Ok(tool) => {
+                self.tools.insert(tool);
+                part.add_cap(Cap::Tool(namespace.clone(), action.clone()));
+            }
+            Err(error) => {
+                let message = format!("this names no tool: {error}");
+                let finding =
+                    crate::diagnostic::Finding::new(Code::InvalidToolName, self.at, message);
+                self.findings.insert(finding);
+            }
+        }
+    }
+
+    fn below_tool(&mut self, cap: &Cap) {
+        let Cap::Tool(namespace, action) = cap else { return };
+        let message = format!(
+            "a tool has no parts to name; a tool is called as `mcp.{}.{}({{ … }})`",
+            shown(namespace, 64),
+            shown(action, 64)
+        );
+        self.dynamic(Code::DynamicCall, message);
+    }
+
+    /// Returns the value of a global name.
+    pub(super) fn global(&mut self, name: &str) -> Value {
+        match name {
+            "mcp" => Value::cap(Cap::Mcp),
+            "args" if !self.args_written => Value::of(Form::Param([].into())),
+            "eval" | "Function" => Value::cap(Cap::Evaluator),
+            "undefined" => Value::undefined(),
+            _ if is_global_object(name) => Value::cap(Cap::Global),
+            _ => Value::computed(Deps::default()),
+        }
+    }
+}
+
+/// Returns the step that a key takes: an index if it is written like one.
+fn step_of(name: &str) -> PathStep {
+    match name.parse::<u32>() {
+        Ok(index) if index.to_string() == name => PathStep::Index(index),
+        _ => PathStep::Field(name.into()),
+    }
+}

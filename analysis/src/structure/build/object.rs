@@ -1,0 +1,215 @@
+//! Object and array literals.
+
+use std::rc::Rc;
+
+use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
+
+use super::Builder;
+use super::function::FuncBody;
+use super::member::Key;
+use super::value::{Cap, Form, Value};
+
+impl<'a> Builder<'a> {
+    /// Returns the key that a property is written with.
+    pub(super) fn prop_key(&mut self, name: &'a PropName) -> Key {
+        match name {
+            PropName::Ident(name) => Key::name(&name.sym),
+            PropName::Str(text) => match text.value.as_str() {
+                Some(text) => Key::name(text),
+                None => self.key_of(&Value::computed(super::value::Deps::default())),
+            },
+            PropName::Num(number) => {
+                let value = Value::scalar(super::value::Scalar::Number(number.value));
+                self.key_of(&value)
+            }
+            PropName::Computed(computed) => {
+                let value = self.expr(&computed.expr);
+                self.key_of(&value)
+            }
+            PropName::BigInt(_) => self.key_of(&Value::computed(super::value::Deps::default())),
+        }
+    }
+
+    pub(super) fn object(&mut self, object: &'a ObjectLit) -> Value {
+        let mut fields: Vec<(Rc<str>, Value)> = Vec::new();
+        let mut open = false;
+        let mut accessors = false;
+        let mut deps = super::value::Deps::default();
+        let mut extra: Vec<Value> = Vec::new();
+        for prop in &object.props {
+            let prop = match prop {
+                PropOrSpread::Spread(spread) => {
+                    let value = self.expr(&spread.expr);
+                    match &value.form {
+                        Form::Object { fields: spread, open: spread_open } => {
+                            open |= *spread_open;
+                            deps.add(&value.deps);
+                            for (name, field) in spread.iter() {
+                                let mut field = field.clone();
+                                field.shared |= value.shared;
+                                field.inexact |= value.shared;
+                                put(&mut fields, name.clone(), field);
+                            }
+                        }
+                        _ if value.is_nothing() => {}
+                        _ => {
+                            // It may replace any field that stands before it.
+                            open = true;
+                            deps.add(&value.all_deps());
+                            for (_, field) in &mut fields {
+                                let old = std::mem::replace(field, Value::never());
+                                if old.is_loaded() {
+                                    self.escape(&old, "may be replaced by what is spread after it");
+                                }
+                                *field = Value::computed(old.all_deps().and(&value.all_deps()));
+                            }
+                            self.escape(&value, "is spread into an object");
+                        }
+                    }
+                    continue;
+                }
+                PropOrSpread::Prop(prop) => prop,
+            };
+            let (key, value) = match &**prop {
+                Prop::Shorthand(name) => {
+                    self.at = crate::parse::start(name.span);
+                    (
+                        Key::name(&name.sym),
+                        self.ident(name).spanning(super::expr::bounds(name.span)),
+                    )
+                }
+                Prop::KeyValue(pair) => {
+                    let key = self.prop_key(&pair.key);
+                    let value = self.expr(&pair.value);
+                    let written = !matches!(pair.key, PropName::Computed(_));
+                    if written && key.only() == Some("__proto__") {
+                        // This sets the prototype, where fields are found too.
+                        self.escape(&value, "is made a prototype");
+                        open = true;
+                        deps.add(&value.all_deps());
+                        continue;
+                    }
+                    (key, value)
+                }
+                Prop::Method(method) => {
+                    let key = self.prop_key(&method.key);
+                    (key, self.function(FuncBody::Function(&method.function)))
+                }
+                Prop::Getter(getter) => {
+                    accessors = true;
+                    let key = self.prop_key(&getter.key);
+                    let func = self.function(FuncBody::Function(&getter.function));
+                    extra.push(func);
+                    (key, Value::computed(super::value::Deps::default()))
+                }
+                Prop::Setter(setter) => {
+                    accessors = true;
+                    let key = self.prop_key(&setter.key);
+                    let func = self.function(FuncBody::Function(&setter.function));
+                    extra.push(func);
+                    (key, Value::computed(super::value::Deps::default()))
+                }
+                Prop::Assign(assign) => (Key::name(&assign.key.sym), self.expr(&assign.value)),
+            };
+            match key.only() {
+                Some(name) => put(&mut fields, name.into(), value),
+                None => {
+                    open = true;
+                    deps.add(&value.all_deps());
+                    self.escape(
+                        &value,
+                        "is kept under a name that is only known when the program runs",
+                    );
+                    for (_, field) in &mut fields {
+                        let old = std::mem::replace(field, Value::never());
+                        extra.push(old.clone());
+                        *field = Value::computed(old.all_deps().and(&value.all_deps()));
+                    }
+                }
+            }
+        }
+        for value in &extra {
+            self.escape(value, "is kept in an object that cannot be followed");
+            for func in value.funcs().to_vec() {
+                let returned = self.funcs[func as usize].returned.all_deps();
+                deps.add(&returned);
+            }
+        }
+        let mut made = Value::object(fields, open);
+        made.deps = deps;
+        if accessors && made.is_loaded() {
+            // A getter reaches the other fields through `this`.
+            self.escape(&made, "is kept in an object that has getters or setters");
+        }
+        self.bounded(made)
+    }
+
+    pub(super) fn array(&mut self, array: &'a ArrayLit) -> Value {
+        let mut items = Vec::new();
+        let mut known = true;
+        let mut deps = super::value::Deps::default();
+        for (index, item) in array.elems.iter().enumerate() {
+            let Some(item) = item else {
+                items.push(Value::undefined());
+                continue;
+            };
+            // Members of a fork are told apart by their place.
+            let before = self.branch.take_if(|branch| branch.starts_with("member"));
+            if before.is_some() {
+                self.branch = Some(format!("member {index}").into());
+            }
+            let value = self.expr(&item.expr);
+            if before.is_some() {
+                self.branch = before;
+            }
+            if item.spread.is_none() {
+                let bare = value
+                    .caps()
+                    .iter()
+                    .any(|cap| matches!(cap, Cap::Mcp | Cap::Namespace(_) | Cap::Global));
+                if bare {
+                    self.escape(&value, "is kept in an array");
+                }
+                items.push(value);
+                continue;
+            }
+            match &value.form {
+                Form::Array(spread) => {
+                    deps.add(&value.deps);
+                    items.extend(spread.iter().cloned().map(|mut item| {
+                        item.inexact |= value.shared;
+                        item.shared |= value.shared;
+                        item
+                    }));
+                }
+                _ => {
+                    known = false;
+                    let item = self.item(&value);
+                    items.push(item.with_deps(&value.all_deps()));
+                }
+            }
+        }
+        let made = Value::array(items);
+        if known {
+            let mut made = self.bounded(made);
+            made.deps.add(&deps);
+            return made;
+        }
+        self.escape(&made, "is kept in an array of unknown length");
+        Value::computed(made.all_deps().and(&deps))
+    }
+}
+
+/// The most fields among which an earlier one of the same name is looked for.
+const SEARCHED: usize = 256;
+
+/// Sets a field; a later one of the same name replaces the earlier.
+fn put(fields: &mut Vec<(Rc<str>, Value)>, name: Rc<str>, value: Value) {
+    // Looking up a field finds the last one of its name, so that an object of
+    // thousands of fields need not be searched for each.
+    let searched = if fields.len() > SEARCHED { 0 } else { fields.len() };
+    match fields[..searched].iter_mut().find(|(known, _)| *known == name) {
+        Some((_, known)) => *known = value,
+        None => fields.push((name, value)),
+    }
+}

@@ -1,0 +1,474 @@
+//! Statements, in evaluation order.
+
+use swc_common::Spanned;
+use swc_ecma_ast::{
+    BlockStmt, Decl, Expr, ForHead, IfStmt, Lit, Stmt, SwitchStmt, TryStmt, VarDecl, VarDeclKind,
+    VarDeclOrExpr,
+};
+
+use super::Builder;
+use super::control::{Exit, Writes};
+use super::expr::{bare, bounds};
+use super::finish::RoundKind;
+use super::function::FuncBody;
+use super::scope::{ScopeKind, has_body, head_names, lexical_names, pattern_names};
+use super::value::{Deps, Value};
+use crate::parse;
+
+impl<'a> Builder<'a> {
+    /// Gives the functions that a block declares their values.
+    pub(super) fn hoist_functions(&mut self, statements: &'a [Stmt]) {
+        for statement in statements {
+            let mut statement = statement;
+            while let Stmt::Labeled(labeled) = statement {
+                statement = &labeled.body;
+            }
+            if let Stmt::Decl(Decl::Fn(declared)) = statement
+                && has_body(declared)
+                && let Some(binding) = self.lookup(&declared.ident.sym)
+            {
+                let value = self.function(FuncBody::Function(&declared.function));
+                self.write(binding, value);
+            }
+        }
+    }
+
+    /// Follows statements in the scope that is open.
+    pub(super) fn statements(&mut self, statements: &'a [Stmt]) -> Exit {
+        let before = self.control.clone();
+        let mut exit = Exit::default();
+        for statement in statements {
+            let next = self.statement(statement);
+            if !next.may() {
+                continue;
+            }
+            exit.always |= next.always;
+            exit.add(&next);
+            // What follows is reached only if the jump was not taken.
+            self.control.add(&next.deps);
+            self.control.conditional = true;
+        }
+        self.control = before;
+        exit
+    }
+
+    fn block(&mut self, block: &'a BlockStmt) -> Exit {
+        let scope = self.scope_at(block.span.lo.0, ScopeKind::Block, |names| {
+            lexical_names(&block.stmts, names);
+        });
+        self.within(scope, |builder| {
+            builder.hoist_functions(&block.stmts);
+            builder.statements(&block.stmts)
+        })
+    }
+
+    fn statement(&mut self, statement: &'a Stmt) -> Exit {
+        if self.fatal.is_some() {
+            return Exit::default();
+        }
+        self.at = parse::start(statement.span());
+        stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || self.statement_kind(statement))
+    }
+
+    fn statement_kind(&mut self, statement: &'a Stmt) -> Exit {
+        match statement {
+            Stmt::Expr(expr) => {
+                let _ = self.expr(&expr.expr);
+            }
+            Stmt::Decl(declared) => self.declaration(declared),
+            Stmt::Block(block) => return self.block(block),
+            Stmt::If(choice) => return self.if_chain(choice),
+            Stmt::Return(returned) => {
+                if let Some(value) = &returned.arg {
+                    let value = self.expr(value);
+                    let func = self.func;
+                    self.give_back(func, value);
+                }
+                return Exit { returns: true, always: true, ..Exit::default() };
+            }
+            Stmt::Throw(thrown) => {
+                let value = self.expr(&thrown.arg);
+                self.escape(&value, "is thrown");
+                return Exit { throws: true, always: true, ..Exit::default() };
+            }
+            Stmt::Break(jump) => {
+                let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
+                let breaks = jump.label.is_none();
+                return Exit { breaks, labels, always: true, ..Exit::default() };
+            }
+            Stmt::Continue(jump) => {
+                let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
+                let continues = jump.label.is_none();
+                return Exit { continues, labels, always: true, ..Exit::default() };
+            }
+            Stmt::Labeled(labeled) => {
+                let mut exit = Exit::default();
+                self.region(|builder| {
+                    exit = builder.statement(&labeled.body);
+                    exit.deps.clone()
+                });
+                let before = exit.labels.len();
+                exit.labels.retain(|label| **label != *labeled.label.sym);
+                exit.always &= exit.labels.len() == before;
+                return exit.settle();
+            }
+            Stmt::Switch(switch) => return self.switch(switch),
+            Stmt::Try(attempt) => return self.attempt(attempt),
+            Stmt::While(repeat) => {
+                return self.repeat(statement, Some(&repeat.test), true, None, &repeat.body);
+            }
+            Stmt::DoWhile(repeat) => {
+                return self.repeat(statement, Some(&repeat.test), false, None, &repeat.body);
+            }
+            Stmt::For(repeat) => {
+                let scope = self.scope_at(repeat.span.lo.0, ScopeKind::Head, |names| {
+                    if let Some(VarDeclOrExpr::VarDecl(declared)) = &repeat.init {
+                        head_names(declared, names);
+                    }
+                });
+                return self.within(scope, |builder| {
+                    match &repeat.init {
+                        Some(VarDeclOrExpr::VarDecl(declared)) => builder.variables(declared),
+                        Some(VarDeclOrExpr::Expr(expr)) => {
+                            let _ = builder.expr(expr);
+                        }
+                        None => {}
+                    }
+                    let (test, update) = (repeat.test.as_deref(), repeat.update.as_deref());
+                    builder.repeat(statement, test, true, update, &repeat.body)
+                });
+            }
+            Stmt::ForOf(repeat) => {
+                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, true);
+            }
+            Stmt::ForIn(repeat) => {
+                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, false);
+            }
+            Stmt::With(with) => {
+                // Strict code has no `with`; the parser refuses it.
+                let object = self.expr(&with.obj);
+                self.escape(&object, "is opened by `with`");
+                return self.statement(&with.body);
+            }
+            Stmt::Empty(_) | Stmt::Debugger(_) => {}
+        }
+        Exit::default()
+    }
+
+    fn declaration(&mut self, declared: &'a Decl) {
+        match declared {
+            Decl::Var(declared) => self.variables(declared),
+            Decl::Class(class) if !class.declare => self.class_decl(class),
+            Decl::Using(using) => {
+                for declarator in &using.decls {
+                    if let Some(value) = &declarator.init {
+                        let value = self.expr(value);
+                        self.escape(&value, "is declared by `using`");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn variables(&mut self, declared: &'a VarDecl) {
+        if declared.declare {
+            return;
+        }
+        for declarator in &declared.decls {
+            let value = match &declarator.init {
+                Some(init) => self.expr(init),
+                // `var x;` does not change what `x` holds.
+                None if declared.kind == VarDeclKind::Var => continue,
+                None => Value::undefined(),
+            };
+            self.bind(&declarator.name, value);
+        }
+    }
+
+    /// Follows `if … else if … else …` without recursion along the chain.
+    fn if_chain(&mut self, first: &'a IfStmt) -> Exit {
+        let before = (self.control.clone(), self.parent, self.branch.clone());
+        let mut exit = Exit::default();
+        let mut ends: Vec<Writes> = Vec::new();
+        let mut deps = Deps::default();
+        let mut always = true;
+        let mark = self.trail.len();
+        let mut choice = first;
+        loop {
+            self.at = parse::start(choice.span);
+            let test = self.expr(&choice.test);
+            let span = bounds(choice.test.span());
+            let test = test.all_deps();
+            deps.add(&test);
+            let decision = self.add_node(RoundKind::Decision { test: span, deps: test.clone() });
+            self.parent = Some(decision);
+            self.branch = None;
+            self.control.add(&test);
+            self.control.conditional = true;
+            let (then, writes) = self.branch(|b| b.way("then", |b| b.statement(&choice.cons)));
+            exit.add(&then);
+            always &= then.always;
+            if !then.always {
+                // Tests further up the chain may have written, too.
+                ends.push(self.with_writes_since(mark, writes));
+            }
+            match choice.alt.as_deref() {
+                Some(Stmt::If(next)) => {
+                    self.branch = Some("else".into());
+                    choice = next;
+                }
+                Some(last) => {
+                    let (last, writes) = self.branch(|b| b.way("else", |b| b.statement(last)));
+                    exit.add(&last);
+                    always &= last.always;
+                    if !last.always {
+                        ends.push(self.with_writes_since(mark, writes));
+                    }
+                    break;
+                }
+                None => {
+                    always = false;
+                    ends.push(self.with_writes_since(mark, Writes::new()));
+                    break;
+                }
+            }
+        }
+        (self.control, self.parent, self.branch) = before;
+        self.merge(ends, &deps);
+        exit.always = always;
+        if exit.may() {
+            exit.deps.add(&deps);
+        }
+        exit.settle()
+    }
+
+    /// Adds to a branch's writes those that the tests before it made.
+    fn with_writes_since(&self, mark: usize, mut writes: Writes) -> Writes {
+        for (binding, _) in &self.trail[mark.min(self.trail.len())..] {
+            let now = self.env[*binding as usize].clone();
+            writes.entry(*binding).or_insert(now);
+        }
+        writes
+    }
+
+    fn switch(&mut self, switch: &'a SwitchStmt) -> Exit {
+        let value = self.expr(&switch.discriminant);
+        let deps = value.all_deps();
+        let span = bounds(switch.discriminant.span());
+        let kind = RoundKind::Decision { test: span, deps: deps.clone() };
+        let scope = self.scope_at(switch.span.lo.0, ScopeKind::Block, |names| {
+            for case in &switch.cases {
+                lexical_names(&case.cons, names);
+            }
+        });
+        let mut exit = Exit::default();
+        self.region(|builder| {
+            let mut deps = deps.clone();
+            builder.within(scope, |builder| {
+                for case in &switch.cases {
+                    builder.hoist_functions(&case.cons);
+                }
+                builder.node(kind, |builder| {
+                    for (index, case) in switch.cases.iter().enumerate() {
+                        let test = match &case.test {
+                            Some(test) => builder.way("test", |b| {
+                                b.under(&deps, index > 0, false, |b| b.expr(test)).all_deps()
+                            }),
+                            None => Deps::default(),
+                        };
+                        deps.add(&test);
+                        let name = match &case.test {
+                            Some(_) => format!("case {}", index + 1),
+                            None => "default".into(),
+                        };
+                        // A case begins where it is chosen, or where the last one falls through.
+                        let (ends, _) = builder.branch(|builder| {
+                            builder.see_region_writes();
+                            builder.way(&name, |builder| {
+                                builder.under(&deps, true, false, |b| b.statements(&case.cons))
+                            })
+                        });
+                        exit.add(&ends);
+                    }
+                });
+            });
+            deps
+        });
+        exit.breaks = false;
+        exit.deps.add(&deps);
+        exit.settle()
+    }
+
+    fn attempt(&mut self, attempt: &'a TryStmt) -> Exit {
+        let word = (parse::start(attempt.span), parse::start(attempt.span) + 3);
+        let kind = RoundKind::Decision { test: word, deps: Deps::default() };
+        self.node(kind, |builder| {
+            let Some(last) = &attempt.finalizer else {
+                return builder.try_and_catch(attempt);
+            };
+            let mut exit = Exit::default();
+            builder.region(|builder| {
+                exit = builder.try_and_catch(attempt);
+                Deps::default()
+            });
+            let last = builder.way("finally", |b| b.block(last));
+            exit.always |= last.always;
+            exit.add(&last);
+            exit.settle()
+        })
+    }
+
+    fn try_and_catch(&mut self, attempt: &'a TryStmt) -> Exit {
+        let first_task = self.tasks.len();
+        let mut tried = Exit::default();
+        let left_with = self.collect(|builder| {
+            tried = builder.way("try", |b| b.block(&attempt.block));
+            Deps::default()
+        });
+        let Some(handler) = &attempt.handler else { return tried };
+        // The handler runs when something in the block fails: it waits for the
+        // block's calls.
+        let mut failing = Deps::default();
+        for task in self.tasks.get(first_task..).unwrap_or_default() {
+            failing.add(&Deps::one(task.site));
+        }
+        let scope = self.scope_at(handler.span.lo.0, ScopeKind::Params, |names| {
+            if let Some(param) = &handler.param {
+                pattern_names(param, false, names);
+            }
+        });
+        let (caught, writes) = self.branch(|builder| {
+            for (binding, value) in left_with {
+                builder.set(binding, Some(value));
+            }
+            builder.within(scope, |builder| {
+                builder.under(&failing, true, false, |builder| {
+                    if let Some(param) = &handler.param {
+                        builder.bind(param, Value::computed(failing.clone()));
+                    }
+                    builder.way("catch", |b| b.block(&handler.body))
+                })
+            })
+        });
+        match (tried.always, caught.always) {
+            (_, true) => {}
+            (true, false) => self.merge(vec![writes], &failing),
+            (false, false) => self.merge(vec![Writes::new(), writes], &failing),
+        }
+        let mut exit = tried.clone();
+        exit.throws = false;
+        exit = exit.settle();
+        exit.always = tried.always && caught.always;
+        if caught.may() {
+            exit.add(&caught);
+            exit.deps.add(&failing);
+        }
+        exit.settle()
+    }
+
+    /// Follows `while`, `do … while` and `for (;;)`.
+    fn repeat(
+        &mut self,
+        statement: &'a Stmt,
+        test: Option<&'a Expr>,
+        test_first: bool,
+        update: Option<&'a Expr>,
+        body: &'a Stmt,
+    ) -> Exit {
+        let mut exit = Exit::default();
+        let over = bounds(test.map_or(statement.span(), Spanned::span));
+        // `while (true)` is entered for certain.
+        let endless =
+            test.is_none_or(|test| matches!(bare(test), Expr::Lit(Lit::Bool(b)) if b.value));
+        let node = self.add_node(RoundKind::Loop { over, deps: Deps::default() });
+        let (parent, branch) = (self.parent.replace(node), self.branch.take());
+        self.looped(statement.span().lo.0, |builder| {
+            let none = Deps::default();
+            let mut deps = Deps::default();
+            if test_first && let Some(test) = test {
+                let value = builder.way("test", |b| b.under(&none, false, true, |b| b.expr(test)));
+                deps = value.all_deps();
+            }
+            let jumped =
+                builder.way("body", |b| b.under(&deps, false, true, |b| b.statement(body)));
+            let mut rest = Deps::default();
+            if jumped.may() {
+                rest.add(&jumped.deps);
+            }
+            if let Some(update) = update {
+                let _ = builder
+                    .way("update", |b| b.under(&deps, jumped.may(), true, |b| b.expr(update)));
+            }
+            if !test_first && let Some(test) = test {
+                let value =
+                    builder.way("test", |b| b.under(&rest, jumped.may(), true, |b| b.expr(test)));
+                deps = value.all_deps();
+            }
+            exit.add(&jumped);
+            exit.always = jumped.always && endless && !jumped.breaks && !jumped.continues;
+            deps.add(&rest);
+            exit.deps.add(&deps);
+            builder.loop_deps(node, deps.clone());
+            deps
+        });
+        (self.parent, self.branch) = (parent, branch);
+        (exit.breaks, exit.continues) = (false, false);
+        exit.settle()
+    }
+
+    /// Follows `for … of` and `for … in`.
+    fn iterate(
+        &mut self,
+        statement: &'a Stmt,
+        head: &'a ForHead,
+        right: &'a Expr,
+        body: &'a Stmt,
+        items: bool,
+    ) -> Exit {
+        let scope = self.scope_at(statement.span().lo.0, ScopeKind::Head, |names| {
+            if let ForHead::VarDecl(declared) = head {
+                head_names(declared, names);
+            }
+        });
+        let mut exit = Exit::default();
+        let over = self.expr(right);
+        let deps = over.all_deps();
+        let item = if items {
+            self.item(&over)
+        } else {
+            let leads = !over.caps().is_empty();
+            if leads {
+                self.escape(&over, "is iterated");
+            }
+            Value::computed(deps.clone())
+        };
+        let kind = RoundKind::Loop { over: bounds(right.span()), deps: deps.clone() };
+        self.node(kind, |builder| {
+            builder.within(scope, |builder| {
+                builder.looped(statement.span().lo.0, |builder| {
+                    builder.way("body", |builder| {
+                        builder.under(&deps, false, true, |builder| {
+                            match head {
+                                ForHead::VarDecl(declared) => {
+                                    for declarator in &declared.decls {
+                                        builder.bind(&declarator.name, item.clone());
+                                    }
+                                }
+                                ForHead::Pat(pattern) => builder.bind(pattern, item.clone()),
+                                ForHead::UsingDecl(_) => {
+                                    builder.escape(&item, "is declared by `using`");
+                                }
+                            }
+                            exit.add(&builder.statement(body));
+                        });
+                    });
+                    deps.clone()
+                });
+            });
+        });
+        exit.deps.add(&deps);
+        (exit.breaks, exit.continues) = (false, false);
+        exit.settle()
+    }
+}

@@ -1,0 +1,396 @@
+//! What is known of a value: which tools it may be, where it comes from.
+
+use std::rc::Rc;
+
+use crate::structure::PathStep;
+
+/// A place where a tool is called; stable over the rounds of one analysis.
+pub(super) type SiteId = u32;
+/// A function of the program.
+pub(super) type FuncId = u32;
+
+/// Something that leads to tools or around them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cap {
+    /// The global object.
+    Global,
+    /// `mcp` itself.
+    Mcp,
+    /// `mcp.namespace`.
+    Namespace(Rc<str>),
+    /// `mcp.namespace.action`.
+    Tool(Rc<str>, Rc<str>),
+    /// What makes code out of text: `eval`, `Function`.
+    Evaluator,
+}
+
+/// A value that does not change and has no parts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Scalar {
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(Rc<str>),
+}
+
+impl Scalar {
+    /// Returns the text that the value has as a key or in a template.
+    pub(super) fn as_key(&self) -> Rc<str> {
+        match self {
+            Self::Undefined => "undefined".into(),
+            Self::Null => "null".into(),
+            Self::Bool(value) => value.to_string().into(),
+            Self::Number(value) => number_text(*value).unwrap_or_default().into(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Returns the text of a number, where Rust and JavaScript write it alike.
+pub(super) fn number_text(value: f64) -> Option<String> {
+    (value.fract() == 0.0 && value.abs() < 1e15).then(|| format!("{}", value as i64))
+}
+
+/// The most constants that one value may be.
+const CHOICE_LIMIT: usize = 16;
+/// The most parts of a value that is tracked part by part.
+const WEIGHT_LIMIT: u32 = 2_000;
+/// The deepest value that is tracked part by part.
+const LEVEL_LIMIT: u32 = 16;
+/// The most steps of a reference.
+const PATH_LIMIT: usize = 32;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Form {
+    /// Nothing has been seen to arrive here (yet).
+    Never,
+    /// One of these constants.
+    Const(Rc<[Scalar]>),
+    /// A part of a task's result.
+    Result(SiteId, Rc<[PathStep]>),
+    /// A part of `args`.
+    Param(Rc<[PathStep]>),
+    /// An object; `open` when it may have fields that are not listed.
+    Object { fields: Rc<Vec<(Rc<str>, Value)>>, open: bool },
+    /// An array, with every item in its place.
+    Array(Rc<Vec<Value>>),
+    /// Exactly one of the functions in `funcs`.
+    Function,
+    /// Anything.
+    Computed,
+}
+
+/// A set of tasks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Deps(Option<Rc<Vec<SiteId>>>);
+
+impl Deps {
+    pub(super) fn one(site: SiteId) -> Self {
+        Self(Some(Rc::new(vec![site])))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.0.iter().flat_map(|sites| sites.iter().copied())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        match (&self.0, &other.0) {
+            (_, None) => {}
+            (None, Some(_)) => self.0 = other.0.clone(),
+            (Some(own), Some(new)) => {
+                if !Rc::ptr_eq(own, new) {
+                    self.0 = Some(union(own, new));
+                }
+            }
+        }
+    }
+
+    pub(super) fn and(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
+    }
+}
+
+/// Joins two sorted lists; an unchanged one is shared.
+fn union<T: Ord + Clone>(left: &Rc<Vec<T>>, right: &Rc<Vec<T>>) -> Rc<Vec<T>> {
+    if right.iter().all(|item| left.binary_search(item).is_ok()) {
+        return left.clone();
+    }
+    let mut out: Vec<T> = left.iter().chain(right.iter()).cloned().collect();
+    out.sort();
+    out.dedup();
+    Rc::new(out)
+}
+
+/// What is known of a value.
+#[must_use = "what a value may be must be kept, or be seen to escape"]
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Value {
+    caps: Option<Rc<Vec<Cap>>>,
+    funcs: Option<Rc<Vec<FuncId>>>,
+    /// The tasks whose results flow into it, not counting its parts.
+    pub(super) deps: Deps,
+    pub(super) form: Form,
+    /// The source text, for a computed value.
+    pub(super) span: (u32, u32),
+    /// The container has a name, so that other code may change what it holds.
+    pub(super) shared: bool,
+    /// A constant that was read out of a shared container: good enough to show,
+    /// not to choose a tool by.
+    pub(super) inexact: bool,
+    /// Whether it or a part of it leads to tools or is a function.
+    loaded: bool,
+    weight: u32,
+    level: u32,
+}
+
+impl Value {
+    pub(super) fn of(form: Form) -> Self {
+        let (loaded, weight, level) = match &form {
+            Form::Object { fields, .. } => measure(fields.iter().map(|(_, value)| value)),
+            Form::Array(items) => measure(items.iter()),
+            _ => (false, 1, 0),
+        };
+        Self {
+            caps: None,
+            funcs: None,
+            deps: Deps::default(),
+            form,
+            span: (0, 0),
+            shared: false,
+            inexact: false,
+            loaded,
+            weight,
+            level,
+        }
+    }
+
+    pub(super) fn never() -> Self {
+        Self::of(Form::Never)
+    }
+
+    pub(super) fn computed(deps: Deps) -> Self {
+        Self { deps, ..Self::of(Form::Computed) }
+    }
+
+    pub(super) fn scalar(scalar: Scalar) -> Self {
+        Self::of(Form::Const([scalar].into()))
+    }
+
+    pub(super) fn text(text: &str) -> Self {
+        Self::scalar(Scalar::Text(text.into()))
+    }
+
+    pub(super) fn undefined() -> Self {
+        Self::scalar(Scalar::Undefined)
+    }
+
+    pub(super) fn cap(cap: Cap) -> Self {
+        Self { caps: Some(Rc::new(vec![cap])), loaded: true, ..Self::of(Form::Computed) }
+    }
+
+    pub(super) fn function(id: FuncId) -> Self {
+        Self { funcs: Some(Rc::new(vec![id])), loaded: true, ..Self::of(Form::Function) }
+    }
+
+    pub(super) fn result(site: SiteId) -> Self {
+        Self { deps: Deps::one(site), ..Self::of(Form::Result(site, [].into())) }
+    }
+
+    pub(super) fn object(fields: Vec<(Rc<str>, Value)>, open: bool) -> Self {
+        Self::of(Form::Object { fields: Rc::new(fields), open })
+    }
+
+    pub(super) fn array(items: Vec<Value>) -> Self {
+        Self::of(Form::Array(Rc::new(items)))
+    }
+
+    pub(super) fn caps(&self) -> &[Cap] {
+        self.caps.as_deref().map_or(&[], |caps| caps)
+    }
+
+    pub(super) fn funcs(&self) -> &[FuncId] {
+        self.funcs.as_deref().map_or(&[], |funcs| funcs)
+    }
+
+    pub(super) fn add_cap(&mut self, cap: Cap) {
+        self.loaded = true;
+        let new = Rc::new(vec![cap]);
+        self.caps = Some(self.caps.as_ref().map_or(new.clone(), |own| union(own, &new)));
+    }
+
+    /// Takes over the tools and functions of another value.
+    pub(super) fn add_load(&mut self, other: &Self) {
+        self.caps = merged(&self.caps, &other.caps);
+        self.funcs = merged(&self.funcs, &other.funcs);
+        self.loaded |= other.loaded;
+    }
+
+    /// Returns whether the value or a part of it leads to tools or is a function.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.loaded
+    }
+
+    /// Returns whether it is too large or deep to be tracked part by part.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.weight > WEIGHT_LIMIT || self.level > LEVEL_LIMIT
+    }
+
+    /// Returns the parts that are tracked.
+    pub(super) fn parts(&self) -> Vec<&Value> {
+        match &self.form {
+            Form::Object { fields, .. } => fields.iter().map(|(_, value)| value).collect(),
+            Form::Array(items) => items.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the constants that it is known to be one of, fit to choose a tool by.
+    pub(super) fn exact(&self) -> Option<&[Scalar]> {
+        match &self.form {
+            Form::Const(scalars) if !self.inexact => Some(scalars),
+            Form::Never => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// Returns the one constant that it is, also when only fit to be shown.
+    pub(super) fn only(&self) -> Option<&Scalar> {
+        match &self.form {
+            Form::Const(scalars) if scalars.len() == 1 => scalars.first(),
+            _ => None,
+        }
+    }
+
+    /// Returns every task whose result flows into the value or its parts.
+    pub(super) fn all_deps(&self) -> Deps {
+        let mut deps = self.deps.clone();
+        for part in self.parts() {
+            deps.add(&part.all_deps());
+        }
+        deps
+    }
+
+    /// Returns a value that may be either. Parts that cannot be kept apart are
+    /// pushed to `lost`.
+    pub(super) fn join(&self, other: &Self, lost: &mut Vec<Value>) -> Self {
+        if self.form == Form::Never && !self.has_own_load() {
+            return other.clone().with_deps(&self.deps);
+        }
+        if other.form == Form::Never && !other.has_own_load() {
+            return self.clone().with_deps(&other.deps);
+        }
+        if self == other {
+            return self.clone();
+        }
+        let form = match (&self.form, &other.form) {
+            (Form::Const(left), Form::Const(right)) => {
+                let mut all = left.to_vec();
+                for scalar in right.iter() {
+                    if !all.contains(scalar) {
+                        all.push(scalar.clone());
+                    }
+                }
+                if all.len() > CHOICE_LIMIT { Form::Computed } else { Form::Const(all.into()) }
+            }
+            (Form::Function, Form::Function) => Form::Function,
+            (Form::Function, _) if other.is_nothing() => Form::Function,
+            (_, Form::Function) if self.is_nothing() => Form::Function,
+            (
+                Form::Object { fields: left, open: left_open },
+                Form::Object { fields: right, open: right_open },
+            ) if left.len() == right.len()
+                && left.iter().zip(right.iter()).all(|(a, b)| a.0 == b.0) =>
+            {
+                let fields = left
+                    .iter()
+                    .zip(right.iter())
+                    .map(|((name, a), (_, b))| (name.clone(), a.join(b, lost)))
+                    .collect();
+                Form::Object { fields: Rc::new(fields), open: *left_open || *right_open }
+            }
+            (Form::Array(left), Form::Array(right)) if left.len() == right.len() => {
+                let items = left.iter().zip(right.iter()).map(|(a, b)| a.join(b, lost)).collect();
+                Form::Array(Rc::new(items))
+            }
+            (left, right) if left == right => left.clone(),
+            _ => Form::Computed,
+        };
+        let mut joined = Self::of(form);
+        joined.deps = self.deps.clone().and(&other.deps);
+        if joined.form == Form::Computed {
+            for part in self.parts().into_iter().chain(other.parts()) {
+                joined.deps.add(&part.all_deps());
+                if part.is_loaded() {
+                    lost.push(part.clone());
+                }
+            }
+        }
+        joined.caps = merged(&self.caps, &other.caps);
+        joined.funcs = merged(&self.funcs, &other.funcs);
+        joined.loaded |= joined.caps.is_some() || joined.funcs.is_some();
+        joined.span = self.span;
+        joined.shared = self.shared || other.shared;
+        joined.inexact = self.inexact || other.inexact;
+        joined
+    }
+
+    fn has_own_load(&self) -> bool {
+        self.caps.is_some() || self.funcs.is_some()
+    }
+
+    /// Returns whether it is `undefined` or `null`.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self.only(), Some(Scalar::Undefined | Scalar::Null))
+    }
+
+    pub(super) fn with_deps(mut self, deps: &Deps) -> Self {
+        self.deps.add(deps);
+        self
+    }
+
+    pub(super) fn spanning(mut self, span: (u32, u32)) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// Returns a reference one step further, when there is one.
+    pub(super) fn step(&self, step: PathStep) -> Option<Self> {
+        let form = match &self.form {
+            Form::Result(site, path) => Form::Result(*site, longer(path, step)?),
+            Form::Param(path) => Form::Param(longer(path, step)?),
+            _ => return None,
+        };
+        Some(Self { deps: self.deps.clone(), ..Self::of(form) })
+    }
+}
+
+fn longer(path: &Rc<[PathStep]>, step: PathStep) -> Option<Rc<[PathStep]>> {
+    (path.len() < PATH_LIMIT).then(|| path.iter().cloned().chain([step]).collect())
+}
+
+fn merged<T: Ord + Clone>(
+    left: &Option<Rc<Vec<T>>>,
+    right: &Option<Rc<Vec<T>>>,
+) -> Option<Rc<Vec<T>>> {
+    match (left, right) {
+        (None, other) | (other, None) => other.clone(),
+        (Some(left), Some(right)) => Some(union(left, right)),
+    }
+}
+
+fn measure<'v>(parts: impl Iterator<Item = &'v Value>) -> (bool, u32, u32) {
+    let (mut loaded, mut weight, mut level) = (false, 1u32, 0);
+    for part in parts {
+        loaded |= part.loaded;
+        weight = weight.saturating_add(part.weight);
+        level = level.max(part.level + 1);
+    }
+    (loaded, weight, level)
+}

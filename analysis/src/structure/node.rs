@@ -1,0 +1,167 @@
+//! The parts of a structure, in their wire form.
+
+use indexmap::IndexMap;
+use protocol::ToolId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// The tasks, decisions, loops, forks and joins of a program.
+///
+/// The nodes are a flat list in evaluation order; `parent` says what encloses
+/// what, so that deep programs stay shallow JSON. A decision or loop that
+/// governs no task is left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StaticStructure {
+    /// The nodes; a parent stands before its children.
+    pub nodes: Vec<Node>,
+}
+
+impl StaticStructure {
+    /// Returns the tasks in evaluation order.
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Task(task) | NodeKind::Capability(task) => Some(task),
+            _ => None,
+        })
+    }
+
+    /// Turns the tasks whose tool is a capability into capability nodes.
+    ///
+    /// A program calls a tool and a capability alike; only the registry knows
+    /// which is which.
+    pub fn mark_capabilities(&mut self, is_capability: impl Fn(&ToolId) -> bool) {
+        for node in &mut self.nodes {
+            match &node.kind {
+                NodeKind::Task(task) if is_capability(&task.tool) => {
+                    node.kind = NodeKind::Capability(task.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// One part of a structure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The number of the node, from 0; also its place in the list.
+    pub id: u32,
+    /// The node that encloses this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Which way out of the parent leads here: `then`, `else`, `case 1`,
+    /// `default`, `test`, `body`, `catch`, `finally`, or the member of a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What the node is.
+    #[serde(flatten)]
+    pub kind: NodeKind,
+}
+
+/// What a node of a structure is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum NodeKind {
+    /// A call of a tool.
+    Task(Task),
+    /// A call of a tool that the registry knows to be a capability.
+    Capability(Task),
+    /// A choice: `if`, `?:`, `&&`, `||`, `??`, `switch`, `try`.
+    Decision {
+        /// The test, as written, shortened.
+        test: String,
+        /// The tasks whose results decide.
+        depends_on: Vec<String>,
+    },
+    /// A repetition: a loop, or a function given to `map` and its like.
+    Loop {
+        /// What is iterated or tested, as written, shortened.
+        over: String,
+        /// The tasks whose results decide how often.
+        depends_on: Vec<String>,
+    },
+    /// The start of calls that are in flight together.
+    Fork {
+        /// `all`, `allSettled`, `race` or `any`.
+        how: String,
+    },
+    /// The place where a fork's members are awaited.
+    Join {
+        /// The node of the fork.
+        fork: u32,
+    },
+}
+
+/// A call of a tool, at one place in the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The name within the program: `t1`, `t2` … in evaluation order.
+    pub task: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// The line of the call, from 1.
+    pub line: u32,
+    /// The column of the call in code points, from 1.
+    pub column: u32,
+    /// Whether a run may skip the call.
+    pub conditional: bool,
+    /// Whether a run may make the call any number of times, also none.
+    pub repeats: bool,
+    /// The arguments by name; `*` stands for what has no name: an argument that
+    /// is not an object literal, or the spread part of one.
+    pub arguments: IndexMap<String, Argument>,
+    /// The tasks that must be done before: those whose results flow into the
+    /// arguments, and those that decide whether the call is made. Earlier tasks
+    /// only; what one round of a loop hands to the next is left out.
+    pub depends_on: Vec<String>,
+}
+
+/// Where an argument comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Argument {
+    /// A value written in the program.
+    Literal {
+        /// The value.
+        value: Json,
+    },
+    /// A part of another task's result.
+    Reference {
+        /// The task.
+        task: String,
+        /// The way from its result to the part.
+        path: Vec<PathStep>,
+    },
+    /// A part of `args`, the input of the program.
+    Parameter {
+        /// The way from `args` to the part.
+        path: Vec<PathStep>,
+    },
+    /// An object of which not every field is a literal.
+    Object {
+        /// The fields, in order; `*` is the part that is spread into it.
+        fields: IndexMap<String, Argument>,
+    },
+    /// An array of which not every item is a literal.
+    Array {
+        /// The items, in order.
+        items: Vec<Argument>,
+    },
+    /// Anything that is computed.
+    Expression {
+        /// The expression, as written, shortened.
+        source: String,
+        /// The tasks whose results flow into it.
+        depends_on: Vec<String>,
+    },
+}
+
+/// One step from a value to a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PathStep {
+    /// The item at an index.
+    Index(u32),
+    /// The field of a name.
+    Field(String),
+}

@@ -1,0 +1,21 @@
+//! Runs every case of `cases/` and compares it with the snapshot beside it.
+
+use analysis::{Limits, analyze, render::render};
+
+#[test]
+fn cases() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    insta::glob!("cases/**/*.ts", |path| {
+        let source = std::fs::read_to_string(path).expect("a case is readable");
+        let name = path.file_stem().expect("a case has a name").to_string_lossy();
+        let mut settings = settings.clone();
+        settings.set_snapshot_path(path.parent().expect("a case is in a folder"));
+        settings.remove_snapshot_suffix();
+        settings.remove_input_file();
+        settings.bind(|| {
+            insta::assert_snapshot!(&*name, render(&analyze(&source, &Limits::default())));
+        });
+    });
+}
