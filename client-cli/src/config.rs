@@ -218,6 +218,19 @@ pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, 
     })?
 }
 
+/// Checks the bytes of a file without believing them.
+///
+/// # Errors
+/// Returns [`ConfigError`] when they are not a valid file.
+pub fn check(content: &[u8]) -> Result<(), ConfigError> {
+    file::parse(content).map(drop)
+}
+
+/// Checks that no key of a JSON text stands twice in one object.
+pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
+    serde_json::from_slice::<file::Unambiguous>(content).map(drop).map_err(|error| error.to_string())
+}
+
 /// Tools that compute and touch nothing, and reading in the workspace, run
 /// without a question; everything else is asked about.
 fn default_file() -> Value {

@@ -1,4 +1,5 @@
 //! The one decision about every call, and how it is asked for.
 
+pub mod approvals;
 pub mod permissions;
 pub mod trust;

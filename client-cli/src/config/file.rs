@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use protocol::ToolId;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, FILE, unusable};
@@ -157,6 +157,59 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
             }
         }
         deserializer.deserialize_map(Unique(PhantomData))
+    }
+}
+
+/// Any JSON in which no key stands twice.
+pub(super) struct Unambiguous;
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyUnambiguous)
+    }
+}
+
+struct AnyUnambiguous;
+
+impl<'de> Visitor<'de> for AnyUnambiguous {
+    type Value = Unambiguous;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Unambiguous, A::Error> {
+        while access.next_element::<Unambiguous>()?.is_some() {}
+        Ok(Unambiguous)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Unambiguous, A::Error> {
+        UniqueMap::<Unambiguous>::deserialize(MapAccessDeserializer::new(access))?;
+        Ok(Unambiguous)
     }
 }
 

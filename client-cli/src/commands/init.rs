@@ -1,0 +1,296 @@
+//! `pml init`: makes a project ready for agents.
+
+use std::fmt;
+use std::io::Read;
+
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Value, json};
+
+use crate::config::{self, ConfigError};
+use crate::consent::trust::TrustStore;
+use crate::workspace::Workspace;
+use crate::workspace::atomic::{self, Existing};
+
+/// Where agents look for the MCP servers of a project.
+const AGENT_FILE: &str = ".mcp.json";
+
+/// What the agents' file held before the first change.
+const BACKUP: &str = ".mcp.json.backup";
+
+/// What PML keeps in a project and git should not.
+const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup"];
+
+/// The largest file that is read, in bytes.
+const FILE_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// Says why a project was not made ready. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// A file that is there cannot be understood or written.
+    #[error("cannot use `{file}`: {reason}; nothing was changed in it")]
+    File {
+        /// The file.
+        file: &'static str,
+        /// What is in the way.
+        reason: String,
+    },
+    /// `.pml.json` cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// What was done, one line for each file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    lines: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))
+    }
+}
+
+/// Returns what [`init`] would do, without doing it.
+///
+/// # Errors
+/// Returns [`InitError`] when a file that is there cannot be understood.
+pub fn plan(workspace: &Workspace) -> Result<Report, InitError> {
+    let plan = Plan::of(workspace)?;
+    Ok(Report { lines: plan.lines("would be") })
+}
+
+/// Writes `.mcp.json`, `.pml.json` and `.gitignore` entries, keeping all that
+/// is there. A second run changes nothing.
+///
+/// # Errors
+/// Returns [`InitError`] when a file that is there cannot be understood; all
+/// are read before the first is written.
+pub fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
+    let plan = Plan::of(workspace)?;
+    if let Some(change) = &plan.agents {
+        if let Some(before) = &change.before
+            && read(workspace, BACKUP)?.is_none()
+        {
+            write(workspace, BACKUP, before)?;
+        }
+        write(workspace, AGENT_FILE, &change.after)?;
+    }
+    // A file that came with the repository is left alone, and so is its trust.
+    config::create(workspace, store)?;
+    if let Some(change) = &plan.ignore {
+        write(workspace, ".gitignore", &change.after)?;
+    }
+    Ok(Report { lines: plan.lines("was") })
+}
+
+struct Change {
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
+}
+
+struct Plan {
+    agents: Option<Change>,
+    needs_config: bool,
+    ignore: Option<Change>,
+}
+
+impl Plan {
+    fn of(workspace: &Workspace) -> Result<Self, InitError> {
+        let needs_config = match config::read(workspace)? {
+            Some(content) => {
+                config::check(&content)?;
+                false
+            }
+            None => true,
+        };
+        Ok(Self { agents: agents(workspace)?, needs_config, ignore: ignore(workspace)? })
+    }
+
+    fn lines(&self, was: &str) -> Vec<String> {
+        let changed = |change: &Option<Change>, file: &str, what: &str| match change {
+            None => format!("`{file}` has all it needs and stays as it is"),
+            Some(Change { before: None, .. }) => format!("`{file}` {was} written: {what}"),
+            Some(_) => format!("`{file}` {was} extended: {what}; all else in it is kept"),
+        };
+        let config = if self.needs_config {
+            format!("`{}` {was} written with default permissions: reading in the workspace and pure computing run without a question, all else asks", config::FILE)
+        } else {
+            format!("`{}` stays as it is", config::FILE)
+        };
+        vec![
+            changed(&self.agents, AGENT_FILE, "agents start `pml stdio`"),
+            config,
+            changed(&self.ignore, ".gitignore", "`.pml/` holds run records and tokens"),
+        ]
+    }
+}
+
+fn agents(workspace: &Workspace) -> Result<Option<Change>, InitError> {
+    let refused = |reason: String| InitError::File { file: AGENT_FILE, reason };
+    let before = read(workspace, AGENT_FILE)?;
+    let mut value: Value = match &before {
+        None => json!({}),
+        Some(content) => {
+            // Keys that stand twice would be lost by writing the file again.
+            config::check_unique(content).map_err(refused)?;
+            serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?
+        }
+    };
+    let object = value.as_object_mut().ok_or_else(|| refused("it is not an object".to_owned()))?;
+    let servers = object.entry("mcpServers").or_insert_with(|| json!({}));
+    let servers = servers.as_object_mut().ok_or_else(|| refused("`mcpServers` is not an object".to_owned()))?;
+    if servers.contains_key("pml") {
+        return Ok(None);
+    }
+    servers.insert("pml".to_owned(), json!({ "type": "stdio", "command": "pml", "args": ["stdio"] }));
+    let mut after = serde_json::to_vec_pretty(&value).map_err(|error| refused(error.to_string()))?;
+    after.push(b'\n');
+    Ok(Some(Change { before, after }))
+}
+
+fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
+    let before = read(workspace, ".gitignore")?;
+    let mut after = before.clone().unwrap_or_default();
+    let has_line = |entry: &str| {
+        let text = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
+        text.lines().any(|line| line.trim().trim_start_matches('/') == entry)
+    };
+    let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !has_line(entry)).collect();
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    if !after.is_empty() && !after.ends_with(b"\n") {
+        after.push(b'\n');
+    }
+    for entry in missing {
+        after.extend_from_slice(entry.as_bytes());
+        after.push(b'\n');
+    }
+    Ok(Some(Change { before, after }))
+}
+
+fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, InitError> {
+    let refused = |reason: String| InitError::File { file, reason };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match rustix::fs::openat(workspace.directory(), file, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => return Err(refused("it is a symbolic link".to_owned())),
+        Err(errno) => return Err(refused(errno.to_string())),
+    };
+    let opened = std::fs::File::from(fd);
+    if !opened.metadata().is_ok_and(|facts| facts.is_file()) {
+        return Err(refused("it is not a regular file".to_owned()));
+    }
+    let mut content = Vec::new();
+    opened.take(FILE_LIMIT + 1).read_to_end(&mut content).map_err(|error| refused(error.to_string()))?;
+    if content.len() as u64 > FILE_LIMIT {
+        return Err(refused("it is larger than 4 MiB".to_owned()));
+    }
+    Ok(Some(content))
+}
+
+fn write(workspace: &Workspace, file: &'static str, content: &[u8]) -> Result<(), InitError> {
+    let folder = workspace.directory();
+    let mode = rustix::fs::statat(folder, file, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        .ok()
+        .map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777));
+    atomic::write(folder, file, content, mode, Existing::Replaced)
+        .map_err(|error| InitError::File { file, reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Trust};
+
+    struct Project {
+        _folder: tempfile::TempDir,
+        workspace: Workspace,
+        store: TrustStore,
+    }
+
+    impl Project {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().join("w");
+            std::fs::create_dir(&root).unwrap();
+            for (name, content) in files {
+                std::fs::write(root.join(name), content).unwrap();
+            }
+            let store = TrustStore::in_folder(folder.path().join("state"));
+            Self { workspace: Workspace::open(&root).unwrap(), store, _folder: folder }
+        }
+
+        fn files(&self) -> Vec<(String, String)> {
+            let mut files: Vec<(String, String)> = std::fs::read_dir(self.workspace.root())
+                .unwrap()
+                .map(|entry| entry.unwrap())
+                .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read_to_string(entry.path()).unwrap()))
+                .collect();
+            files.sort();
+            files
+        }
+
+        fn file(&self, name: &str) -> String {
+            self.files().into_iter().find(|(file, _)| file == name).unwrap().1
+        }
+    }
+
+    #[test]
+    fn an_empty_project_becomes_ready_and_stays_so() {
+        let project = Project::new(&[]);
+        plan(&project.workspace).unwrap();
+        assert!(project.files().is_empty(), "a plan writes nothing");
+        let report = init(&project.workspace, &project.store).unwrap().to_string();
+        assert!(report.contains("`.mcp.json` was written"), "{report}");
+        let names: Vec<String> = project.files().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [".gitignore", ".mcp.json", ".pml.json"]);
+        let config = Config::load(&project.workspace, &project.store).unwrap();
+        assert_eq!(config.trust, Trust::Trusted);
+        let before = project.files();
+        let report = init(&project.workspace, &project.store).unwrap().to_string();
+        assert_eq!(report.matches("stays as it is").count(), 3, "{report}");
+        assert_eq!(project.files(), before);
+    }
+
+    #[test]
+    fn what_is_there_is_kept() {
+        let agents = r#"{"z": 1, "mcpServers": {"other": {"command": "x"}}}"#;
+        let project = Project::new(&[(".mcp.json", agents), (".gitignore", "target\n.pml/"), ("a.txt", "a")]);
+        init(&project.workspace, &project.store).unwrap();
+        assert_eq!(project.file(".mcp.json.backup"), agents);
+        let merged: Value = serde_json::from_str(&project.file(".mcp.json")).unwrap();
+        assert_eq!(merged["z"], 1);
+        assert_eq!(merged["mcpServers"]["other"]["command"], "x");
+        assert_eq!(merged["mcpServers"]["pml"]["args"], json!(["stdio"]));
+        assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n");
+    }
+
+    /// CL-04: a file that came with the repository gains no trust by `pml init`.
+    #[test]
+    fn a_file_of_the_repository_is_not_trusted_by_init() {
+        let project = Project::new(&[(".pml.json", r#"{"permissions": {"allow": ["*"]}}"#)]);
+        init(&project.workspace, &project.store).unwrap();
+        let config = Config::load(&project.workspace, &project.store).unwrap();
+        assert_eq!(config.trust, Trust::Untrusted);
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_stops_before_anything_is_written() {
+        for (name, content) in [
+            (".mcp.json", "{"),
+            (".mcp.json", "[]"),
+            (".mcp.json", r#"{"mcpServers": []}"#),
+            (".mcp.json", r#"{"a": 1, "a": 2}"#),
+            (".mcp.json", r#"{"mcpServers": {"x": {"command": "a", "command": "b"}}}"#),
+            (".pml.json", "{"),
+            (".pml.json", r#"{"permisions": {}}"#),
+        ] {
+            let project = Project::new(&[(name, content)]);
+            init(&project.workspace, &project.store).expect_err(content);
+            assert_eq!(project.files(), [(name.to_owned(), content.to_owned())]);
+        }
+    }
+}
