@@ -6,18 +6,22 @@ use std::time::Duration;
 
 use rquickjs::context::intrinsic;
 use rquickjs::promise::PromiseState;
-use rquickjs::{Context, Ctx, Function, Module, Object, Persistent, Promise, Runtime, Value};
+use rquickjs::{Context, Ctx, Function, Module, Persistent, Promise, Runtime, Value};
 use serde_json::value::RawValue;
 
 use crate::child::{EXIT_PANIC, cpu_time, exit};
-use crate::frame::{self, ChildFailure, FromHost, ToHost};
+use crate::frame::{self, FromHost, ToHost};
 use crate::heap::{Heap, Meter};
 use crate::json;
-use crate::limits::{MAX_ERROR_TEXT, MIB};
+use crate::limits::MIB;
 use crate::outcome::FailureKind;
 use crate::realm::{self, Realm, Shared};
-use crate::stack::{self, PREFIX, PROGRAM_FILE, SUFFIX};
+use crate::stack::{PREFIX, PROGRAM_FILE, SUFFIX};
 use crate::wire::Wire;
+
+mod fault;
+
+use fault::{Fault, failure};
 
 /// The longest frame from the host. It is trusted; this only catches a broken stream.
 const HOST_FRAME: usize = 64 * MIB;
@@ -37,9 +41,6 @@ type Intrinsics = (
     intrinsic::Promise,
     intrinsic::DOMException,
 );
-
-/// Why the program failed.
-type Fault = Box<ChildFailure>;
 
 struct Engine {
     runtime: Runtime,
@@ -315,118 +316,4 @@ impl Engine {
         }
         wire.flush();
     }
-
-    fn caught(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, kind: FailureKind) -> Fault {
-        if realm::is_exception(error) {
-            let thrown = ctx.catch();
-            self.describe(ctx, &thrown, kind)
-        } else {
-            failure(kind, "Error", &error.to_string())
-        }
-    }
-
-    /// Tells a thrown value as a failure, in the program's own coordinates.
-    fn describe<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>, kind: FailureKind) -> Fault {
-        let object = thrown.as_object();
-        let text = |key: &str| object.and_then(|object| text_of(ctx, object, key));
-        let trace = stack::trim(&text("stack").unwrap_or_default());
-        if self.budget.is_spent() {
-            return self.out_of_cpu(trace.place);
-        }
-        // The engine throws `null` when not even the error fits into the heap.
-        let starved = self.heap.ran_out() && thrown.is_null();
-        let name = text("name").unwrap_or_else(|| "Error".to_owned());
-        let message = match object {
-            _ if starved => "out of memory".to_owned(),
-            Some(_) => text("message").unwrap_or_else(|| self.show(ctx, thrown)),
-            None => thrown
-                .as_string()
-                .and_then(|text| text.to_string().ok())
-                .unwrap_or_else(|| self.show(ctx, thrown)),
-        };
-        let code = text("code");
-        let kind = match (name.as_str(), message.as_str(), code.as_deref()) {
-            _ if starved => FailureKind::OutOfMemory,
-            ("InternalError", "out of memory", _) => FailureKind::OutOfMemory,
-            ("RangeError" | "InternalError", "Maximum call stack size exceeded", _) => {
-                FailureKind::StackOverflow
-            }
-            (_, _, Some("ARGUMENT_TOO_LARGE")) if self.shared.argument_refused.get() => {
-                FailureKind::ArgumentTooLarge
-            }
-            _ => kind,
-        };
-        Box::new(ChildFailure {
-            kind: kind.as_str().to_owned(),
-            name: cut(name, 256),
-            message: cut(message, MAX_ERROR_TEXT),
-            code: code.map(|code| cut(code, 256)),
-            line: trace.place.map(|place| place.0),
-            column: trace.place.map(|place| place.1),
-            stack: (!trace.text.is_empty()).then(|| cut(trace.text, MAX_ERROR_TEXT)),
-        })
-    }
-
-    fn show<'js>(&self, ctx: &Ctx<'js>, value: &Value<'js>) -> String {
-        let written = self
-            .realm
-            .stringify
-            .clone()
-            .restore(ctx)
-            .and_then(|stringify| stringify.call::<_, Option<String>>((value.clone(),)));
-        match written {
-            Ok(Some(text)) => text,
-            Ok(None) => format!("a value of type {}", value.type_name()),
-            Err(_) => {
-                ctx.catch();
-                "a value that cannot be shown".to_owned()
-            }
-        }
-    }
-
-    fn out_of_cpu(&self, place: Option<(u32, u32)>) -> Fault {
-        let limit = self.shared.limits.get().cpu_ms;
-        let message = format!("the program used all of its {limit} ms of CPU time");
-        Box::new(ChildFailure {
-            line: place.map(|place| place.0),
-            column: place.map(|place| place.1),
-            ..*failure(FailureKind::CpuTime, "LimitError", &message)
-        })
-    }
-}
-
-/// Reads a property that should be text. A getter may throw; that is then no text.
-fn text_of<'js>(ctx: &Ctx<'js>, object: &Object<'js>, key: &str) -> Option<String> {
-    let value: Value<'js> = match object.get(key) {
-        Ok(value) => value,
-        Err(_) => {
-            ctx.catch();
-            return None;
-        }
-    };
-    if let Some(text) = value.as_string() {
-        return text.to_string().ok();
-    }
-    value.as_number().map(|number| number.to_string())
-}
-
-fn failure(kind: FailureKind, name: &str, message: &str) -> Fault {
-    Box::new(ChildFailure {
-        kind: kind.as_str().to_owned(),
-        name: name.to_owned(),
-        message: message.to_owned(),
-        code: None,
-        line: None,
-        column: None,
-        stack: None,
-    })
-}
-
-/// Cuts a text that would be too long to send.
-fn cut(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
-        text.push('…');
-    }
-    text
 }
