@@ -48,7 +48,9 @@ pub enum ConfigError {
         reason: String,
     },
     /// PML may not change it, because it would thereby trust it.
-    #[error("`{file}` is not trusted, so nothing was added to it; look at it, then run `pml trust`")]
+    #[error(
+        "`{file}` is not trusted, so nothing was added to it; look at it, then run `pml trust`"
+    )]
     Untrusted {
         /// The file.
         file: String,
@@ -173,7 +175,11 @@ pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<
 /// # Errors
 /// Returns [`ConfigError::Untrusted`] for a file that the user has not
 /// trusted: one "always" must not trust all else that stands in it.
-pub fn add_allow(workspace: &Workspace, store: &TrustStore, tool: &ToolId) -> Result<(), ConfigError> {
+pub fn add_allow(
+    workspace: &Workspace,
+    store: &TrustStore,
+    tool: &ToolId,
+) -> Result<(), ConfigError> {
     store.locked(|store| {
         let mut value = match read(workspace)? {
             None => json!({}),
@@ -191,7 +197,11 @@ pub fn add_allow(workspace: &Workspace, store: &TrustStore, tool: &ToolId) -> Re
             .ok_or_else(wrong)?
             .entry("permissions")
             .or_insert_with(|| json!({}));
-        let allow = permissions.as_object_mut().ok_or_else(wrong)?.entry("allow").or_insert_with(|| json!([]));
+        let allow = permissions
+            .as_object_mut()
+            .ok_or_else(wrong)?
+            .entry("allow")
+            .or_insert_with(|| json!([]));
         let allow = allow.as_array_mut().ok_or_else(wrong)?;
         let entry = Value::from(tool.as_str());
         if !allow.contains(&entry) {
@@ -228,7 +238,9 @@ pub fn check(content: &[u8]) -> Result<(), ConfigError> {
 
 /// Checks that no key of a JSON text stands twice in one object.
 pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
-    serde_json::from_slice::<file::Unambiguous>(content).map(drop).map_err(|error| error.to_string())
+    serde_json::from_slice::<file::Unambiguous>(content)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// Tools that compute and touch nothing, and reading in the workspace, run
@@ -236,8 +248,14 @@ pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
 fn default_file() -> Value {
     let pure = ["json", "math", "datetime", "crypto", "string", "collections"];
     let reads = [
-        "read_file", "read_text_file", "read_multiple_files", "list_directory",
-        "list_directory_with_sizes", "directory_tree", "search_files", "get_file_info",
+        "read_file",
+        "read_text_file",
+        "read_multiple_files",
+        "list_directory",
+        "list_directory_with_sizes",
+        "directory_tree",
+        "search_files",
+        "get_file_info",
         "list_allowed_directories",
     ];
     let allow: Vec<String> = pure
@@ -254,7 +272,8 @@ fn write(
     value: &Value,
     existing: Existing,
 ) -> Result<(), ConfigError> {
-    let mut text = serde_json::to_string_pretty(value).map_err(|error| unusable(&error.to_string()))?;
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|error| unusable(&error.to_string()))?;
     text.push('\n');
     file::parse(text.as_bytes())?;
     // A crash between the two leaves a file that is not trusted, never the reverse.
@@ -265,7 +284,8 @@ fn write(
 }
 
 fn read_mode(workspace: &Workspace) -> Option<Mode> {
-    let stat = rustix::fs::statat(workspace.directory(), FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    let stat =
+        rustix::fs::statat(workspace.directory(), FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
     stat.ok().map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777))
 }
 
@@ -280,7 +300,9 @@ pub fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
     let fd = match rustix::fs::openat(workspace.directory(), FILE, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(rustix::io::Errno::LOOP) => return Err(unusable("it is a symbolic link; put the file itself there")),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(unusable("it is a symbolic link; put the file itself there"));
+        }
         Err(errno) => return Err(unusable(&errno.to_string())),
     };
     let file = std::fs::File::from(fd);

@@ -89,8 +89,10 @@ impl Gateway {
     }
 
     fn parse(text: &str, place: &'static str) -> Result<Self, KeyError> {
-        let refused = |text: &str, reason: String| KeyError::Url { text: text.to_owned(), place, reason };
-        let mut url = Url::parse(text).map_err(|error| refused("the address", error.to_string()))?;
+        let refused =
+            |text: &str, reason: String| KeyError::Url { text: text.to_owned(), place, reason };
+        let mut url =
+            Url::parse(text).map_err(|error| refused("the address", error.to_string()))?;
         // Checked before the address is shown: it may carry a password.
         if !url.username().is_empty() || url.password().is_some() {
             let reason = "it has a name or password in it; put the key into `PML_API_KEY`";
@@ -113,7 +115,10 @@ impl Gateway {
                 return Err(refused(text, reason.to_owned()));
             }
             other => {
-                return Err(refused(text, format!("`{other}` is not a scheme of the web; use `https`")));
+                return Err(refused(
+                    text,
+                    format!("`{other}` is not a scheme of the web; use `https`"),
+                ));
             }
         }
         let path = url.path().trim_end_matches('/').to_owned();
@@ -183,7 +188,10 @@ impl fmt::Debug for ApiKey {
 pub fn user_file() -> Option<PathBuf> {
     let configured = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let home = || std::env::home_dir().map(|home| home.join(".config"));
-    configured.filter(|path| path.is_absolute()).or_else(home).map(|path| path.join("pml/credentials"))
+    configured
+        .filter(|path| path.is_absolute())
+        .or_else(home)
+        .map(|path| path.join("pml/credentials"))
 }
 
 /// Finds the key for a gateway: `PML_API_KEY`, else the entry of exactly this
@@ -203,7 +211,8 @@ pub fn find(
     let Some(path) = file else { return Ok(None) };
     let Some(keys) = read_keys(path)? else { return Ok(None) };
     let place = path.display();
-    keys.get(&gateway.origin()).map_or(Ok(None), |text| ApiKey::new(text, format_args!("`{place}`")))
+    keys.get(&gateway.origin())
+        .map_or(Ok(None), |text| ApiKey::new(text, format_args!("`{place}`")))
 }
 
 fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> {
@@ -226,7 +235,9 @@ fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> 
         return Err(refused("it belongs to another user".to_owned()));
     }
     if facts.mode() & 0o077 != 0 {
-        return Err(refused("others can read it; run `chmod 600` on it and replace its keys".to_owned()));
+        return Err(refused(
+            "others can read it; run `chmod 600` on it and replace its keys".to_owned(),
+        ));
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     let folder = std::fs::metadata(folder).map_err(|error| refused(error.to_string()))?;
@@ -254,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_gateway_is_chosen_in_order() {
-        let choose = |flag, variable, file| Gateway::choose(flag, variable, file).unwrap().to_string();
+        let choose =
+            |flag, variable, file| Gateway::choose(flag, variable, file).unwrap().to_string();
         let (a, b, c) = (Some("https://a.test"), Some("https://b.test/x/"), Some("https://c.test"));
         assert_eq!(choose(a, b, c), "https://a.test");
         assert_eq!(choose(None, b, c), "https://b.test/x");
@@ -262,15 +274,33 @@ mod tests {
         assert_eq!(choose(None, None, None), DEFAULT_URL);
         Gateway::choose(Some("nonsense"), b, c).unwrap_err();
         assert_eq!(gateway("https://b.test/x/").join("mcp").as_str(), "https://b.test/x/mcp");
-        assert_eq!(gateway("http://127.0.0.1:3001").join("/mcp").as_str(), "http://127.0.0.1:3001/mcp");
+        assert_eq!(
+            gateway("http://127.0.0.1:3001").join("/mcp").as_str(),
+            "http://127.0.0.1:3001/mcp"
+        );
     }
 
     #[test]
     fn only_addresses_that_keep_a_key_safe_are_taken() {
-        for text in ["http://localhost:3001", "http://127.0.0.9", "http://[::1]:1", "https://x.test:8443/p"] {
+        for text in
+            ["http://localhost:3001", "http://127.0.0.9", "http://[::1]:1", "https://x.test:8443/p"]
+        {
             gateway(text);
         }
-        for text in ["http://x.test", "http://127.0.0.1.x.test", "http://localhost.x.test", "http://10.0.0.1", "ftp://x.test", "javascript:alert(1)", "file:///etc/passwd", "https://user:canary@x.test", "https://x.test/?key=canary", "https://x.test/#canary", "-flag", ""] {
+        for text in [
+            "http://x.test",
+            "http://127.0.0.1.x.test",
+            "http://localhost.x.test",
+            "http://10.0.0.1",
+            "ftp://x.test",
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "https://user:canary@x.test",
+            "https://x.test/?key=canary",
+            "https://x.test/#canary",
+            "-flag",
+            "",
+        ] {
             let chosen = Gateway::choose(Some(text), None, None);
             if text.is_empty() {
                 assert_eq!(chosen.unwrap().to_string(), DEFAULT_URL);
@@ -302,18 +332,30 @@ mod tests {
 
     #[test]
     fn a_key_goes_to_its_own_origin_only() {
-        let keys = Keys::new(r#"{"https://a.test": "key-a", "http://127.0.0.1:3001": "key-l"}"#, 0o600);
+        let keys =
+            Keys::new(r#"{"https://a.test": "key-a", "http://127.0.0.1:3001": "key-l"}"#, 0o600);
         let found = |url| keys.find(url, None).unwrap().map(|key| key.expose().to_owned());
         assert_eq!(found("https://a.test/below").as_deref(), Some("key-a"));
         assert_eq!(found("http://127.0.0.1:3001").as_deref(), Some("key-l"));
-        for url in ["https://b.test", "https://a.test:8443", "https://a.test.b.test", "http://127.0.0.1:3002"] {
+        for url in [
+            "https://b.test",
+            "https://a.test:8443",
+            "https://a.test.b.test",
+            "http://127.0.0.1:3002",
+        ] {
             assert_eq!(found(url), None, "{url}");
         }
         let named = keys.find("https://a.test", Some("key-env")).unwrap().unwrap();
-        assert_eq!((named.expose(), format!("{named:?}").as_str()), ("key-env", "ApiKey([redacted])"));
+        assert_eq!(
+            (named.expose(), format!("{named:?}").as_str()),
+            ("key-env", "ApiKey([redacted])")
+        );
         assert_eq!(keys.find("https://a.test", Some("")).unwrap().unwrap().expose(), "key-a");
         keys.find("https://a.test", Some("a\nb")).unwrap_err();
-        assert_eq!(find(&gateway("https://a.test"), None, Some(Path::new("/nonexistent/x"))).unwrap(), None);
+        assert_eq!(
+            find(&gateway("https://a.test"), None, Some(Path::new("/nonexistent/x"))).unwrap(),
+            None
+        );
     }
 
     /// CL-12: a file that others can read, a link, a FIFO: refused, never read past.

@@ -1,1 +1,27 @@
-//! client-cli
+//! PML's companion on the user's machine.
+//!
+//! It serves MCP on stdin and stdout, analyses programs, lets the gateway decide
+//! where they run, and runs the local ones in a sealed sandbox, with every tool
+//! call under the user's rules. It never takes the gateway's word for what a
+//! program calls, never runs code that was not submitted, and never links the
+//! gateway or its database.
+
+pub mod analyser;
+pub mod app;
+pub mod args;
+pub mod cloud;
+pub mod commands;
+pub mod config;
+pub mod consent;
+pub mod error;
+pub mod execute;
+mod failure;
+pub mod keys;
+pub mod local_mcp;
+pub mod lockfile;
+pub mod resume;
+pub mod router;
+pub mod run;
+pub mod stdio;
+pub mod tools;
+pub mod workspace;

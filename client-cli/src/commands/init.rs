@@ -114,7 +114,10 @@ impl Plan {
             Some(_) => format!("`{file}` {was} extended: {what}; all else in it is kept"),
         };
         let config = if self.needs_config {
-            format!("`{}` {was} written with default permissions: reading in the workspace and pure computing run without a question, all else asks", config::FILE)
+            format!(
+                "`{}` {was} written with default permissions: reading in the workspace and pure computing run without a question, all else asks",
+                config::FILE
+            )
         } else {
             format!("`{}` stays as it is", config::FILE)
         };
@@ -139,12 +142,16 @@ fn agents(workspace: &Workspace) -> Result<Option<Change>, InitError> {
     };
     let object = value.as_object_mut().ok_or_else(|| refused("it is not an object".to_owned()))?;
     let servers = object.entry("mcpServers").or_insert_with(|| json!({}));
-    let servers = servers.as_object_mut().ok_or_else(|| refused("`mcpServers` is not an object".to_owned()))?;
+    let servers = servers
+        .as_object_mut()
+        .ok_or_else(|| refused("`mcpServers` is not an object".to_owned()))?;
     if servers.contains_key("pml") {
         return Ok(None);
     }
-    servers.insert("pml".to_owned(), json!({ "type": "stdio", "command": "pml", "args": ["stdio"] }));
-    let mut after = serde_json::to_vec_pretty(&value).map_err(|error| refused(error.to_string()))?;
+    servers
+        .insert("pml".to_owned(), json!({ "type": "stdio", "command": "pml", "args": ["stdio"] }));
+    let mut after =
+        serde_json::to_vec_pretty(&value).map_err(|error| refused(error.to_string()))?;
     after.push(b'\n');
     Ok(Some(Change { before, after }))
 }
@@ -184,7 +191,10 @@ fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, In
         return Err(refused("it is not a regular file".to_owned()));
     }
     let mut content = Vec::new();
-    opened.take(FILE_LIMIT + 1).read_to_end(&mut content).map_err(|error| refused(error.to_string()))?;
+    opened
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| refused(error.to_string()))?;
     if content.len() as u64 > FILE_LIMIT {
         return Err(refused("it is larger than 4 MiB".to_owned()));
     }
@@ -227,7 +237,12 @@ mod tests {
             let mut files: Vec<(String, String)> = std::fs::read_dir(self.workspace.root())
                 .unwrap()
                 .map(|entry| entry.unwrap())
-                .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read_to_string(entry.path()).unwrap()))
+                .map(|entry| {
+                    (
+                        entry.file_name().into_string().unwrap(),
+                        std::fs::read_to_string(entry.path()).unwrap(),
+                    )
+                })
                 .collect();
             files.sort();
             files
@@ -258,7 +273,8 @@ mod tests {
     #[test]
     fn what_is_there_is_kept() {
         let agents = r#"{"z": 1, "mcpServers": {"other": {"command": "x"}}}"#;
-        let project = Project::new(&[(".mcp.json", agents), (".gitignore", "target\n.pml/"), ("a.txt", "a")]);
+        let project =
+            Project::new(&[(".mcp.json", agents), (".gitignore", "target\n.pml/"), ("a.txt", "a")]);
         init(&project.workspace, &project.store).unwrap();
         assert_eq!(project.file(".mcp.json.backup"), agents);
         let merged: Value = serde_json::from_str(&project.file(".mcp.json")).unwrap();

@@ -219,7 +219,9 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
     if file.policy.is_some() {
         // A policy that is read and not enforced would be worse than none.
-        return Err(unusable("this version cannot enforce `policy`; remove it and use `permissions`"));
+        return Err(unusable(
+            "this version cannot enforce `policy`; remove it and use `permissions`",
+        ));
     }
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
         ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
@@ -227,11 +229,15 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
             return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
         }
         if tools::is_native(name) && !entry.0.replaces_native {
-            let reason = format!("`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools");
+            let reason = format!(
+                "`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools"
+            );
             return Err(unusable(&reason));
         }
     }
-    if let Some(name) = file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name)) {
+    if let Some(name) =
+        file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name))
+    {
         return Err(unusable(&format!("`{name}` stands in both `private_mcps` and `mcpServers`")));
     }
     Ok(file)

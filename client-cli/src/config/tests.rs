@@ -59,7 +59,15 @@ fn an_untrusted_file_only_restricts() {
     assert_eq!(config.cloud_url, None);
     assert_eq!(
         config.ignored_untrusted,
-        ["workspace", "cloud", "permissions.allow", "private_mcps", "registries", "mcpServers", "expose_tools"]
+        [
+            "workspace",
+            "cloud",
+            "permissions.allow",
+            "private_mcps",
+            "registries",
+            "mcpServers",
+            "expose_tools"
+        ]
     );
     assert!(config.warning().unwrap().contains("pml trust"));
 
@@ -100,12 +108,18 @@ fn a_file_that_is_not_understood_is_an_error() {
         ("{\"permissions\": {}, \"permissions\": {}}", None),
         ("{\"permissions\": {\"deny\": [], \"deny\": []}}", None),
         ("{\"mcpServers\": {\"a\": {\"command\": \"x\"}, \"a\": {\"command\": \"y\"}}}", None),
-        ("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"env\": {\"A\": \"1\", \"A\": \"2\"}}}}", None),
+        (
+            "{\"mcpServers\": {\"a\": {\"command\": \"x\", \"env\": {\"A\": \"1\", \"A\": \"2\"}}}}",
+            None,
+        ),
         ("{\"mcpServers\": {\"a\": {\"cmd\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"a b\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"pml\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"filesystem\": {\"command\": \"x\"}}}", None),
-        ("{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"private_mcps\": {\"a\": {\"command\": \"x\"}}}", None),
+        (
+            "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"private_mcps\": {\"a\": {\"command\": \"x\"}}}",
+            None,
+        ),
         ("{\"policy\": {}}", None),
         ("{\"cloud\": {}}", None),
         ("\u{feff}{}", Some((1, 1))),
@@ -141,7 +155,14 @@ fn a_file_that_cannot_be_read_is_an_error() {
     project.load().unwrap_err();
     std::fs::remove_file(&path).unwrap();
     // A FIFO without a writer would block whoever opens it carelessly.
-    rustix::fs::mknodat(project.workspace.directory(), FILE, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    rustix::fs::mknodat(
+        project.workspace.directory(),
+        FILE,
+        rustix::fs::FileType::Fifo,
+        Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
     project.load().unwrap_err();
     std::fs::remove_file(&path).unwrap();
     project.load().unwrap();

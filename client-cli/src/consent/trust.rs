@@ -83,7 +83,9 @@ impl TrustStore {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let home = || std::env::home_dir().map(|home| home.join(".local/state"));
         let state = state.filter(|path| path.is_absolute()).or_else(home);
-        Ok(Self::in_folder(state.filter(|path| path.is_absolute()).ok_or(TrustError::NoHome)?.join("pml")))
+        Ok(Self::in_folder(
+            state.filter(|path| path.is_absolute()).ok_or(TrustError::NoHome)?.join("pml"),
+        ))
     }
 
     /// Uses another folder.
@@ -126,7 +128,8 @@ impl TrustStore {
         let mut record = self.read()?.unwrap_or_default();
         record.version = 1;
         record.workspaces.insert(workspace.to_owned(), Integrity::of(content));
-        let text = serde_json::to_vec_pretty(&record).map_err(|error| self.unfit(error.to_string()))?;
+        let text =
+            serde_json::to_vec_pretty(&record).map_err(|error| self.unfit(error.to_string()))?;
         let mode = Some(Mode::from_raw_mode(0o600));
         atomic::write(self.open_folder()?, RECORD, &text, mode, Existing::Replaced)
             .map_err(|source| self.system(source))
@@ -139,7 +142,8 @@ impl TrustStore {
             .create(&self.folder)
             .map_err(|source| self.system(source))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(&self.folder, flags, Mode::empty()).map_err(|errno| self.system(errno.into()))
+        rustix::fs::open(&self.folder, flags, Mode::empty())
+            .map_err(|errno| self.system(errno.into()))
     }
 
     fn read(&self) -> Result<Option<Record>, TrustError> {
@@ -200,7 +204,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::in_folder(folder.path());
         let file = folder.path().join("trusted");
-        for content in ["", "{", "{\"version\":2,\"workspaces\":{}}", "{\"version\":1,\"workspaces\":{\"/w\":\"\"}}"] {
+        for content in [
+            "",
+            "{",
+            "{\"version\":2,\"workspaces\":{}}",
+            "{\"version\":1,\"workspaces\":{\"/w\":\"\"}}",
+        ] {
             std::fs::write(&file, content).unwrap();
             store.is_trusted(Path::new("/w"), b"").expect_err(content);
             store.trust(Path::new("/w"), b"").expect_err(content);
@@ -231,7 +240,9 @@ mod tests {
     fn without_a_terminal_the_variable_is_needed() {
         may_trust(false, true, None).unwrap();
         may_trust(true, false, Some("1")).unwrap();
-        for (yes, variable) in [(true, None), (true, Some("")), (true, Some("true")), (false, Some("1"))] {
+        for (yes, variable) in
+            [(true, None), (true, Some("")), (true, Some("true")), (false, Some("1"))]
+        {
             may_trust(yes, false, variable).unwrap_err();
         }
     }

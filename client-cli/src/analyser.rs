@@ -1,0 +1,51 @@
+//! The analysis, run where it can be killed.
+
+use std::sync::Arc;
+
+use analysis::Analysis;
+use protocol::{ErrorBody, ErrorCode};
+use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
+
+/// The sealed job that every child of this program can run.
+pub const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
+
+/// Analyses programs in a killable child.
+pub struct Analyser {
+    jobs: JobPool,
+}
+
+impl Analyser {
+    /// Starts the child.
+    ///
+    /// # Errors
+    /// Returns an error when no sealed child can be started on this machine.
+    pub fn start() -> Result<Self, SandboxError> {
+        Ok(Self { jobs: JobPool::new(ANALYSE, JobLimits::default(), 1)? })
+    }
+
+    /// Analyses a program.
+    ///
+    /// # Errors
+    /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE`
+    /// when there is none.
+    pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        let answer =
+            self.jobs.run(analysis::Request::new(source).encode()).await.map_err(|failure| {
+                match failure {
+                    JobFailure::Unavailable(reason) => {
+                        ErrorBody::new(ErrorCode::SandboxUnavailable, reason)
+                    }
+                    killed => ErrorBody::new(
+                        ErrorCode::TooComplex,
+                        format!("the analysis of the program was stopped: {killed}"),
+                    ),
+                }
+            })?;
+        analysis::decode(&answer).map(Arc::new).map_err(|error| {
+            ErrorBody::new(
+                ErrorCode::Internal,
+                format!("the analysis gave no valid answer: {error}"),
+            )
+        })
+    }
+}

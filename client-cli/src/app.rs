@@ -1,0 +1,319 @@
+//! What every command of a project shares: its files, rules, tools and gateway.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use protocol::{
+    EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, RoutingRules, ToolId, ToolUse,
+};
+use sandbox::{Pool, PoolConfig};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::analyser::Analyser;
+use crate::args::Settings;
+use crate::cloud::Cloud;
+use crate::config::{self, Config};
+use crate::consent::approvals::Approvals;
+use crate::consent::permissions::Permissions;
+use crate::consent::trust::TrustStore;
+use crate::keys::{self, Gateway};
+use crate::local_mcp::environment::Environment;
+use crate::local_mcp::supervise::Supervisor;
+use crate::local_mcp::{LocalServers, ServerSpec, Timing};
+use crate::lockfile::Lockfile;
+use crate::router::Target;
+use crate::tools::{self, NativeTools};
+use crate::workspace::Workspace;
+
+/// One project, opened.
+pub struct App {
+    /// The paused runs of this process.
+    pub approvals: Arc<Approvals>,
+    /// The registry's servers that may start here.
+    pub lockfile: Lockfile,
+    workspace: Arc<Workspace>,
+    store: TrustStore,
+    permissions: RwLock<Permissions>,
+    native: NativeTools,
+    local: LocalServers,
+    registered: Mutex<()>,
+    cloud: Result<Cloud, ErrorBody>,
+    rules: RoutingRules,
+    analyser: OnceLock<Result<Analyser, ErrorBody>>,
+    sandboxes: OnceLock<Result<Pool, ErrorBody>>,
+}
+
+impl App {
+    /// Opens the project that the settings name.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` for a file that does not parse: it is never "no rules".
+    pub fn open(settings: &Settings) -> Result<Arc<Self>, ErrorBody> {
+        let workspace = Workspace::find(settings.workspace.as_deref()).map_err(config_error)?;
+        if let Some(warning) = workspace.warning() {
+            tracing::warn!("{warning}");
+        }
+        let workspace = Arc::new(workspace);
+        let store = TrustStore::of_user().map_err(config_error)?;
+        let config = Config::load(&workspace, &store).map_err(config_error)?;
+        if let Some(warning) = config.warning() {
+            tracing::warn!("{warning}");
+        }
+        let environment = Arc::new(Environment::load(&workspace));
+        let supervisor = Supervisor::new(own_program());
+        let local = LocalServers::new(
+            Arc::clone(&workspace),
+            Arc::clone(&environment),
+            supervisor.clone(),
+            Timing::default(),
+        );
+        add_configured(&local, &config)?;
+        let cloud = open_cloud(settings, &config);
+        Ok(Arc::new(Self {
+            approvals: Arc::default(),
+            lockfile: Lockfile::load(workspace.root())?,
+            native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
+            permissions: RwLock::new(config.permissions),
+            store,
+            workspace,
+            local,
+            registered: Mutex::default(),
+            cloud,
+            rules: RoutingRules::shipped(),
+            analyser: OnceLock::new(),
+            sandboxes: OnceLock::new(),
+        }))
+    }
+
+    /// Returns the gateway.
+    ///
+    /// # Errors
+    /// Returns what is wrong with its URL or key file.
+    pub fn cloud(&self) -> Result<&Cloud, ErrorBody> {
+        self.cloud.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the analyser, which starts with its first use.
+    ///
+    /// # Errors
+    /// Returns why no sealed child can be started.
+    pub fn analyser(&self) -> Result<&Analyser, ErrorBody> {
+        let started = self.analyser.get_or_init(|| Analyser::start().map_err(sandbox_error));
+        started.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the sandboxes, which start with their first use.
+    ///
+    /// # Errors
+    /// Returns why no sealed child can be started.
+    pub fn sandboxes(&self) -> Result<&Pool, ErrorBody> {
+        let started = self.sandboxes.get_or_init(|| {
+            Pool::new(PoolConfig { warm: 1, ..PoolConfig::default() }).map_err(sandbox_error)
+        });
+        started.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the permissions in force.
+    pub fn permissions(&self) -> Permissions {
+        self.permissions.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Allows a tool from now on: writes exactly that tool to `.pml.json`.
+    ///
+    /// # Errors
+    /// Returns why it could not be written.
+    pub fn allow_always(&self, id: &ToolId) -> Result<(), ErrorBody> {
+        config::add_allow(&self.workspace, &self.store, id).map_err(config_error)?;
+        let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
+        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = config.permissions;
+        Ok(())
+    }
+
+    /// Tells whether this machine answers a tool without asking the registry.
+    pub fn is_local(&self, id: &ToolId) -> bool {
+        self.local.knows(id.namespace()) || is_native(id)
+    }
+
+    /// Returns where the shipped rules send a tool.
+    pub fn shipped_routing(&self, id: &ToolId) -> Routing {
+        self.rules.route(id)
+    }
+
+    /// Finds where a tool runs: `mcpServers` first, then native tools, then what
+    /// the registry says. `known` is the gateway's word about it, if there is one.
+    ///
+    /// # Errors
+    /// Returns `TOOL_NOT_FOUND` when nobody knows it.
+    pub async fn find_target(
+        &self,
+        id: &ToolId,
+        known: Option<&ToolUse>,
+    ) -> Result<Target, ErrorBody> {
+        if self.local.knows(id.namespace()) {
+            return Ok(Target::Configured);
+        }
+        if is_native(id) {
+            return Ok(Target::Native);
+        }
+        let server = match known {
+            Some(tool) if tool.routing == Routing::Server => return Ok(Target::Gateway),
+            Some(tool) => server_name(tool)?,
+            None => id.namespace().to_owned(),
+        };
+        let entry = self.cloud()?.entry(&server).await?;
+        if entry.integrity != entry.content_integrity() {
+            return Err(ErrorBody::new(
+                ErrorCode::IntegrityMismatch,
+                format!("the registry's entry `{server}` does not have the hash that it names"),
+            ));
+        }
+        if !entry.tools.iter().any(|tool| tool.name == id.action()) {
+            return Err(ErrorBody::new(
+                ErrorCode::ToolNotFound,
+                format!("`{}` has no tool `{}`", entry.fqdn, id.action()),
+            ));
+        }
+        match (entry.routing, entry.kind) {
+            (Routing::Server, _) => Ok(Target::Gateway),
+            (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
+            (Routing::Client, kind) => Err(ErrorBody::new(
+                ErrorCode::ToolUnavailable,
+                format!(
+                    "`{id}` runs on the client, and this `pml` has no way to run `{}`",
+                    kind.as_str()
+                ),
+            )),
+        }
+    }
+
+    /// Calls a tool built into the CLI and returns its raw MCP result.
+    ///
+    /// # Errors
+    /// Returns the tool's own error with its code.
+    pub async fn call_native(
+        &self,
+        id: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let answer = self.native.call(id, arguments, cancel).await;
+        answer.map_err(|error| ErrorBody::new(error.code, error.message))
+    }
+
+    /// Calls a tool of a local MCP server and returns its raw MCP result.
+    ///
+    /// # Errors
+    /// Returns why the server did not answer.
+    pub async fn call_local(
+        &self,
+        id: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let answer = self.local.call(id.namespace(), id.action(), arguments, cancel).await;
+        answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Makes a server of the registry known, so that it starts with its first call.
+    ///
+    /// # Errors
+    /// Returns why it cannot be started.
+    pub fn add_registered(&self, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+        let _one_at_a_time = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Ok(fqdn), Some(install)) = (entry.fqdn.parse::<Fqdn>(), &entry.install) else {
+            return Err(ErrorBody::new(
+                ErrorCode::ToolUnavailable,
+                format!("the registry's entry `{}` does not say how to start it", entry.fqdn),
+            ));
+        };
+        if self.local.knows(fqdn.namespace()) {
+            return Ok(());
+        }
+        self.local
+            .add(fqdn.namespace(), ServerSpec::from(install))
+            .map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Ends every child of this process in order.
+    pub async fn shut_down(&self) {
+        self.approvals.end_all();
+        self.local.shutdown().await;
+    }
+}
+
+/// Finds the gateway and the key that is for it.
+fn open_cloud(settings: &Settings, config: &Config) -> Result<Cloud, ErrorBody> {
+    let variable = |name| std::env::var(name).ok();
+    let (url, key) = (variable(keys::URL_VARIABLE), variable(keys::KEY_VARIABLE));
+    let gateway =
+        Gateway::choose(settings.url.as_deref(), url.as_deref(), config.cloud_url.as_deref())
+            .map_err(config_error)?;
+    let key =
+        keys::find(&gateway, key.as_deref(), keys::user_file().as_deref()).map_err(config_error)?;
+    Cloud::new(gateway, key)
+}
+
+/// Makes the servers of `.pml.json` known; `private_mcps` hide `mcpServers`, and
+/// one of them replaces a native namespace only where it says so.
+fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody> {
+    for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
+        if local.knows(namespace) {
+            tracing::warn!("`{namespace}` in `private_mcps` hides the one in `mcpServers`");
+            continue;
+        }
+        if tools::is_native(namespace) && !server.replaces_native {
+            return Err(ErrorBody::new(
+                ErrorCode::ConfigInvalid,
+                format!(
+                    "`.pml.json` names an MCP server `{namespace}`, which would replace a native \
+                     tool; rename it, or add `\"override\": true`"
+                ),
+            ));
+        }
+        let spec = ServerSpec {
+            command: server.command.clone(),
+            args: server.args.clone(),
+            env: server.env.0.clone(),
+            env_required: Vec::new(),
+            cwd: server.cwd.clone(),
+        };
+        local
+            .add(namespace, spec)
+            .map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn is_native(id: &ToolId) -> bool {
+    tools::descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
+}
+
+/// Returns the name of the server that a tool of the gateway's answer belongs to.
+fn server_name(tool: &ToolUse) -> Result<String, ErrorBody> {
+    let fqdn: Option<Fqdn> = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse().ok());
+    let fqdn = fqdn.ok_or_else(|| {
+        ErrorBody::new(
+            ErrorCode::ToolUnavailable,
+            format!("the gateway does not say what `{}` is", protocol::escape_text(&tool.id)),
+        )
+    })?;
+    Ok(format!("{}.{}", fqdn.scope(), fqdn.namespace()))
+}
+
+/// Returns this program's own file, which also runs sealed children and supervisors.
+fn own_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}
+
+fn config_error(error: impl std::fmt::Display) -> ErrorBody {
+    ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string())
+}
+
+fn sandbox_error(error: sandbox::SandboxError) -> ErrorBody {
+    let code = match &error {
+        sandbox::SandboxError::PlatformUnsupported => ErrorCode::PlatformUnsupported,
+        _ => ErrorCode::SandboxUnavailable,
+    };
+    ErrorBody::new(code, error.to_string()).with_details(json!({ "layer": "sandbox" }))
+}

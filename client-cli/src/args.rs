@@ -1,0 +1,100 @@
+//! The command line of `pml`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs agent-written programs on your machine: sealed off, with every tool
+/// call under your rules.
+#[derive(Debug, Parser)]
+#[command(name = "pml", version, max_term_width = 100)]
+#[command(after_help = "\
+Start here:
+  pml init                 connect this project's agent (Claude Code, Cursor, VS Code)
+  pml exec program.ts      run a program; `-` reads it from stdin
+  pml analyze program.ts   see which tools a program calls and where it would run")]
+pub struct Cli {
+    /// The settings that every command reads.
+    #[command(flatten)]
+    pub settings: Settings,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The settings that every command reads.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// The project's folder; programs' local tools are contained in it.
+    ///
+    /// Default: PML_WORKSPACE, else the nearest parent with `.git`, `deno.json`,
+    /// `package.json` or `.pml.json`, else the current folder.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+
+    /// The gateway; also PML_CLOUD_URL and `cloud.url` in a trusted `.pml.json`.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+
+    /// What to log to stderr: `error`, `warn`, `info`, `debug`, `trace`, or per module.
+    #[arg(long, env = "PML_LOG", global = true, default_value = "warn", value_name = "FILTER")]
+    pub log: String,
+}
+
+/// What `pml` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve MCP on stdin and stdout; this is what agents start.
+    Stdio,
+    /// Run a program and print its result.
+    Exec(Exec),
+    /// Show which tools a program calls, without running it; works offline.
+    Analyze(Analyze),
+    /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
+    Init {
+        /// Ask nothing; take the defaults.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Let this project's `.pml.json`, as it is now, grant what it says.
+    Trust {
+        /// Ask nothing. Without a terminal PML_TRUST_NONINTERACTIVE=1 is needed too.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `pml exec`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 done; 1 the program failed; 2 it cannot run (syntax, unknown tool,
+request); 3 not permitted or not approved; 4 the gateway or the sandbox is not there.")]
+pub struct Exec {
+    /// The program's file; `-` reads stdin.
+    pub file: PathBuf,
+    /// A JSON object that the program sees as `args`.
+    #[arg(long, value_name = "JSON")]
+    pub args: Option<String>,
+    /// Wall time in milliseconds.
+    #[arg(long, value_name = "MS")]
+    pub timeout_ms: Option<u64>,
+    /// Print the whole answer as JSON, and never ask: what needs approval ends with exit code 3.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pml analyze`
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 it can run, warnings included; 2 it cannot.")]
+pub struct Analyze {
+    /// The program's file; `-` reads stdin.
+    pub file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

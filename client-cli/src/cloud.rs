@@ -1,0 +1,249 @@
+//! The gateway, seen from the CLI: one POST per call, no session.
+
+use std::time::Duration;
+
+use protocol::meta_tools::RUN_META;
+use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, RegistryEntry, ToolId, meta_tools};
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::keys::{ApiKey, Gateway};
+
+/// The protocol version that the CLI speaks with the gateway.
+const MCP_VERSION: &str = "2026-07-28";
+
+/// The largest answer that is read, in bytes; a tool result may have 8 MiB.
+const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
+
+/// How long a gateway may take for one call, queueing and execution included.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A gateway and the key for it.
+#[derive(Clone)]
+pub struct Cloud {
+    http: reqwest::Client,
+    gateway: Gateway,
+    key: Option<ApiKey>,
+}
+
+/// Names the call of a run that a forwarded call is; also its idempotency key.
+#[derive(Debug, Clone)]
+pub struct CallName<'a> {
+    /// The run.
+    pub run_id: &'a str,
+    /// The call's place in the run.
+    pub call_index: u64,
+}
+
+impl Cloud {
+    /// Prepares calls to a gateway; connects only when asked.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` when the HTTP client cannot be made.
+    pub fn new(gateway: Gateway, key: Option<ApiKey>) -> Result<Self, ErrorBody> {
+        // A redirect could carry the key to another origin: none is followed.
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(5))
+            .timeout(TIMEOUT)
+            .tcp_nodelay(true)
+            .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string()))?;
+        Ok(Self { http, gateway, key })
+    }
+
+    /// Submits a program.
+    ///
+    /// # Errors
+    /// Returns why there is no envelope; an envelope with `status: "error"` is not an error here.
+    pub async fn execute(
+        &self,
+        request: &ExecuteRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Envelope, ErrorBody> {
+        let arguments = serde_json::to_value(request)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+        let result = self.call(meta_tools::EXECUTE.name, arguments, None, cancel).await?;
+        self.envelope(&result)
+    }
+
+    /// Passes a call of one of PML's own tools on, unchanged.
+    ///
+    /// # Errors
+    /// Returns why there is no answer.
+    pub async fn forward(
+        &self,
+        name: &str,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        self.call(name, arguments, None, cancel).await
+    }
+
+    /// Calls a server tool and returns its raw MCP result.
+    ///
+    /// # Errors
+    /// Returns why there is no result, or the gateway's own refusal.
+    pub async fn call_tool(
+        &self,
+        id: &ToolId,
+        arguments: Value,
+        name: &CallName<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let result = self.call(id.as_str(), arguments, Some(name), cancel).await?;
+        // A refusal is an envelope; a tool's own failure is a plain MCP error result.
+        let refused = result.get("isError").and_then(Value::as_bool) == Some(true);
+        match self.envelope(&result) {
+            Ok(Envelope::Error(refusal)) if refused => Err(refusal.error),
+            _ => Ok(result),
+        }
+    }
+
+    /// Reads a registry entry.
+    ///
+    /// # Errors
+    /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
+    pub async fn entry(&self, fqdn: &str) -> Result<RegistryEntry, ErrorBody> {
+        let url = self.gateway.join(&format!("mcp/{fqdn}"));
+        let mut request = self.http.get(url).header(ACCEPT, "application/json");
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.expose());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let body = self.read(response).await?;
+        match status.as_u16() {
+            200 => serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string())),
+            404 => Err(ErrorBody::new(
+                ErrorCode::ToolNotFound,
+                format!("`{}` is not in the registry", protocol::escape_text(fqdn)),
+            )),
+            401 => Err(self.unauthorized()),
+            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+        }
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        run: Option<&CallName<'_>>,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let mut meta = json!({
+            "io.modelcontextprotocol/protocolVersion": MCP_VERSION,
+            "io.modelcontextprotocol/clientInfo": { "name": "pml", "version": env!("CARGO_PKG_VERSION") },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        if let Some(run) = run {
+            meta[RUN_META] = json!({ "run_id": run.run_id, "call_index": run.call_index });
+        }
+        let body = json!({
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": { "name": name, "arguments": arguments, "_meta": meta },
+        });
+        let mut request = self
+            .http
+            .post(self.gateway.join("mcp"))
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .header("mcp-protocol-version", MCP_VERSION)
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", name)
+            .header("x-pml-client", "package")
+            .body(body.to_string());
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.expose());
+        }
+        // Dropping the request closes the connection, which cancels it on the gateway.
+        let exchange = async {
+            let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+            let status = response.status();
+            let body = self.read(response).await?;
+            Ok::<_, ErrorBody>((status, body))
+        };
+        let (status, body) = tokio::select! {
+            answer = exchange => answer?,
+            () = cancel.cancelled() => {
+                return Err(ErrorBody::new(ErrorCode::Cancelled, "the call was cancelled"));
+            }
+        };
+        if status.as_u16() == 401 {
+            return Err(self.unauthorized());
+        }
+        let answer: Value = match serde_json::from_slice(&body) {
+            Ok(answer) => answer,
+            Err(_) => {
+                return Err(self.nonsense(&format!("HTTP status {status}, a body that is not JSON")));
+            }
+        };
+        if let Some(result) = answer.get("result").filter(|result| result.is_object()) {
+            return Ok(result.clone());
+        }
+        if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
+            return Err(self.nonsense(&format!("it refused the request: {message}")));
+        }
+        // An RFC 9457 problem of our own gateway keeps its code.
+        if let Some(code) =
+            answer.get("code").and_then(Value::as_str).and_then(|code| code.parse().ok())
+        {
+            let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
+            return Err(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)));
+        }
+        Err(self.nonsense(&format!("HTTP status {status}, JSON that is no MCP answer")))
+    }
+
+    fn envelope(&self, result: &Value) -> Result<Envelope, ErrorBody> {
+        let structured = result
+            .get("structuredContent")
+            .ok_or_else(|| self.nonsense("a result without `structuredContent`"))?;
+        serde_json::from_value(structured.clone())
+            .map_err(|error| self.nonsense(&format!("an envelope that does not decode: {error}")))
+    }
+
+    async fn read(&self, mut response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+            if body.len() + chunk.len() > ANSWER_LIMIT {
+                return Err(self.nonsense("an answer of more than 16 MiB"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ErrorBody {
+        let what = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
+        let mut source: &dyn std::error::Error = error;
+        while let Some(inner) = source.source() {
+            source = inner;
+        }
+        ErrorBody::new(
+            ErrorCode::GatewayUnreachable,
+            format!("the gateway at {} {what}: {source}", self.gateway),
+        )
+    }
+
+    fn nonsense(&self, what: &str) -> ErrorBody {
+        let what: String = protocol::escape_text(what).chars().take(300).collect();
+        ErrorBody::new(
+            ErrorCode::GatewayBadAnswer,
+            format!("the gateway at {} answered {what}", self.gateway),
+        )
+    }
+
+    fn unauthorized(&self) -> ErrorBody {
+        let message = match &self.key {
+            Some(_) => format!("the gateway at {} does not accept the API key", self.gateway),
+            None => format!("the gateway at {} needs an API key and none is set", self.gateway),
+        };
+        let mut error = ErrorBody::new(ErrorCode::Unauthorized, message);
+        error.hint = "Set PML_API_KEY to a key of this gateway; `pml-server keys create --scope ORG.PROJECT` makes one.".into();
+        error
+    }
+}

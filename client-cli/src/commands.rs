@@ -1,0 +1,189 @@
+//! One file per command.
+
+pub mod analyze;
+pub mod exec;
+pub mod init;
+pub mod trust;
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::CommandFactory as _;
+use protocol::{CODE_FIELD_LIMIT, ErrorCode};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::analyser::Analyser;
+use crate::app::App;
+use crate::args::{Cli, Command, Settings};
+use crate::consent::trust::TrustStore;
+use crate::error::CliError;
+use crate::stdio;
+use crate::workspace::Workspace;
+
+/// Runs the chosen command and returns its exit code; failures go to stderr.
+pub fn run(cli: Cli) -> ExitCode {
+    match start(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            note(&error.render());
+            error.exit_code()
+        }
+    }
+}
+
+fn start(cli: Cli) -> Result<ExitCode, CliError> {
+    start_logging(&cli.settings.log)?;
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| CliError::failed("the TLS provider was installed twice"))?;
+    let settings = &cli.settings;
+    match cli.command {
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "pml", &mut script);
+            say(&String::from_utf8_lossy(&script))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Init { yes } => return initialise(settings, yes),
+        Command::Trust { yes } => return trust::trust(settings, yes),
+        Command::Stdio | Command::Exec(_) | Command::Analyze(_) => {}
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        stop_on_signals(stop.clone())?;
+        match cli.command {
+            Command::Stdio => {
+                let app = App::open(settings)?;
+                stdio::serve(app, stop).await.map_err(|error| {
+                    CliError::failed(format!("the connection to the agent failed: {error:#}"))
+                })?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Exec(exec) => exec::exec(App::open(settings)?, exec, stop).await,
+            Command::Analyze(analyze) => {
+                let analyser = Analyser::start().map_err(|error| {
+                    CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string())
+                })?;
+                analyze::analyze(Arc::new(analyser), analyze).await
+            }
+            Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
+                unreachable!("these ended above")
+            }
+        }
+    });
+    // A read of stdin that nothing can interrupt must not hold up the exit.
+    runtime.shutdown_background();
+    ended
+}
+
+/// `pml init`: shows what would be done, asks, does it.
+fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
+    let refused = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
+    let workspace =
+        Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
+    let store = TrustStore::of_user().map_err(|error| refused(&error))?;
+    let plan = init::plan(&workspace).map_err(|error| refused(&error))?;
+    if !yes {
+        let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        if !person {
+            return Err(CliError::cannot_run("nobody can be asked here")
+                .with_hint("`pml init --yes` takes the defaults."));
+        }
+        note(&format!("In `{}`:\n{plan}\nDo it? [Y/n]: ", workspace.root().display()));
+        let mut answer = String::new();
+        std::io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+        // The end of input is no answer.
+        if !matches!(answer.to_ascii_lowercase().as_str(), "\n" | "y\n" | "yes\n") {
+            return Err(CliError::cannot_run("nothing was written"));
+        }
+    }
+    let report = init::init(&workspace, &store).map_err(|error| refused(&error))?;
+    say(&format!(
+        "{report}\n\nNext: restart your agent in this project, or run `pml exec program.ts`.\n"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs to stderr only: stdout belongs to results and to the MCP transport.
+fn start_logging(filter: &str) -> Result<(), CliError> {
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| CliError::cannot_run(format!("PML_LOG is not a log filter: {error}")))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
+}
+
+fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
+    let listen = |kind| {
+        signal(kind)
+            .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        stop.cancel();
+    });
+    Ok(())
+}
+
+/// Reads a program from a file, or from stdin for `-`.
+///
+/// # Errors
+/// Returns what is wrong with the file: unreadable, too large or not UTF-8.
+fn read_program(path: &Path) -> Result<String, CliError> {
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    // One byte past the limit tells too large from just right.
+    let limit = CODE_FIELD_LIMIT as u64 + 1;
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| CliError::cannot_run(format!("cannot read `{shown}`: {error}")))?;
+    if bytes.len() > CODE_FIELD_LIMIT {
+        return Err(CliError::from_code(
+            ErrorCode::SourceTooLarge,
+            format!("`{shown}` has more than {CODE_FIELD_LIMIT} bytes"),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        CliError::cannot_run(format!("`{shown}` is not UTF-8 text: byte {at} is not valid"))
+    })
+}
+
+/// Writes to stdout; a closed pipe is an error, never a panic.
+fn say(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| CliError::failed(format!("cannot write to stdout: {error}")))
+}
+
+/// Writes to stderr; there is nowhere to report a failure of it.
+fn note(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

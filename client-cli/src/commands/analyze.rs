@@ -1,0 +1,78 @@
+//! `pml analyze FILE|-`: shows what a program calls, without running it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::RoutingRules;
+
+use crate::analyser::Analyser;
+use crate::args::Analyze;
+use crate::commands::{note, read_program, say};
+use crate::error::CliError;
+
+/// Runs the command; exit code 2 for a program that cannot run.
+///
+/// # Errors
+/// Returns why the program could not be read or analysed.
+pub async fn analyze(analyser: Arc<Analyser>, analyze: Analyze) -> Result<ExitCode, CliError> {
+    let source = read_program(&analyze.file)?;
+    let rules = RoutingRules::shipped();
+    let analysis = analyser.analyse(&source).await?;
+    let report = analysis.to_json(&rules);
+    if analyze.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+        say(&(text + "\n"))?;
+    } else {
+        for diagnostic in &analysis.diagnostics {
+            note(&format!(
+                "{}: {} (line {}, column {}) [{}]\n{}\n",
+                diagnostic.severity.as_str(),
+                protocol::escape_text(&diagnostic.message),
+                diagnostic.line,
+                diagnostic.column,
+                diagnostic.code.as_str(),
+                diagnostic.code_frame()
+            ));
+        }
+        if analysis.can_run() {
+            say(&summary(&analysis, &rules))?;
+        }
+    }
+    Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
+    let routing =
+        RoutingRules::decide(analysis.dynamic, analysis.tools.iter().map(|tool| rules.route(tool)));
+    let mut out = format!(
+        "Runs on the {}{}.\n",
+        routing.as_str(),
+        if analysis.dynamic { ", because it chooses tools as it runs (dynamic)" } else { "" }
+    );
+    if analysis.dag.tasks.is_empty() {
+        out += "Calls no tool that can be seen.\n";
+    }
+    for task in &analysis.dag.tasks {
+        let mut traits = Vec::new();
+        if task.conditional {
+            traits.push("may run".to_owned());
+        }
+        if task.repeats {
+            traits.push("repeats".to_owned());
+        }
+        if !task.depends_on.is_empty() {
+            traits.push(format!("after {}", task.depends_on.join(", ")));
+        }
+        let traits =
+            if traits.is_empty() { String::new() } else { format!("  ({})", traits.join("; ")) };
+        out += &format!(
+            "  layer {}  {}  {} on the {}{traits}\n",
+            task.layer,
+            task.id,
+            task.tool,
+            rules.route(&task.tool).as_str()
+        );
+    }
+    out
+}

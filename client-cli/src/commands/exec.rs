@@ -1,0 +1,126 @@
+//! `pml exec FILE|-`: runs a program and prints its result.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::{
+    Approval, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest, RunNote,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::args::Exec;
+use crate::commands::{note, read_program, say};
+use crate::error::CliError;
+use crate::{execute, resume};
+
+/// Runs the command; the exit code tells how the program ended.
+///
+/// # Errors
+/// Returns why the program did not end well.
+pub async fn exec(
+    app: Arc<App>,
+    exec: Exec,
+    stop: CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let code = read_program(&exec.file)?;
+    let args = exec
+        .args
+        .as_deref()
+        .map(serde_json::from_str::<Value>)
+        .transpose()
+        .map_err(|error| CliError::cannot_run(format!("--args is not JSON: {error}")))?;
+    let request = ExecuteRequest {
+        code: Some(code),
+        args,
+        options: Some(ExecuteOptions { timeout_ms: exec.timeout_ms, ..ExecuteOptions::default() }),
+        ..ExecuteRequest::default()
+    };
+    let mut envelope = execute::execute(&app, request, stop.clone()).await;
+    // Only a person at a terminal can say yes here; a pipe cannot.
+    let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    while let Envelope::ApprovalRequired(approval) = &envelope {
+        if !person {
+            break;
+        }
+        let decision = ask(approval).await?;
+        envelope = resume::resume(&app, &decision, stop.clone()).await;
+    }
+    app.shut_down().await;
+    if exec.json {
+        let text = serde_json::to_string_pretty(&envelope)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+        say(&(text + "\n"))?;
+    }
+    match envelope {
+        Envelope::Success(success) => {
+            if !exec.json {
+                print_console(&success.run);
+                say(&render_result(&success.result)?)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Envelope::Error(failed) => {
+            let error = CliError::from(failed.error);
+            if exec.json {
+                return Ok(error.exit_code());
+            }
+            if let Some(run) = &failed.run {
+                print_console(run);
+            }
+            Err(error)
+        }
+        Envelope::ApprovalRequired(approval) => {
+            let error = CliError::from_code(ErrorCode::ApprovalDenied, approval.description.clone())
+                .with_hint("Nobody could be asked. Run it on a terminal, or allow the tool in `.pml.json` under `permissions.allow`.");
+            if exec.json { Ok(error.exit_code()) } else { Err(error) }
+        }
+        Envelope::ExecuteLocally(_) => Err(CliError::from_code(
+            ErrorCode::GatewayBadAnswer,
+            "the program came back twice without having run",
+        )),
+    }
+}
+
+/// Asks the person at the terminal; anything but a clear yes is a no.
+async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
+    let question = format!("{}\nAllow? [y]es once, [a]lways, [N]o: ", approval.description);
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut err = std::io::stderr().lock();
+        err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line)?;
+        Ok::<_, std::io::Error>(line)
+    })
+    .await
+    .map_err(|error| CliError::failed(error.to_string()))?
+    .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(ContinueRequest {
+        workflow_id: approval.workflow_id.clone(),
+        approved: matches!(answer.as_str(), "y" | "yes" | "a" | "always"),
+        always: matches!(answer.as_str(), "a" | "always"),
+    })
+}
+
+fn print_console(run: &RunNote) {
+    for line in &run.console {
+        note(&format!("{}: {}\n", line.level, protocol::escape_text(&line.text)));
+    }
+    if run.console_truncated {
+        note("(more was printed than is kept)\n");
+    }
+}
+
+/// Text as it is, everything else as JSON.
+fn render_result(result: &Value) -> Result<String, CliError> {
+    match result {
+        Value::String(text) if text.ends_with('\n') => Ok(text.clone()),
+        Value::String(text) => Ok(format!("{text}\n")),
+        other => serde_json::to_string_pretty(other)
+            .map(|text| text + "\n")
+            .map_err(|error| CliError::failed(error.to_string())),
+    }
+}

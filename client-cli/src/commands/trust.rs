@@ -1,0 +1,56 @@
+//! `pml trust`: lets the project's `.pml.json` grant what it says.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use crate::args::Settings;
+use crate::commands::{note, say};
+use crate::config;
+use crate::consent::trust::{NONINTERACTIVE, TrustStore, may_trust};
+use crate::error::CliError;
+use crate::workspace::Workspace;
+
+/// Shows the file and trusts exactly these bytes.
+///
+/// # Errors
+/// Returns why the file cannot be trusted, or that nobody is there to say so.
+pub fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
+    let invalid = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
+    let workspace =
+        Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
+    let store = TrustStore::of_user().map_err(|error| invalid(&error))?;
+    let content = config::read(&workspace).map_err(|error| invalid(&error))?.ok_or_else(|| {
+        CliError::cannot_run("there is no `.pml.json` to trust").with_hint("`pml init` makes one.")
+    })?;
+    if store.is_trusted(workspace.root(), &content).map_err(|error| invalid(&error))? {
+        say("`.pml.json` is trusted already.\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let variable = std::env::var(NONINTERACTIVE).ok();
+    may_trust(yes, person, variable.as_deref()).map_err(|error| invalid(&error))?;
+    if !yes && !confirmed(&content)? {
+        return Err(CliError::cannot_run("nothing was trusted"));
+    }
+    config::trust(&workspace, &store, &content).map_err(|error| invalid(&error))?;
+    say(&format!(
+        "`{}` may now grant what it says.\n",
+        workspace.root().join(".pml.json").display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the file, escaped, and asks; anything but a clear yes is a no.
+fn confirmed(content: &[u8]) -> Result<bool, CliError> {
+    for line in String::from_utf8_lossy(content).lines() {
+        note(&format!("  {}\n", protocol::escape_text(line)));
+    }
+    note("Let this file grant what it says? [y/N]: ");
+    std::io::stderr().flush().map_err(|error| CliError::failed(error.to_string()))?;
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

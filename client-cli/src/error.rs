@@ -1,0 +1,142 @@
+//! How a command fails: what, and with which exit code.
+
+use std::process::ExitCode;
+
+use protocol::{ErrorBody, ErrorCode, escape_text};
+use serde_json::Value;
+
+/// The classes of failure, each an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The program, or the command's own work, failed: 1.
+    Failed,
+    /// It cannot run as it is: syntax, unknown tool, wrong input: 2.
+    CannotRun,
+    /// Rules or the human did not allow it: 3.
+    NotPermitted,
+    /// The gateway, the sandbox or a service is not there: 4.
+    Unavailable,
+}
+
+/// A failure of a command.
+#[derive(Debug, Clone)]
+pub struct CliError {
+    kind: ErrorKind,
+    message: String,
+    frame: Option<String>,
+    hint: Option<String>,
+}
+
+impl CliError {
+    /// Makes a failure of the command's own work.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Failed, message: message.into(), frame: None, hint: None }
+    }
+
+    /// Makes a failure of what the user gave.
+    pub fn cannot_run(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::CannotRun, ..Self::failed(message) }
+    }
+
+    /// Makes a failure with a code's kind and hint.
+    pub fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::from(ErrorBody::new(code, message))
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Returns the class.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the exit code of the class.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self.kind {
+            ErrorKind::Failed => 1,
+            ErrorKind::CannotRun => 2,
+            ErrorKind::NotPermitted => 3,
+            ErrorKind::Unavailable => 4,
+        })
+    }
+
+    /// Returns the text for a terminal, ending with a line end.
+    pub fn render(&self) -> String {
+        // Messages may quote a program or a gateway; line ends in them are ours to make.
+        let mut out = String::from("error: ");
+        for line in self.message.lines() {
+            out += &escape_text(line);
+            out.push('\n');
+        }
+        if let Some(frame) = &self.frame {
+            for line in frame.lines() {
+                out += &format!("  {}\n", escape_text(line));
+            }
+        }
+        if let Some(hint) = &self.hint {
+            out += &format!("hint: {}\n", escape_text(hint));
+        }
+        out
+    }
+}
+
+impl From<ErrorBody> for CliError {
+    fn from(error: ErrorBody) -> Self {
+        let text = |name: &str| error.details.get(name).and_then(Value::as_str).map(str::to_owned);
+        let place = match (error.details.get("line"), error.details.get("column")) {
+            (Some(Value::Number(line)), Some(Value::Number(column))) => {
+                format!(" (line {line}, column {column})")
+            }
+            _ => String::new(),
+        };
+        Self {
+            kind: kind_of(error.error_code),
+            message: format!(
+                "{}{place} [{} {}]",
+                error.message, error.error_number, error.error_code
+            ),
+            frame: text("code_frame"),
+            hint: Some(error.hint),
+        }
+    }
+}
+
+fn kind_of(code: ErrorCode) -> ErrorKind {
+    use ErrorCode as C;
+    match code {
+        C::PermissionDenied
+        | C::PolicyDenied
+        | C::ApprovalDenied
+        | C::ApprovalExpired
+        | C::Unauthorized
+        | C::Forbidden
+        | C::ToolNotDeclared
+        | C::PathOutsideWorkspace => ErrorKind::NotPermitted,
+        C::ParseError
+        | C::SourceTooLarge
+        | C::TooComplex
+        | C::UnsupportedSyntax
+        | C::InvalidRequest
+        | C::ToolNotFound
+        | C::ApiKeyRequired
+        | C::ClientToolsRequirePackage
+        | C::CodeHashMismatch
+        | C::IntegrityMismatch
+        | C::WorkflowLost
+        | C::WorkflowNotFound
+        | C::ConfigInvalid => ErrorKind::CannotRun,
+        C::DatabaseUnavailable
+        | C::PlatformUnsupported
+        | C::SandboxUnavailable
+        | C::GatewayUnreachable
+        | C::GatewayBadAnswer
+        | C::ServerToolsOffline
+        | C::Busy => ErrorKind::Unavailable,
+        _ => ErrorKind::Failed,
+    }
+}

@@ -1,0 +1,51 @@
+//! Answers to paused runs: ours go on here, the gateway's are passed on.
+
+use std::sync::Arc;
+
+use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, meta_tools};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::consent::approvals::Answer;
+
+/// Continues or ends the run that `decision` names.
+pub async fn resume(
+    app: &Arc<App>,
+    decision: &ContinueRequest,
+    cancel: CancellationToken,
+) -> Envelope {
+    if decision.workflow_id.starts_with("ws_") {
+        return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
+    }
+    let resumed = match app.approvals.resume(&decision.workflow_id) {
+        Ok(resumed) => resumed,
+        Err(error) => return Envelope::error(error),
+    };
+    let answer = match (decision.approved, decision.always) {
+        (false, _) => Answer::Abort,
+        (true, false) => Answer::Once,
+        (true, true) => Answer::Always,
+    };
+    if resumed.answer.send(answer).is_err() {
+        return Envelope::error(ErrorBody::new(
+            ErrorCode::WorkflowLost,
+            format!("the run that asked about `{}` has ended", resumed.tool),
+        ));
+    }
+    resumed.run.follow(&app.approvals, &cancel).await
+}
+
+async fn forward(
+    app: &App,
+    decision: &ContinueRequest,
+    cancel: &CancellationToken,
+) -> Result<Envelope, ErrorBody> {
+    let arguments = serde_json::to_value(decision)
+        .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+    let result = app.cloud()?.forward(meta_tools::CONTINUE.name, arguments, cancel).await?;
+    let structured = result.get("structuredContent").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(structured).map_err(|error| {
+        ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("the gateway's answer: {error}"))
+    })
+}

@@ -1,0 +1,178 @@
+//! `pml stdio`: an MCP server on stdin and stdout.
+//!
+//! The only writer to stdout is rmcp's transport; logs go to stderr.
+
+use std::sync::Arc;
+
+use protocol::meta_tools::{self, META_TOOLS, MetaTool};
+use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ServerHandler, ServiceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::{execute, resume};
+
+/// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
+///
+/// # Errors
+/// Returns an error when the handshake fails for another reason than the end of stdin.
+pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
+    let handler = StdioHandler { app: Arc::clone(&app) };
+    let served = async {
+        match handler.serve(rmcp::transport::stdio()).await {
+            Ok(service) => {
+                let _ = service.waiting().await;
+                Ok(())
+            }
+            // A client that leaves before it said hello is no failure of ours.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(anyhow::Error::new(error)),
+        }
+    };
+    let ended = tokio::select! {
+        ended = served => ended,
+        () = stop.cancelled() => Ok(()),
+    };
+    app.shut_down().await;
+    ended
+}
+
+/// Answers MCP requests of the agent that started us.
+#[derive(Clone)]
+struct StdioHandler {
+    app: Arc<App>,
+}
+
+impl ServerHandler for StdioHandler {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::default();
+        info.capabilities = ServerCapabilities::builder().enable_tools().build();
+        info.server_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        Ok(ListToolsResult::with_all_items(META_TOOLS.iter().map(listed_tool).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        META_TOOLS.iter().find(|tool| tool.name == name).map(listed_tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        Ok(self.dispatch(&request.name, arguments, context.ct).await.into())
+    }
+}
+
+impl StdioHandler {
+    async fn dispatch(
+        &self,
+        name: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> CallToolResult {
+        let app = &self.app;
+        if meta_tools::EXECUTE.is(name) {
+            return envelope_result(&match parse::<ExecuteRequest>(name, arguments) {
+                Ok(request) => execute::execute(app, request, cancel).await,
+                Err(error) => Envelope::error(error),
+            });
+        }
+        if meta_tools::CONTINUE.is(name) {
+            return envelope_result(&match parse::<ContinueRequest>(name, arguments) {
+                Ok(request) => resume::resume(app, &request, cancel).await,
+                Err(error) => Envelope::error(error),
+            });
+        }
+        if meta_tools::DISCOVER.is(name) {
+            let found = match app.cloud() {
+                Ok(cloud) => cloud.forward(name, arguments, &cancel).await,
+                Err(error) => Err(error),
+            };
+            return match found {
+                Ok(raw) => serde_json::from_value(raw).unwrap_or_else(|error| {
+                    envelope_result(&Envelope::error(ErrorBody::new(
+                        ErrorCode::GatewayBadAnswer,
+                        format!("the gateway's answer is not an MCP result: {error}"),
+                    )))
+                }),
+                Err(error) => envelope_result(&Envelope::error(error)),
+            };
+        }
+        self.call_one(name, arguments, cancel).await
+    }
+
+    /// Calls one tool by its id, as a program of that one call: the analysis, the
+    /// permissions and the questions are those of every program.
+    async fn call_one(
+        &self,
+        name: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> CallToolResult {
+        let id = match ToolId::from_wire(name) {
+            Ok(id) => id,
+            Err(error) => {
+                return envelope_result(&Envelope::error(ErrorBody::new(
+                    ErrorCode::ToolNotFound,
+                    error.to_string(),
+                )));
+            }
+        };
+        let code =
+            format!("return await mcp[{}][{}](args);", json!(id.namespace()), json!(id.action()));
+        let request =
+            ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
+        match execute::execute(&self.app, request, cancel).await {
+            Envelope::Success(success) => {
+                CallToolResult::structured(json!({ "value": success.result }))
+            }
+            other => envelope_result(&other),
+        }
+    }
+}
+
+fn listed_tool(tool: &MetaTool) -> Tool {
+    let schema = match tool.input_schema() {
+        Value::Object(schema) => schema,
+        _ => Default::default(),
+    };
+    Tool::new(tool.name, tool.description, schema)
+}
+
+fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
+    serde_json::from_value(arguments).map_err(|error| {
+        ErrorBody::new(
+            ErrorCode::InvalidRequest,
+            format!("the arguments of `{}`: {error}", protocol::escape_text(tool)),
+        )
+    })
+}
+
+/// Puts an envelope into an MCP result: structured, and the same as JSON text.
+fn envelope_result(envelope: &Envelope) -> CallToolResult {
+    let structured = serde_json::to_value(envelope)
+        .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
+    if envelope.is_error() {
+        CallToolResult::structured_error(structured)
+    } else {
+        CallToolResult::structured(structured)
+    }
+}
