@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Integrity, Routing};
+use crate::{Fqdn, Integrity, Routing};
 
 /// The metadata of a registry entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,4 +94,53 @@ pub struct ToolDescriptor {
     /// The upstream's own hints; never trusted for decisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
+}
+
+/// Fields of a served entry that are not its content: the hash itself, and the
+/// operator's decision where it runs.
+const NOT_CONTENT: [&str; 2] = ["integrity", "routing"];
+
+impl RegistryEntry {
+    /// Hashes the entry's content, as the registry does.
+    ///
+    /// The hash covers the entry as it is served without `integrity` and `routing`
+    /// and with its name unpinned, as JSON without white space and with the keys of
+    /// every object sorted. Who recomputes it from the body it received knows that
+    /// nobody changed the entry on the way.
+    pub fn content_integrity(&self) -> Integrity {
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
+            unreachable!("an entry has text keys only and is an object")
+        };
+        for field in NOT_CONTENT {
+            fields.shift_remove(field);
+        }
+        if let Some(Value::String(name)) = fields.get_mut("fqdn")
+            && let Ok(fqdn) = name.parse::<Fqdn>()
+        {
+            *name = fqdn.unpinned().to_string();
+        }
+        let mut content = Value::Object(fields);
+        content.sort_all_objects();
+        Integrity::of(content.to_string().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_covers_what_a_user_relies_on() {
+        let entry = |command: &str, fqdn: &str, routing: &str| -> Integrity {
+            let body = serde_json::json!({
+                "fqdn": fqdn, "type": "stdio", "description": "d", "routing": routing,
+                "install": { "command": command }, "integrity": Integrity::of(b"any"),
+            });
+            serde_json::from_value::<RegistryEntry>(body).unwrap().content_integrity()
+        };
+        let base = entry("npx", "pml.mcp.git.log", "client");
+        assert_eq!(base, entry("npx", "pml.mcp.git.log.0a1b", "server"));
+        assert_ne!(base, entry("npm", "pml.mcp.git.log", "client"));
+        assert_ne!(base, entry("npx", "pml.mcp.git.show", "client"));
+    }
 }

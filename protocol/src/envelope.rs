@@ -104,6 +104,9 @@ pub struct RunNote {
     /// Whether lines are missing because the console limit was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub console_truncated: bool,
+    /// What the user should know although the run went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The calls that were made, in the order they began.
     #[serde(default)]
     pub calls: Vec<CallNote>,
