@@ -1,5 +1,7 @@
 //! `filesystem:*` against the reference server on equal trees.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use client_cli::tools::filesystem;
@@ -158,12 +160,29 @@ fn the_tools_are_those_of_the_reference_server() {
 #[test]
 fn reading_is_the_same() {
     let mut pair = Pair::new();
-    let texts = ["a.txt", "no-end.txt", "crlf.txt", "empty.txt", "newline.txt", "latin1.txt", "bom.txt", "link.txt", "linkdir/util.ts", "absolute-link", "./src/main.ts", "src//main.ts", "${root}/a.txt", ".hidden"];
+    let texts = [
+        "a.txt",
+        "no-end.txt",
+        "crlf.txt",
+        "empty.txt",
+        "newline.txt",
+        "latin1.txt",
+        "bom.txt",
+        "link.txt",
+        "linkdir/util.ts",
+        "absolute-link",
+        "./src/main.ts",
+        "src//main.ts",
+        "${root}/a.txt",
+        ".hidden",
+    ];
     for path in texts {
         pair.assert_same("read_text_file", json!({ "path": path }));
         pair.assert_same("read_file", json!({ "path": path, "head": 0 }));
     }
-    for path in ["a.txt", "no-end.txt", "crlf.txt", "empty.txt", "newline.txt", "long.txt", "bom.txt"] {
+    for path in
+        ["a.txt", "no-end.txt", "crlf.txt", "empty.txt", "newline.txt", "long.txt", "bom.txt"]
+    {
         for count in [1, 2, 3, 4, 100, 2_999, 3_001] {
             pair.assert_same("read_text_file", json!({ "path": path, "head": count }));
             pair.assert_same("read_text_file", json!({ "path": path, "tail": count }));
@@ -174,11 +193,24 @@ fn reading_is_the_same() {
     }
     pair.assert_same("read_multiple_files", json!({ "paths": ["a.txt", "src/main.ts", "a.txt"] }));
     pair.assert_same("list_allowed_directories", json!({}));
-    for arguments in [json!({}), json!({ "path": 1 }), json!({ "path": "a.txt", "head": 1, "tail": 1 }), json!({ "path": "none" }), json!({ "path": "src" }), json!({ "path": "../x" }), json!({ "path": "/etc/hostname" }), json!({ "path": "dangling" }), json!({ "path": "a.txt/x" }), json!({ "path": "a\0b" }), json!({ "path": "C:\\x" })] {
+    for arguments in [
+        json!({}),
+        json!({ "path": 1 }),
+        json!({ "path": "a.txt", "head": 1, "tail": 1 }),
+        json!({ "path": "none" }),
+        json!({ "path": "src" }),
+        json!({ "path": "../x" }),
+        json!({ "path": "/etc/hostname" }),
+        json!({ "path": "dangling" }),
+        json!({ "path": "a.txt/x" }),
+        json!({ "path": "a\0b" }),
+        json!({ "path": "C:\\x" }),
+    ] {
         pair.assert_both_fail("read_text_file", arguments);
     }
     pair.assert_both_fail("read_multiple_files", json!({ "paths": [] }));
-    let (ours, theirs) = pair.both("read_multiple_files", &json!({ "paths": ["a.txt", "none", "no-end.txt"] }));
+    let (ours, theirs) =
+        pair.both("read_multiple_files", &json!({ "paths": ["a.txt", "none", "no-end.txt"] }));
     let shape = |value: &Value| -> Vec<String> {
         let text = value["content"][0]["text"].as_str().unwrap();
         text.lines().map(|line| line.split(" - ").next().unwrap().to_owned()).collect()
@@ -194,15 +226,28 @@ fn facts_are_the_same() {
         // Both trees were made in the same second or in the one after.
         let neutral = |value: &Value| {
             let text = value["content"][0]["text"].as_str().unwrap().to_owned();
-            let is_time = |line: &str| ["created", "modified", "accessed"].iter().any(|name| line.starts_with(name));
-            let lines: Vec<String> = text.lines().map(|line| if is_time(line) { line.get(..28).unwrap_or(line).to_owned() } else { line.to_owned() }).collect();
+            let is_time = |line: &str| {
+                ["created", "modified", "accessed"].iter().any(|name| line.starts_with(name))
+            };
+            let lines: Vec<String> = text
+                .lines()
+                .map(|line| {
+                    if is_time(line) {
+                        line.get(..28).unwrap_or(line).to_owned()
+                    } else {
+                        line.to_owned()
+                    }
+                })
+                .collect();
             assert!(text.contains("GMT+0000 (Coordinated Universal Time)"), "{text}");
             lines
         };
         assert_eq!(neutral(&ours).len(), 7);
         assert_eq!(neutral(&ours)[0], neutral(&theirs)[0]);
         assert_eq!(neutral(&ours)[4..], neutral(&theirs)[4..]);
-        let names = |value: &Value| -> Vec<String> { neutral(value).iter().map(|line| line.split(':').next().unwrap().to_owned()).collect() };
+        let names = |value: &Value| -> Vec<String> {
+            neutral(value).iter().map(|line| line.split(':').next().unwrap().to_owned()).collect()
+        };
         assert_eq!(names(&ours), names(&theirs));
     }
     pair.assert_both_fail("get_file_info", json!({ "path": "none" }));
@@ -214,12 +259,39 @@ fn listing_and_searching_are_the_same() {
     for path in ["", ".", "src", "empty", "linkdir", "${root}"] {
         pair.assert_same_lines("list_directory", json!({ "path": path }));
         // Directories have no size in the list, and links that lead in have their target's.
-        pair.assert_same_lines("list_directory_with_sizes", json!({ "path": path, "sortBy": "size" }));
+        pair.assert_same_lines(
+            "list_directory_with_sizes",
+            json!({ "path": path, "sortBy": "size" }),
+        );
         pair.assert_same_lines("list_directory_with_sizes", json!({ "path": path }));
     }
-    for pattern in ["*", "**", "*.txt", "**/*.ts", "**/*.{ts,md}", "src/**", "src", "deep", "**/deep", "?.txt", "[ab].txt", "!*.txt", "{a,../b}", "**/../..", ".*", "**/.*", "*e*", "src/*", "src/**/last.md", "s*c/**"] {
+    for pattern in [
+        "*",
+        "**",
+        "*.txt",
+        "**/*.ts",
+        "**/*.{ts,md}",
+        "src/**",
+        "src",
+        "deep",
+        "**/deep",
+        "?.txt",
+        "[ab].txt",
+        "!*.txt",
+        "{a,../b}",
+        "**/../..",
+        ".*",
+        "**/.*",
+        "*e*",
+        "src/*",
+        "src/**/last.md",
+        "s*c/**",
+    ] {
         for exclude in [json!([]), json!(["src/**"]), json!(["**/*.md", "docs"])] {
-            pair.assert_same_lines("search_files", json!({ "path": "${root}", "pattern": pattern, "excludePatterns": exclude }));
+            pair.assert_same_lines(
+                "search_files",
+                json!({ "path": "${root}", "pattern": pattern, "excludePatterns": exclude }),
+            );
         }
     }
     pair.assert_same_lines("search_files", json!({ "path": "src", "pattern": "**/*.ts" }));
@@ -227,8 +299,11 @@ fn listing_and_searching_are_the_same() {
         pair.assert_both_fail("list_directory", json!({ "path": path }));
         pair.assert_both_fail("search_files", json!({ "path": path, "pattern": "*" }));
     }
-    for exclude in [json!([]), json!(["deep"]), json!(["*.md"]), json!(["**/*.ts"]), json!(["src/deep"])] {
-        let (ours, theirs) = pair.both("directory_tree", &json!({ "path": "${root}", "excludePatterns": exclude }));
+    for exclude in
+        [json!([]), json!(["deep"]), json!(["*.md"]), json!(["**/*.ts"]), json!(["src/deep"])]
+    {
+        let (ours, theirs) =
+            pair.both("directory_tree", &json!({ "path": "${root}", "excludePatterns": exclude }));
         assert_eq!(sorted_tree(&ours), sorted_tree(&theirs), "{exclude}");
     }
 }
@@ -254,7 +329,14 @@ fn sorted_tree(result: &Value) -> Value {
 #[test]
 fn changes_are_the_same() {
     let mut pair = Pair::new();
-    for (path, content) in [("new.txt", "x"), ("a.txt", ""), ("src/n ü.txt", "ä"), ("link.txt", "through"), ("${root}/abs.txt", "1"), ("absolute-link", "2")] {
+    for (path, content) in [
+        ("new.txt", "x"),
+        ("a.txt", ""),
+        ("src/n ü.txt", "ä"),
+        ("link.txt", "through"),
+        ("${root}/abs.txt", "1"),
+        ("absolute-link", "2"),
+    ] {
         pair.assert_same("write_file", json!({ "path": path, "content": content }));
         pair.assert_same_trees();
     }
@@ -264,7 +346,13 @@ fn changes_are_the_same() {
     pair.assert_same("move_file", json!({ "source": "new.txt", "destination": "made/new.txt" }));
     pair.assert_same("move_file", json!({ "source": "made", "destination": "moved" }));
     pair.assert_same_trees();
-    for (source, destination) in [("none", "x"), ("a.txt", "crlf.txt"), ("a.txt", "none/x"), ("moved", "moved/in"), ("a.txt", "../x")] {
+    for (source, destination) in [
+        ("none", "x"),
+        ("a.txt", "crlf.txt"),
+        ("a.txt", "none/x"),
+        ("moved", "moved/in"),
+        ("a.txt", "../x"),
+    ] {
         pair.assert_both_fail("move_file", json!({ "source": source, "destination": destination }));
     }
     for path in ["src", "none/x.txt", "../x", "/tmp/pml-outside", "dangling"] {
@@ -287,16 +375,28 @@ fn edits_and_their_diffs_are_the_same() {
         ("no-end.txt", json!([{ "oldText": "two", "newText": "zwei" }])),
         ("no-end.txt", json!([{ "oldText": "one", "newText": "$& $1" }])),
         ("crlf.txt", json!([{ "oldText": "two\r\n", "newText": "zwei\r\n" }])),
-        ("long.txt", json!([{ "oldText": "line 5 ", "newText": "LINE 5 " }, { "oldText": "line 2000 ", "newText": "x\ny " }])),
-        ("long.txt", json!([{ "oldText": "line 10 äöü\n", "newText": "" }, { "oldText": "line 18 äöü\n", "newText": "" }, { "oldText": "line 30 äöü\n", "newText": "" }])),
-        ("code.rs", json!([{ "oldText": "if true {\n  run();", "newText": "if false {\n    stop();\n      more();" }])),
+        (
+            "long.txt",
+            json!([{ "oldText": "line 5 ", "newText": "LINE 5 " }, { "oldText": "line 2000 ", "newText": "x\ny " }]),
+        ),
+        (
+            "long.txt",
+            json!([{ "oldText": "line 10 äöü\n", "newText": "" }, { "oldText": "line 18 äöü\n", "newText": "" }, { "oldText": "line 30 äöü\n", "newText": "" }]),
+        ),
+        (
+            "code.rs",
+            json!([{ "oldText": "if true {\n  run();", "newText": "if false {\n    stop();\n      more();" }]),
+        ),
         ("code.rs", json!([{ "oldText": "  run();  ", "newText": "walk();" }])),
         ("ticks.md", json!([{ "oldText": "code", "newText": "````" }])),
         ("link.txt", json!([{ "oldText": "two", "newText": "deux" }])),
     ];
     for (path, edits) in edits {
         for dry_run in [true, false] {
-            pair.assert_same("edit_file", json!({ "path": path, "edits": edits, "dryRun": dry_run }));
+            pair.assert_same(
+                "edit_file",
+                json!({ "path": path, "edits": edits, "dryRun": dry_run }),
+            );
             pair.assert_same_trees();
         }
         for tree in [&pair.ours, &pair.theirs] {
@@ -306,7 +406,10 @@ fn edits_and_their_diffs_are_the_same() {
         // The reopened folder is another one, as it is for every program.
         pair.workspace = Workspace::open(&pair.ours).unwrap();
     }
-    pair.assert_both_fail("edit_file", json!({ "path": "a.txt", "edits": [{ "oldText": "none", "newText": "x" }] }));
+    pair.assert_both_fail(
+        "edit_file",
+        json!({ "path": "a.txt", "edits": [{ "oldText": "none", "newText": "x" }] }),
+    );
     pair.assert_both_fail("edit_file", json!({ "path": "none", "edits": [] }));
     pair.assert_same_trees();
 }

@@ -196,8 +196,6 @@ impl Workspace {
             Errno::XDEV => {
                 PathError::Outside { path: shown(given), reason: "a link in it leads out" }
             }
-            // A link in `/proc` and its like, which would jump anywhere.
-            Errno::LOOP if flags.contains(OFlags::NOFOLLOW) => system(Errno::LOOP),
             Errno::NOSYS => PathError::Unsupported,
             other => system(other),
         })?;
@@ -231,19 +229,33 @@ impl Workspace {
     /// `RESOLVE_BENEATH` refuses. The answer is opened without any link, so a
     /// link that changes meanwhile is refused, not followed.
     fn resolve_absolute_links(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let target = if flags.contains(OFlags::NOFOLLOW) {
+        let in_folder = || {
             let folder = relative.parent().ok_or(Errno::XDEV)?;
             let folder = self.root.join(folder).canonicalize().map_err(|_| Errno::XDEV)?;
-            folder.join(relative.file_name().ok_or(Errno::XDEV)?)
+            Ok(folder.join(relative.file_name().ok_or(Errno::XDEV)?))
+        };
+        let target = if flags.contains(OFlags::NOFOLLOW) {
+            in_folder()?
         } else {
-            self.root.join(relative).canonicalize().map_err(|_| Errno::XDEV)?
+            match self.root.join(relative).canonicalize() {
+                Ok(target) => target,
+                // Only its last name may be missing; whether that is in the
+                // workspace decides what is told.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => in_folder()?,
+                Err(_) => return Err(Errno::XDEV),
+            }
         };
         let inner = target.strip_prefix(&self.root).map_err(|_| Errno::XDEV)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let last_may_be_link = flags.contains(OFlags::NOFOLLOW | OFlags::PATH);
         let links =
             if last_may_be_link { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
-        self.resolve(inner, flags, resolve | links)
+        // Whether something is outside must not show: a link to nothing there
+        // is told like a link to something.
+        self.resolve(inner, flags, resolve | links).map_err(|errno| match errno {
+            Errno::LOOP => Errno::XDEV,
+            other => other,
+        })
     }
 
     /// Opens a regular file for reading.

@@ -1,0 +1,517 @@
+//! `filesystem:*` stays beneath the workspace. Each refusal has a twin that
+//! is allowed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use client_cli::tools::{NativeError, filesystem};
+use client_cli::workspace::Workspace;
+use protocol::ErrorCode;
+use serde_json::{Value, json};
+
+struct Tree {
+    folder: tempfile::TempDir,
+    workspace: Workspace,
+}
+
+const SECRET: &str = "canary-outside";
+
+impl Tree {
+    /// A workspace `app` with siblings that nobody may see or change.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["app/sub/deep", "app-evil", "outside"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in ["app-evil/x", "outside/x", "x"] {
+            std::fs::write(root.join(name), SECRET).unwrap();
+        }
+        std::fs::write(root.join("app/a.txt"), "a").unwrap();
+        std::fs::write(root.join("app/sub/b.txt"), "b").unwrap();
+        let workspace = Workspace::open(&root.join("app")).unwrap();
+        Self { folder, workspace }
+    }
+
+    fn root(&self) -> &Path {
+        self.workspace.root()
+    }
+
+    fn call(&self, tool: &str, arguments: Value) -> Result<Value, NativeError> {
+        let started = Instant::now();
+        let result = filesystem::call(&self.workspace, tool, arguments, &|| false);
+        assert!(started.elapsed() < Duration::from_secs(10), "{tool} hangs");
+        if let Err(error) = &result {
+            assert!(!error.message.contains(SECRET), "{tool} tells what is outside: {error}");
+        }
+        result
+    }
+
+    fn read(&self, path: &str) -> Result<String, NativeError> {
+        let result = self.call("read_text_file", json!({ "path": path }))?;
+        Ok(result["structuredContent"]["content"].as_str().unwrap().to_owned())
+    }
+
+    fn write(&self, path: &str) -> Result<Value, NativeError> {
+        self.call("write_file", json!({ "path": path, "content": "written" }))
+    }
+
+    /// Tries every tool on a path, as every argument that is a path.
+    fn every_tool(&self, path: &str) -> Vec<(&'static str, Result<Value, NativeError>)> {
+        [
+            ("read_file", json!({ "path": path })),
+            ("read_text_file", json!({ "path": path, "head": 1 })),
+            ("read_text_file", json!({ "path": path, "tail": 1 })),
+            ("read_media_file", json!({ "path": path })),
+            ("write_file", json!({ "path": path, "content": "overwritten" })),
+            ("edit_file", json!({ "path": path, "edits": [{ "oldText": "c", "newText": "d" }] })),
+            ("create_directory", json!({ "path": format!("{path}/made") })),
+            ("list_directory", json!({ "path": path })),
+            ("list_directory_with_sizes", json!({ "path": path })),
+            ("directory_tree", json!({ "path": path })),
+            ("search_files", json!({ "path": path, "pattern": "**" })),
+            ("get_file_info", json!({ "path": path })),
+            ("move_file", json!({ "source": path, "destination": "stolen" })),
+            ("move_file", json!({ "source": "a.txt", "destination": format!("{path}/planted") })),
+        ]
+        .map(|(tool, arguments)| (tool, self.call(tool, arguments)))
+        .into()
+    }
+
+    fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        for folder in ["", "outside", "app-evil"] {
+            for entry in std::fs::read_dir(self.folder.path().join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                let content = if path.is_file() { std::fs::read(&path).unwrap() } else { vec![] };
+                files.push((path, content));
+            }
+        }
+        files.sort();
+        files
+    }
+
+    fn assert_refused(&self, path: &str) {
+        let before = self.outside();
+        for (tool, result) in self.every_tool(path) {
+            let error = result.expect_err(&format!("{tool} on {path:?}"));
+            assert_ne!(error.code, ErrorCode::Internal, "{tool} on {path:?}");
+        }
+        let many = self.call("read_multiple_files", json!({ "paths": [path, "a.txt"] })).unwrap();
+        assert!(!many.to_string().contains(SECRET), "{path}");
+        assert_eq!(self.outside(), before, "{path} changed something outside");
+    }
+}
+
+/// PC-01, PC-02, PC-04: every spelling of a way out, on every tool.
+#[test]
+fn paths_that_lead_out_are_refused() {
+    let tree = Tree::new();
+    let root = tree.root().to_str().unwrap().to_owned();
+    let outside = tree.folder.path().canonicalize().unwrap().join("outside");
+    let evil = format!("{root}-evil");
+    for path in [
+        "..",
+        "../x",
+        "../outside",
+        "sub/../../x",
+        "sub/deep/../../../outside/x",
+        "/",
+        "/etc",
+        "/etc/passwd",
+        outside.to_str().unwrap(),
+        evil.as_str(),
+        &format!("{evil}/x"),
+        &format!("{root}/../x"),
+        "../app-evil/x",
+        "~",
+        "~/x",
+        "file:///etc/passwd",
+        "/proc/self/root/etc",
+        "/proc/self/cwd",
+        "/proc/self/environ",
+        "/dev/fd/0",
+        "/dev/zero",
+        "a\0b",
+        "../\0",
+        "sub/..",
+    ] {
+        tree.assert_refused(path);
+    }
+    // Names that other systems would read as a way out are just names here.
+    let before = tree.outside();
+    for path in ["%2e%2e/x", "..%2fx", "\\..\\x", "....//x", "sub/..;/x", "~root", "..."] {
+        for (tool, result) in tree.every_tool(path) {
+            assert!(!format!("{result:?}").contains(SECRET), "{tool} on {path}");
+        }
+    }
+    assert_eq!(tree.outside(), before);
+    std::fs::write(tree.root().join("a.txt"), "a").unwrap();
+    let error = tree.read("../x").unwrap_err();
+    assert_eq!(error.code, ErrorCode::PathOutsideWorkspace);
+    for path in [
+        "a.txt",
+        "./a.txt",
+        "sub/./b.txt",
+        "sub//b.txt",
+        &format!("{root}/a.txt"),
+        &format!("{root}//sub/b.txt"),
+    ] {
+        tree.read(path).expect(path);
+    }
+    assert!(tree.call("list_directory", json!({ "path": &root })).is_ok());
+}
+
+/// PC-03: links are judged by where they lead.
+#[test]
+fn links_that_lead_out_are_refused_and_others_followed() {
+    let tree = Tree::new();
+    let outside = tree.folder.path().canonicalize().unwrap().join("outside");
+    let at = |name: &str| tree.root().join(name);
+    symlink(&outside, at("absolute-out")).unwrap();
+    symlink("../outside", at("relative-out")).unwrap();
+    symlink("relative-out", at("chain-out")).unwrap();
+    symlink(outside.join("x"), at("file-out")).unwrap();
+    symlink("/proc/self/root", at("magic")).unwrap();
+    symlink("/dev/zero", at("zero")).unwrap();
+    symlink("../../outside", at("sub/climb")).unwrap();
+    for path in [
+        "absolute-out",
+        "absolute-out/x",
+        "relative-out/x",
+        "chain-out/x",
+        "sub/climb/x",
+        "zero",
+        "magic/etc/hostname",
+    ] {
+        for (tool, result) in tree.every_tool(path) {
+            // The link itself may be moved; what it leads to may not be touched.
+            if tool != "move_file" {
+                result.expect_err(&format!("{tool} on {path}"));
+            }
+        }
+        let _ = std::fs::rename(at("stolen"), at(path));
+    }
+    assert_eq!(std::fs::read_to_string(outside.join("x")).unwrap(), SECRET);
+    tree.write("file-out").unwrap_err();
+    assert_eq!(std::fs::read_to_string(outside.join("x")).unwrap(), SECRET);
+
+    // NP-15: what exists outside is told like what does not.
+    symlink(outside.join("none"), at("file-none")).unwrap();
+    symlink("../outside/none", at("relative-none")).unwrap();
+    let refusal = |path: &str| tree.read(path).unwrap_err().message.replace(path, "PATH");
+    assert_eq!(refusal("file-out"), refusal("file-none"));
+    assert_eq!(refusal("file-out"), refusal("relative-none"));
+    assert_eq!(refusal("relative-out/x"), refusal("relative-out/none"));
+
+    symlink("sub", at("in")).unwrap();
+    symlink(at("sub"), at("absolute-in")).unwrap();
+    symlink("../a.txt", at("sub/up-but-in")).unwrap();
+    assert_eq!(tree.read("in/b.txt").unwrap(), "b");
+    assert_eq!(tree.read("absolute-in/b.txt").unwrap(), "b");
+    assert_eq!(tree.read("sub/up-but-in").unwrap(), "a");
+    tree.write("absolute-in/new.txt").unwrap();
+    tree.write("sub/up-but-in").unwrap();
+    assert_eq!(tree.read("a.txt").unwrap(), "written");
+    // A search meets the links and tells nothing of what is behind them.
+    let found =
+        tree.call("search_files", json!({ "path": "", "pattern": "**" })).unwrap().to_string();
+    assert!(!found.contains("out/x") && !found.contains("file-out"), "{found}");
+    assert!(found.contains("up-but-in"), "{found}");
+    let sizes = tree.call("list_directory_with_sizes", json!({ "path": "" })).unwrap().to_string();
+    assert!(sizes.contains("file-out") && sizes.contains("0 B"), "{sizes}");
+}
+
+/// PC-03: a folder that turns into a link while tools use it.
+#[test]
+fn a_swapped_folder_never_leads_out() {
+    let tree = Tree::new();
+    let outside = tree.folder.path().canonicalize().unwrap().join("outside");
+    let (flip, kept) = (tree.root().join("flip"), tree.root().join("kept"));
+    std::fs::create_dir(&flip).unwrap();
+    std::fs::write(flip.join("x"), "inside").unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::rename(&flip, &kept).unwrap();
+                symlink(&outside, &flip).unwrap();
+                std::fs::remove_file(&flip).unwrap();
+                std::fs::rename(&kept, &flip).unwrap();
+            }
+        });
+        let mut reads = 0;
+        for _ in 0..3_000 {
+            if let Ok(text) = tree.read("flip/x") {
+                assert_ne!(text, SECRET);
+                reads += 1;
+            }
+            let _ = tree.call("write_file", json!({ "path": "flip/y", "content": "y" }));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reads > 0, "the test never read anything");
+    });
+    let names: Vec<_> =
+        std::fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["x"]);
+    assert_eq!(std::fs::read_to_string(outside.join("x")).unwrap(), SECRET);
+}
+
+/// PC-07: what is not a plain file is named as such, without waiting for it.
+#[test]
+fn special_and_huge_files_are_refused() {
+    let tree = Tree::new();
+    rustix::fs::mknodat(
+        tree.workspace.directory(),
+        "fifo",
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(tree.root().join("socket")).unwrap();
+    for (path, kind) in [("fifo", "FIFO"), ("socket", "socket"), ("sub", "directory")] {
+        for tool in ["read_file", "read_media_file"] {
+            let error = tree.call(tool, json!({ "path": path })).unwrap_err();
+            assert!(error.message.contains(kind), "{error}");
+        }
+        tree.write(path).expect_err(path);
+        tree.call("edit_file", json!({ "path": path, "edits": [] })).expect_err(path);
+    }
+    let sparse = std::fs::File::create(tree.root().join("sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    for (tool, arguments) in [
+        ("read_file", json!({ "path": "sparse" })),
+        ("read_file", json!({ "path": "sparse", "head": 5 })),
+        ("read_file", json!({ "path": "sparse", "tail": 5 })),
+        ("read_media_file", json!({ "path": "sparse" })),
+        ("edit_file", json!({ "path": "sparse", "edits": [] })),
+    ] {
+        let error = tree.call(tool, arguments).unwrap_err();
+        assert_eq!(error.code, ErrorCode::ToolResultTooLarge, "{error}");
+    }
+    sparse.set_len(8 * 1024 * 1024).unwrap();
+    assert_eq!(tree.read("sparse").unwrap().len(), 8 * 1024 * 1024);
+    assert!(tree.call("get_file_info", json!({ "path": "fifo" })).is_ok());
+}
+
+/// PC-08: odd names reach exactly their file, or are refused by name.
+#[test]
+fn odd_names_are_exact() {
+    let tree = Tree::new();
+    let long = "n".repeat(255);
+    for name in [
+        "-rf",
+        " space ",
+        "new\nline",
+        "é",
+        "e\u{301}",
+        "A.TXT",
+        "tab\t",
+        "'q\"",
+        long.as_str(),
+        ".hidden",
+        "a.txt ",
+        "*",
+        "%2e%2e",
+    ] {
+        tree.call("write_file", json!({ "path": name, "content": name })).expect(name);
+    }
+    for name in ["-rf", " space ", "new\nline", "é", "e\u{301}", "A.TXT", "a.txt ", "*"] {
+        assert_eq!(tree.read(name).unwrap(), name);
+    }
+    assert_eq!(tree.read("a.txt").unwrap(), "a");
+    let error = tree.write(&"n".repeat(256)).unwrap_err();
+    assert!(error.message.contains("too long"), "{error}");
+    tree.write(&"d/".repeat(3_000)).unwrap_err();
+    let error = tree.read("esc\u{1b}[31m\u{202e}").unwrap_err();
+    assert!(!error.message.contains('\u{1b}') && !error.message.contains('\u{202e}'), "{error}");
+}
+
+/// PC-09: new paths below links that lead out are not made.
+#[test]
+fn new_paths_are_made_inside_only() {
+    let tree = Tree::new();
+    symlink("../outside", tree.root().join("out")).unwrap();
+    symlink("sub", tree.root().join("in")).unwrap();
+    tree.call("create_directory", json!({ "path": "out/new/deep" })).unwrap_err();
+    tree.write("out/new.txt").unwrap_err();
+    tree.call("move_file", json!({ "source": "a.txt", "destination": "out/a.txt" })).unwrap_err();
+    assert!(!tree.folder.path().join("outside/new").exists());
+    tree.call("create_directory", json!({ "path": "in/new/deep" })).unwrap();
+    assert!(tree.root().join("sub/new/deep").is_dir());
+    tree.write("in/new/deep/file").unwrap();
+}
+
+/// A program cannot grant itself rights, by any tool or spelling.
+#[test]
+fn files_that_hold_rights_cannot_be_changed() {
+    let tree = Tree::new();
+    for folder in [".git/hooks", ".pml", ".vscode", "plain"] {
+        std::fs::create_dir_all(tree.root().join(folder)).unwrap();
+    }
+    std::fs::write(tree.root().join(".pml.json"), "{}").unwrap();
+    std::fs::write(tree.root().join(".git/config"), "g").unwrap();
+    std::fs::write(tree.root().join(".pml/serve-token"), SECRET).unwrap();
+    symlink(".pml.json", tree.root().join("innocent.json")).unwrap();
+    symlink(".git", tree.root().join("innocent")).unwrap();
+    for path in [
+        ".pml.json",
+        "innocent.json",
+        "./.pml.json",
+        ".PML.json",
+        ".mcp.json",
+        ".git/config",
+        ".git/hooks/pre-commit",
+        "innocent/hooks/pre-commit",
+        ".pml/runs.db",
+        "sub/.pml.json",
+        "sub/.git",
+        ".git",
+        ".vscode/tasks.json",
+        ".claude/settings.json",
+    ] {
+        let written = tree.write(path).unwrap_err();
+        assert!(
+            matches!(written.code, ErrorCode::PolicyDenied | ErrorCode::ToolFailed),
+            "{path}: {written}"
+        );
+        tree.call("move_file", json!({ "source": "a.txt", "destination": path })).expect_err(path);
+    }
+    for (source, destination) in [
+        ("plain", ".git2/../.git"),
+        ("plain", "sub/.git"),
+        (".git", "free"),
+        (".pml.json", "free"),
+        ("plain", ".claude"),
+        (".vscode", "free"),
+        ("innocent/config", "free"),
+    ] {
+        tree.call("move_file", json!({ "source": source, "destination": destination }))
+            .expect_err(destination);
+    }
+    tree.call("create_directory", json!({ "path": "sub/.git/hooks" })).unwrap_err();
+    tree.call(
+        "edit_file",
+        json!({ "path": "innocent.json", "edits": [{ "oldText": "{}", "newText": "{ }" }] }),
+    )
+    .unwrap_err();
+    assert_eq!(std::fs::read_to_string(tree.root().join(".pml.json")).unwrap(), "{}");
+    for path in [".pml/serve-token", ".pml"] {
+        for tool in
+            ["read_file", "list_directory", "directory_tree", "search_files", "get_file_info"]
+        {
+            let result = tree.call(tool, json!({ "path": path, "pattern": "*" }));
+            result.expect_err(&format!("{tool} {path}"));
+        }
+    }
+    let tree_text = tree.call("directory_tree", json!({ "path": "" })).unwrap().to_string();
+    assert!(!tree_text.contains("serve-token"), "{tree_text}");
+    assert_eq!(tree.read(".git/config").unwrap(), "g");
+    for path in [".vscode/settings.json", ".gitignore", "pml.json", ".github.yml"] {
+        tree.write(path).expect(path);
+    }
+}
+
+#[test]
+fn writes_are_whole_and_keep_the_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let tree = Tree::new();
+    let path = tree.root().join("a.txt");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
+    tree.write("a.txt").unwrap();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o751);
+    // Writers and a reader at once: only whole contents are ever seen.
+    let (one, two) = ("1".repeat(100_000), "2".repeat(200_000));
+    std::thread::scope(|scope| {
+        for content in [&one, &two] {
+            let tree = &tree;
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    tree.call("write_file", json!({ "path": "busy", "content": content })).unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            if let Ok(text) = tree.read("busy") {
+                assert!(text == one || text == two, "{} bytes", text.len());
+            }
+        }
+    });
+    let names: Vec<String> = std::fs::read_dir(tree.root())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
+}
+
+/// PC-11: patterns see only what the walk found, and cost little.
+#[test]
+fn globs_stay_inside_and_are_quick() {
+    let tree = Tree::new();
+    for pattern in ["**/../..", "{a,../x}", "../**", "/**", "/etc/*", "**/x"] {
+        let found = tree.call("search_files", json!({ "path": "", "pattern": pattern })).unwrap();
+        let text = found["structuredContent"]["content"].as_str().unwrap().to_owned();
+        let root = tree.root().to_str().unwrap();
+        assert!(
+            text == "No matches found"
+                || text.lines().all(|line| Path::new(line).starts_with(root)),
+            "{pattern}: {text}"
+        );
+    }
+    let bomb = "{a,b}".repeat(60);
+    tree.call("search_files", json!({ "path": "", "pattern": bomb })).unwrap_err();
+    let heavy = format!("{}x", "*a".repeat(100));
+    tree.write(&"a".repeat(200)).unwrap();
+    tree.call("search_files", json!({ "path": "", "pattern": heavy })).unwrap();
+    tree.call("directory_tree", json!({ "path": "", "excludePatterns": vec!["x"; 1_000] }))
+        .unwrap_err();
+}
+
+#[test]
+fn walks_are_bounded_and_can_be_cancelled() {
+    let tree = Tree::new();
+    let mut deep = tree.root().to_owned();
+    for _ in 0..150 {
+        deep.push("d");
+    }
+    std::fs::create_dir_all(&deep).unwrap();
+    let error = tree.call("directory_tree", json!({ "path": "" })).unwrap_err();
+    assert!(error.message.contains("nested deeper"), "{error}");
+    tree.call("directory_tree", json!({ "path": "d/".repeat(50) })).unwrap();
+    let cancelled = filesystem::call(
+        &tree.workspace,
+        "search_files",
+        json!({ "path": "", "pattern": "*" }),
+        &|| true,
+    );
+    assert_eq!(cancelled.unwrap_err().code, ErrorCode::Cancelled);
+}
+
+#[test]
+fn arguments_are_checked() {
+    let tree = Tree::new();
+    for (tool, arguments) in [
+        ("read_file", json!({})),
+        ("read_file", json!([])),
+        ("read_file", json!("a.txt")),
+        ("read_file", json!({ "path": 1 })),
+        ("read_file", json!({ "path": "a.txt", "head": -1 })),
+        ("read_file", json!({ "path": "a.txt", "head": 1.5 })),
+        ("read_file", json!({ "path": "a.txt", "tail": "1" })),
+        ("write_file", json!({ "path": "a.txt" })),
+        ("edit_file", json!({ "path": "a.txt", "edits": {} })),
+        ("list_directory_with_sizes", json!({ "path": "", "sortBy": "date" })),
+        ("search_files", json!({ "path": "", "pattern": "[" })),
+        ("read_multiple_files", json!({ "paths": [] })),
+    ] {
+        let error = tree.call(tool, arguments.clone()).expect_err(&format!("{tool} {arguments}"));
+        assert_eq!(error.code, ErrorCode::InvalidArguments, "{tool} {arguments}: {error}");
+        assert_eq!(error.to_result()["isError"], true);
+    }
+    assert_eq!(tree.call("chmod", json!({})).unwrap_err().code, ErrorCode::ToolNotFound);
+    assert_eq!(std::fs::read_to_string(tree.root().join("a.txt")).unwrap(), "a");
+}

@@ -1,0 +1,190 @@
+//! `shell:exec`: arguments as they are, bounded, and nothing left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client_cli::local_mcp::environment::Environment;
+use client_cli::local_mcp::supervise::Supervisor;
+use client_cli::tools::{NativeError, NativeTools};
+use client_cli::workspace::Workspace;
+use protocol::ErrorCode;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+#[path = "support/processes.rs"]
+mod processes;
+
+struct Bench {
+    folder: tempfile::TempDir,
+    tools: NativeTools,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
+        let path = std::env::var("PATH").unwrap();
+        let pairs = [
+            ("PATH", path.as_str()),
+            ("LANG", "C"),
+            ("CANARY", "canary-1"),
+            ("PML_API_KEY", "canary-2"),
+        ];
+        let environment = Environment::of(pairs.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
+        Self { folder, tools: NativeTools::new(workspace, Arc::new(environment), supervisor) }
+    }
+
+    async fn exec(&self, arguments: Value) -> Result<Value, NativeError> {
+        self.exec_until(arguments, &CancellationToken::new()).await
+    }
+
+    async fn exec_until(
+        &self,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, NativeError> {
+        let tool = "shell:exec".parse().unwrap();
+        let call = self.tools.call(&tool, arguments, cancel);
+        let result =
+            tokio::time::timeout(Duration::from_secs(30), call).await.expect("the call hangs")?;
+        protocol::unwrap_tool_result(&result, protocol::ResultMode::Text)
+            .map_err(|error| panic!("{error}"))
+    }
+
+    async fn nothing_left(&self) {
+        let root = self.folder.path().canonicalize().unwrap();
+        let start = Instant::now();
+        while !processes::marked(root.to_str().unwrap()).is_empty() {
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "{:?}",
+                processes::marked(root.to_str().unwrap())
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_run_with_their_arguments_as_they_are() {
+    let bench = Bench::new();
+    let words =
+        ["a b", "; touch sentinel", "$(touch sentinel)", "`x`", "*", "new\nline", "", "--", "｜"];
+    let mut command = vec!["printf", "%s|"];
+    command.extend(words);
+    let result = bench.exec(json!({ "command": command })).await.unwrap();
+    assert_eq!(result["stdout"], format!("{}|", words.join("|")));
+    assert_eq!((&result["exit_code"], &result["truncated"]), (&json!(0), &json!(false)));
+    assert!(result["duration_ms"].is_number());
+    assert!(!bench.folder.path().join("sentinel").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_tell_codes_streams_and_folders() {
+    let bench = Bench::new();
+    let result = bench
+        .exec(json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] }))
+        .await
+        .unwrap();
+    assert_eq!(result["exit_code"], 3);
+    assert_eq!(
+        (result["stdout"].as_str(), result["stderr"].as_str()),
+        (Some("out\n"), Some("err\n"))
+    );
+    let killed = bench.exec(json!({ "command": ["sh", "-c", "kill -9 $$"] })).await.unwrap();
+    assert_eq!(killed["exit_code"], 137);
+    let folder = bench.exec(json!({ "command": ["pwd"], "cwd": "sub" })).await.unwrap();
+    assert_eq!(folder["stdout"], format!("{}\n", bench.path("sub")));
+    let input = "x".repeat(300_000);
+    let fed = bench.exec(json!({ "command": ["wc", "-c"], "stdin": input })).await.unwrap();
+    assert_eq!(fed["stdout"].as_str().unwrap().trim(), "300000");
+    let unread = bench.exec(json!({ "command": ["true"], "stdin": input })).await.unwrap();
+    assert_eq!(unread["exit_code"], 0);
+    let empty = bench.exec(json!({ "command": ["cat"] })).await.unwrap();
+    assert_eq!(empty["stdout"], "");
+}
+
+/// LM-01: neither secrets nor keys of ours reach a program.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_is_an_allow_list() {
+    let bench = Bench::new();
+    let result = bench.exec(json!({ "command": ["env"] })).await.unwrap();
+    let text = result["stdout"].as_str().unwrap();
+    let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["LANG", "PATH"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_run_is_named() {
+    let bench = Bench::new();
+    let line = bench.exec(json!({ "command": "git status" })).await.unwrap_err();
+    assert_eq!(line.code, ErrorCode::InvalidArguments);
+    assert!(line.message.contains(r#"["git","status"]"#), "{line}");
+    for (arguments, code) in [
+        (json!({ "command": [] }), ErrorCode::InvalidArguments),
+        (json!({ "command": ["x\0"] }), ErrorCode::InvalidArguments),
+        (json!({ "command": ["ls"], "timeout_ms": 0 }), ErrorCode::InvalidArguments),
+        (json!({ "command": ["ls"], "shell": true }), ErrorCode::InvalidArguments),
+        (json!({}), ErrorCode::InvalidArguments),
+        (json!({ "command": ["no-such-program-here"] }), ErrorCode::ToolFailed),
+        (json!({ "command": ["./sub"] }), ErrorCode::ToolFailed),
+        (json!({ "command": ["pwd"], "cwd": ".." }), ErrorCode::PathOutsideWorkspace),
+        (json!({ "command": ["pwd"], "cwd": "/" }), ErrorCode::PathOutsideWorkspace),
+        (json!({ "command": ["pwd"], "cwd": "none" }), ErrorCode::ToolFailed),
+    ] {
+        let error = bench.exec(arguments.clone()).await.expect_err(&arguments.to_string());
+        assert_eq!(error.code, code, "{arguments}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_capped_without_stopping_the_program() {
+    let bench = Bench::new();
+    let script = "head -c 3000000 /dev/zero | tr '\\0' x; echo end >&2";
+    let result = bench.exec(json!({ "command": ["sh", "-c", script] })).await.unwrap();
+    assert_eq!(result["stdout"].as_str().unwrap().len(), 1024 * 1024);
+    assert_eq!((result["stderr"].as_str(), &result["truncated"]), (Some("end\n"), &json!(true)));
+    assert_eq!(result["exit_code"], 0);
+}
+
+/// A time-out, a cancel and a dropped call end the program and all that it
+/// started, also what left its session.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_end_with_all_they_started() {
+    let bench = Bench::new();
+    let mark = bench.path("mark");
+    let script = format!("setsid sh -c 'sleep 1000 {mark} & sleep 1000' {mark} & sleep 1000");
+    let command = json!({ "command": ["sh", "-c", script, mark], "timeout_ms": 300 });
+    let error = bench.exec(command).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolTimeout);
+    bench.nothing_left().await;
+
+    let cancel = CancellationToken::new();
+    let trigger = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        trigger.cancel();
+    });
+    let slow = json!({ "command": ["sh", "-c", "sleep 1000", mark] });
+    let error = bench.exec_until(slow.clone(), &cancel).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Cancelled);
+    bench.nothing_left().await;
+
+    tokio::time::timeout(Duration::from_millis(200), bench.exec(slow)).await.unwrap_err();
+    bench.nothing_left().await;
+
+    // What outlives its parent in the background does not keep the call open.
+    let daemon = format!("setsid sleep 1000 {mark} & exit 0");
+    let result = bench.exec(json!({ "command": ["sh", "-c", daemon, mark] })).await.unwrap();
+    assert_eq!(result["exit_code"], 0);
+    bench.nothing_left().await;
+}
