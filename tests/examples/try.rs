@@ -129,10 +129,15 @@ fn show(name: &str, program: &str, envelope: &Value) -> Anyhow<()> {
     println!("   plan");
     for task in envelope["dag"]["tasks"].as_array().ok_or("no plan in the answer")? {
         let after = task["depends_on"].as_array().map_or(0, Vec::len);
-        let after = if after > 0 { format!(" after {}", task["depends_on"]) } else { String::new() };
+        let after =
+            if after > 0 { format!(" after {}", task["depends_on"]) } else { String::new() };
         println!("     layer {}  {} {}{after}", task["layer"], task["id"], task["tool"]);
     }
-    println!("   ran on the {} in {:.1} ms", envelope["executed"].as_str().unwrap_or("?"), envelope["duration_ms"].as_f64().unwrap_or(0.0));
+    println!(
+        "   ran on the {} in {:.1} ms",
+        envelope["executed"].as_str().unwrap_or("?"),
+        envelope["duration_ms"].as_f64().unwrap_or(0.0)
+    );
     for call in envelope["calls"].as_array().ok_or("no calls in the answer")? {
         println!(
             "     {:32} {:7} {:8.2} ms",
@@ -174,8 +179,10 @@ impl Agent {
     }
 
     fn execute(&mut self, code: &str) -> Anyhow<Value> {
-        let result = self
-            .request("tools/call", json!({ "name": "pml_execute", "arguments": { "code": code } }))?;
+        let result = self.request(
+            "tools/call",
+            json!({ "name": "pml_execute", "arguments": { "code": code } }),
+        )?;
         Ok(result["structuredContent"].clone())
     }
 

@@ -1,1 +1,25 @@
-//! tests
+//! Black-box tests of both programs, one file per behaviour.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod adr_hybrid_routing;
+mod analyze;
+mod approvals;
+mod bombs;
+mod clients;
+mod conformance;
+mod credentials;
+mod ends;
+mod gateway_down;
+mod hostile_gateway;
+mod layering;
+mod malformed;
+mod operations;
+mod permissions;
+mod programs;
+mod registry_http;
+mod results;
+mod spike_client_kinds;
+mod stdio_protocol;
+mod support;
+mod threats;

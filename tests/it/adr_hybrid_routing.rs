@@ -1,0 +1,84 @@
+//! The four scenarios of the decision on hybrid routing: where a program runs.
+
+use serde_json::json;
+
+use crate::support::cli::Project;
+use crate::support::expect::{calls, question, success};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::Era;
+use crate::support::server::Server;
+
+/// AN-12: only server tools, so the gateway runs it.
+#[test]
+fn server_tools_run_on_the_server() {
+    let mut pml = Project::new().stdio();
+    let envelope = pml.execute("return await mcp.json.parse({ data: '{}' })");
+    assert_eq!(success(&envelope), &json!({}));
+    assert_eq!(envelope["executed"], "server");
+    assert_eq!(calls(&envelope), [("json:parse", "server")]);
+    assert!(envelope["execution_id"].as_str().unwrap().starts_with("ex_"), "{envelope:#}");
+    let used = &envelope["tools_used"][0];
+    assert_eq!((&used["id"], &used["type"]), (&json!("json:parse"), &json!("tool")));
+    assert!(used["fqdn"].as_str().unwrap().starts_with("pml.mcp.json.parse."), "{used}");
+    assert!(used["integrity"].as_str().unwrap().starts_with("sha256-"), "{used}");
+}
+
+/// AN-12: only client tools: the gateway says `execute_locally`, `pml` runs it.
+#[test]
+fn client_tools_run_on_the_client() {
+    let tenant = Server::shared().tenant();
+    let project = Project::of(&tenant).allow(&["filesystem:*"]);
+    project.write("test.txt", "on the user's disk\n");
+    let code = "return await mcp.filesystem.read_file({ path: 'test.txt' })";
+
+    let delegated = HttpMcp::new(&tenant, Era::Stateless).as_package().execute(code);
+    assert_eq!(delegated["status"], "execute_locally", "{delegated:#}");
+    assert_eq!(delegated["code"], code);
+    assert!(delegated["code_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert_eq!(delegated["client_tools"], json!(["filesystem:read_file"]));
+    assert_eq!(delegated["tools_used"][0]["routing"], "client");
+    assert_eq!(delegated["dag"]["tasks"][0]["tool"], "filesystem:read_file");
+    assert!(delegated["workflowId"].as_str().unwrap().starts_with("ws_"), "{delegated:#}");
+    assert!(delegated["static_structure"].is_object() || delegated["static_structure"].is_array());
+
+    let envelope = project.stdio().execute(code);
+    assert_eq!(success(&envelope), "on the user's disk\n");
+    assert_eq!(envelope["executed"], "client");
+    assert_eq!(calls(&envelope), [("filesystem:read_file", "client")]);
+}
+
+/// AN-12: both kinds: all of it runs on the client, server tools are forwarded.
+#[test]
+fn mixed_tools_run_on_the_client_and_forward() {
+    let project = Project::new().allow(&["filesystem:*", "json:parse"]);
+    project.write("data.json", r#"{"items":[{"id":7},{"id":8}]}"#);
+    let envelope = project.stdio().execute(
+        "const content = await mcp.filesystem.read_file({ path: 'data.json' });
+         const parsed = await mcp.json.parse({ data: content });
+         return parsed.items.map((item: { id: number }) => item.id);",
+    );
+    assert_eq!(success(&envelope), &json!([7, 8]));
+    assert_eq!(envelope["executed"], "client");
+    assert_eq!(calls(&envelope), [("filesystem:read_file", "client"), ("json:parse", "server")]);
+}
+
+/// AP-09: a tool that nobody allowed waits for the human, and runs after a yes.
+#[test]
+fn an_approval_is_asked_for_and_then_it_runs() {
+    let project = Project::new();
+    std::fs::create_dir(project.path("test")).unwrap();
+    project.write("test/file", "x");
+    let mut pml = project.stdio();
+    let asked = pml.execute("return await mcp.shell.exec({ command: ['rm', '-rf', 'test'] })");
+    let asked = question(&asked);
+    assert_eq!(asked["approval_type"], "tool_permission");
+    assert_eq!(asked["context"]["tool"], "shell:exec");
+    let description = asked["description"].as_str().unwrap();
+    assert!(description.contains("shell:exec") && description.contains("-rf"), "{description}");
+    assert!(project.path("test/file").exists(), "nothing runs before the answer");
+
+    let done = pml.resume(asked, true, false);
+    assert_eq!(success(&done)["exit_code"], 0, "{done:#}");
+    assert!(!project.path("test").exists());
+    assert_eq!(calls(&done), [("shell:exec", "client")]);
+}

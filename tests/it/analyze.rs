@@ -1,0 +1,112 @@
+//! `pml analyze`: what a program calls, told without running it, offline.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
+}
+
+/// The JSON has exactly the fields of the design, and no others.
+#[test]
+fn the_report_has_exactly_its_fields() {
+    let project = Project::offline();
+    let (report, code) = project.analyze(
+        "const text = await mcp.filesystem.read_text_file({ path: args.path });
+         const data = await mcp.json.parse({ data: text });
+         if (data.ok) { for (const x of data.list) await mcp.math.eval({ expression: x }); }
+         return data;",
+    );
+    assert_eq!(code, 0);
+    assert_eq!(
+        keys(&report),
+        BTreeSet::from(["tools", "client_tools", "routing", "dynamic", "dag", "diagnostics"])
+    );
+    assert_eq!(report["tools"], json!(["filesystem:read_text_file", "json:parse", "math:eval"]));
+    assert_eq!(report["client_tools"], json!(["filesystem:read_text_file"]));
+    assert_eq!((&report["routing"], &report["dynamic"]), (&json!("client"), &json!(false)));
+    assert_eq!(report["diagnostics"], json!([]));
+    let tasks = report["dag"]["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 3);
+    for task in tasks {
+        assert_eq!(
+            keys(task),
+            BTreeSet::from([
+                "id",
+                "tool",
+                "depends_on",
+                "layer",
+                "conditional",
+                "repeats",
+                "arguments"
+            ])
+        );
+    }
+    let [read, parse, eval] = &tasks[..] else { panic!("three tasks") };
+    assert_eq!((&read["layer"], &read["depends_on"]), (&json!(0), &json!([])));
+    assert_eq!(parse["depends_on"], json!([read["id"]]));
+    assert_eq!(parse["layer"], 1);
+    assert_eq!((&eval["conditional"], &eval["repeats"]), (&json!(true), &json!(true)));
+    assert_eq!((&read["conditional"], &read["repeats"]), (&json!(false), &json!(false)));
+}
+
+/// Only server tools: the program would run on the server.
+#[test]
+fn the_routing_is_told() {
+    let project = Project::offline();
+    let routing = |code: &str| project.analyze(code).0["routing"].clone();
+    assert_eq!(routing("return await mcp.json.parse({ data: '1' })"), "server");
+    assert_eq!(routing("return 1"), "server");
+    assert_eq!(routing("return await mcp.unheard_of.tool({})"), "client");
+    let (report, code) = project.analyze("return await mcp[args.x].y({})");
+    assert_eq!((&report["dynamic"], &report["routing"], code), (&json!(true), &json!("client"), 0));
+    let diagnostic = &report["diagnostics"][0];
+    assert_eq!(diagnostic["severity"], "warning", "{report:#}");
+    assert_eq!(
+        keys(diagnostic),
+        BTreeSet::from(["code", "severity", "message", "line", "column"]),
+        "{report:#}"
+    );
+}
+
+/// A program that cannot run ends with 2, with its diagnostics on stdout as JSON.
+#[test]
+fn a_program_that_cannot_run_ends_with_two() {
+    let project = Project::offline();
+    for program in ["const = 1;", "import fs from 'fs';", "export const a = 1;", "return ("] {
+        let (report, code) = project.analyze(program);
+        assert_eq!(code, 2, "{program}: {report:#}");
+        let diagnostic = &report["diagnostics"][0];
+        assert_eq!(diagnostic["severity"], "error", "{program}: {report:#}");
+        assert!(diagnostic["line"].as_u64() >= Some(1) && diagnostic["column"].as_u64() >= Some(1));
+    }
+}
+
+/// For people it is text, with the code frame on stderr.
+#[test]
+fn people_get_text() {
+    let project = Project::offline();
+    let output = project.run_with(&["analyze", "-"], b"return await mcp.json.parse({ data: '1' })");
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("json:parse"), "{}", text(&output.stdout));
+    let output = project.run_with(&["analyze", "-"], b"const a = ;");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("1 | const a = ;"), "{}", text(&output.stderr));
+    let missing = project.run(&["analyze", "no-such-file.ts"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("no-such-file.ts"));
+}
+
+/// AN-16: analysing runs nothing.
+#[test]
+fn analysing_runs_nothing() {
+    let project = Project::offline();
+    let (report, code) = project.analyze(
+        "for (;;) { await mcp.filesystem.write_file({ path: 'made.txt', content: '' }); }",
+    );
+    assert_eq!(code, 0, "{report:#}");
+    assert!(!project.path("made.txt").exists());
+}

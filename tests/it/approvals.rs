@@ -1,0 +1,242 @@
+//! Asking the human: a run pauses inside its call, and goes on where it stood.
+
+use serde_json::{Value, json};
+
+use crate::support::cli::Project;
+use crate::support::expect::{calls, failure, question, success};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, StdioClient};
+use crate::support::server::Server;
+
+/// Appends to a file before, between and after two calls that are asked about.
+const TWO_QUESTIONS: &str = "
+    const note = (text: string) => mcp.shell.exec({ command: ['sh', '-c', `echo ${text} >> log`] });
+    await note('before');
+    await mcp.filesystem.write_file({ path: 'first.txt', content: '1' });
+    await note('between');
+    await mcp.filesystem.write_file({ path: 'second.txt', content: '2' });
+    await note('after');
+    return 'done';";
+
+fn two_questions() -> (Project, StdioClient) {
+    let project = Project::new().allow(&["shell:exec"]);
+    let pml = project.stdio();
+    (project, pml)
+}
+
+/// A paused run resumes where it stood: no call is done twice (it used to start anew).
+#[test]
+fn a_run_goes_on_where_it_stood() {
+    let (project, mut pml) = two_questions();
+    let first = pml.execute(TWO_QUESTIONS);
+    assert_eq!(question(&first)["context"]["tool"], "filesystem:write_file");
+    assert_eq!(first["context"]["arguments"]["path"], "first.txt");
+    assert_eq!(project.read("log"), "before\n");
+    assert!(!project.path("first.txt").exists());
+
+    // One yes covers one call, not what the run does next.
+    let second = pml.resume(&first, true, false);
+    assert_eq!(question(&second)["context"]["arguments"]["path"], "second.txt");
+    assert_ne!(second["workflow_id"], first["workflow_id"]);
+    assert_eq!(project.read("log"), "before\nbetween\n");
+    assert_eq!(project.read("first.txt"), "1");
+    assert!(!project.path("second.txt").exists());
+
+    let done = pml.resume(&second, true, false);
+    assert_eq!(success(&done), "done");
+    assert_eq!(project.read("log"), "before\nbetween\nafter\n", "each call happened once");
+    assert_eq!(project.read("second.txt"), "2");
+    assert_eq!(calls(&done).len(), 5);
+}
+
+/// `continue_workflow` inside `pml_execute` does the same as `pml_continue`.
+#[test]
+fn execute_continues_too() {
+    let (project, mut pml) = two_questions();
+    let first = pml.execute(TWO_QUESTIONS);
+    let decision =
+        json!({ "continue_workflow": { "workflow_id": first["workflow_id"], "approved": true } });
+    let second = pml.execute_request(decision);
+    assert_eq!(question(&second)["context"]["arguments"]["path"], "second.txt");
+    assert_eq!(project.read("log"), "before\nbetween\n");
+}
+
+/// A no ends the run; what comes after the call never happens.
+#[test]
+fn a_no_ends_the_run() {
+    let (project, mut pml) = two_questions();
+    let first = pml.execute(TWO_QUESTIONS);
+    let refused = pml.resume(&first, false, false);
+    failure(&refused, "APPROVAL_DENIED");
+    assert_eq!(project.read("log"), "before\n");
+    assert!(!project.path("first.txt").exists());
+    success(&pml.execute("return 1"));
+}
+
+/// `try/catch` in the program hides neither the question nor the no.
+#[test]
+fn a_program_cannot_catch_a_question() {
+    let project = Project::new();
+    let mut pml = project.stdio();
+    let code = "
+        try { await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' }); } catch { return 'caught'; }
+        try { await mcp.filesystem.write_file({ path: 'b.txt', content: 'b' }); } catch (error) { return 'caught too'; }
+        finally { try { await mcp.filesystem.write_file({ path: 'c.txt', content: 'c' }); } catch {} }
+        return 'end';";
+    let first = pml.execute(code);
+    question(&first);
+    let second = pml.resume(&first, true, false);
+    question(&second);
+    assert_eq!(project.read("a.txt"), "a");
+    failure(&pml.resume(&second, false, false), "APPROVAL_DENIED");
+    assert!(!project.path("b.txt").exists() && !project.path("c.txt").exists());
+}
+
+/// Questions of parallel calls come one after the other; each is its own.
+#[test]
+fn parallel_questions_are_asked_one_by_one() {
+    let project = Project::new();
+    let mut pml = project.stdio();
+    let mut envelope = pml.execute(
+        "const names = ['a', 'b', 'c'];
+         await Promise.all(names.map((name) => mcp.filesystem.write_file({ path: name, content: name })));
+         return (await mcp.filesystem.list_allowed_directories({})) !== '';",
+    );
+    let mut asked = Vec::new();
+    while envelope["status"] == "approval_required" && asked.len() < 9 {
+        asked.push(envelope["context"]["tool"].as_str().unwrap().to_owned());
+        envelope = pml.resume(&envelope, true, false);
+    }
+    assert_eq!(success(&envelope), true);
+    assert_eq!(
+        asked.iter().filter(|tool| *tool == "filesystem:write_file").count(),
+        3,
+        "{asked:?}"
+    );
+    for name in ["a", "b", "c"] {
+        assert_eq!(project.read(name), name);
+    }
+}
+
+/// AP-11: "always" allows exactly that tool, now and in later sessions.
+#[test]
+fn always_allows_exactly_that_tool() {
+    let project = Project::new().configure(&json!({
+        "permissions": { "deny": ["shell:*"], "allow": ["json:parse"] },
+        "$schema": "https://example.com/kept-as-it-is",
+    }));
+    let mut pml = project.stdio();
+    let code = "for (const n of ['1', '2']) await mcp.filesystem.write_file({ path: n, content: n }); return 'ok';";
+    let asked = pml.execute(code);
+    let done = pml.resume(question(&asked), true, true);
+    assert_eq!(success(&done), "ok", "the second call of the tool is covered");
+
+    let config: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();
+    let mut allow: Vec<&str> = config["permissions"]["allow"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    allow.sort_unstable();
+    assert_eq!(allow, ["filesystem:write_file", "json:parse"]);
+    assert_eq!(config["permissions"]["deny"], json!(["shell:*"]));
+    assert_eq!(config["$schema"], "https://example.com/kept-as-it-is");
+
+    let mut later = project.stdio();
+    success(&later.execute(code));
+    question(&later.execute("return await mcp.filesystem.read_text_file({ path: '1' })"));
+    failure(
+        &later.execute("return await mcp.shell.exec({ command: ['true'] })"),
+        "PERMISSION_DENIED",
+    );
+}
+
+/// AP-08, GW-24: an id works once, in the process that gave it, for its principal.
+#[test]
+fn an_id_works_once_and_only_where_it_came_from() {
+    let (project, mut pml) = two_questions();
+    let first = pml.execute(TWO_QUESTIONS);
+    question(&first);
+
+    // Another session, another user.
+    let mut other = project.stdio();
+    failure(&other.resume(&first, true, false), "WORKFLOW_LOST");
+    let mut stranger = Project::new().stdio();
+    failure(&stranger.resume(&first, true, false), "WORKFLOW_LOST");
+    for made_up in ["", "wl_x", "ws_00000000000000000000000000000000", "nonsense\u{1b}[2J"] {
+        let answer = pml.resume(&json!({ "workflow_id": made_up }), true, false);
+        failure(&answer, "WORKFLOW_NOT_FOUND");
+        assert!(!answer.to_string().contains('\u{1b}'));
+    }
+    assert!(!project.path("first.txt").exists(), "nobody else's answer counts");
+
+    let second = pml.resume(&first, true, false);
+    question(&second);
+    failure(&pml.resume(&first, true, false), "WORKFLOW_LOST");
+    assert_eq!(project.read("log"), "before\nbetween\n");
+
+    // After a restart the paused run is gone, and says so.
+    drop(pml);
+    let mut restarted = project.stdio();
+    let lost = restarted.resume(&second, true, false);
+    failure(&lost, "WORKFLOW_LOST");
+    assert!(lost["hint"].as_str().unwrap().contains("submit the program again"));
+    assert!(!project.path("second.txt").exists());
+}
+
+/// A gateway's own workflow id is passed on to it, and is not found for anybody else.
+#[test]
+fn gateway_workflows_are_passed_on() {
+    let tenant = Server::shared().tenant();
+    let id = json!({ "workflow_id": format!("ws_{}", "0".repeat(32)) });
+    let through_pml = Project::of(&tenant).stdio().resume(&id, true, false);
+    failure(&through_pml, "WORKFLOW_NOT_FOUND");
+    let arguments = json!({ "workflow_id": id["workflow_id"], "approved": true });
+    let direct = HttpMcp::new(&tenant, Era::Stateless).call("pml_continue", arguments);
+    failure(&direct["structuredContent"], "WORKFLOW_NOT_FOUND");
+}
+
+/// AP-02, AP-03: what a human reads is escaped, and told whole or by length and hash.
+#[test]
+fn questions_are_rendered_safely() {
+    let project = Project::new();
+    let mut pml = project.stdio();
+    let asked = pml.execute(
+        "return await mcp.filesystem.write_file({ path: 'a\\u202e\\u001b[2J', content: 'x'.repeat(50_000) + 'END' })",
+    );
+    let description = question(&asked)["description"].as_str().unwrap();
+    assert!(description.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{description}");
+    assert!(description.contains("\\u{202e}"), "{description}");
+    assert!(
+        description.len() < 5_000 && description.contains("characters in all, sha256-"),
+        "{description}"
+    );
+    assert!(asked["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));
+}
+
+/// AP-09, AP-10: `pml exec` without a terminal asks nobody and does nothing; "y" on a pipe is no yes.
+#[test]
+fn a_pipe_cannot_say_yes() {
+    let project = Project::new();
+    project.write(
+        "p.ts",
+        "await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return 1;",
+    );
+    for arguments in [&["exec", "p.ts"][..], &["exec", "p.ts", "--json"]] {
+        let output = project.run_with(arguments, b"y\ny\na\n");
+        assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!project.path("made.txt").exists());
+    }
+}
+
+/// A question that the client has cancelled is gone, and with it the run.
+#[test]
+fn a_lost_client_ends_the_paused_run() {
+    let (project, mut pml) = two_questions();
+    question(&pml.execute(TWO_QUESTIONS));
+    pml.hang_up();
+    assert!(pml.wait().success());
+    assert_eq!(project.read("log"), "before\n");
+    assert!(!project.path("first.txt").exists());
+}

@@ -1,0 +1,126 @@
+//! AN-01: programs that would overflow a parser's stack or eat its memory.
+
+use std::time::{Duration, Instant};
+
+use crate::support::PATIENCE;
+use crate::support::cli::Project;
+use crate::support::expect::success;
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::Era;
+use crate::support::poll;
+use crate::support::server::{Installation, Server};
+
+const DEPTHS: [usize; 3] = [700, 5_000, 100_000];
+
+/// The shapes, each nested `depth` times.
+fn bombs(depth: usize) -> Vec<(&'static str, String)> {
+    let around = |open: &str, middle: &str, close: &str| {
+        format!("return {}{middle}{};", open.repeat(depth), close.repeat(depth))
+    };
+    vec![
+        ("parentheses", around("(", "1", ")")),
+        ("brackets", around("[", "1", "]")),
+        ("objects", around("{a:", "1", "}")),
+        ("template literals", around("`${", "1", "}`")),
+        ("arrow functions", around("a=>", "1", "")),
+        ("type assertions", around("<any>", "1", "")),
+        ("labels", format!("{}return 1;", "a:".repeat(depth))),
+        (
+            "distinct labels",
+            format!("{}return 1;", (0..depth).map(|n| format!("l{n}:")).collect::<String>()),
+        ),
+        ("negations", around("!", "1", "")),
+        ("calls", around("f(", "1", ")")),
+        ("conditions", around("1?", "1", ":0")),
+        ("blocks", format!("{}return 1;{}", "{".repeat(depth), "}".repeat(depth))),
+        ("generics", format!("let a: {}1{} = 1; return a;", "A<".repeat(depth), ">".repeat(depth))),
+        ("unclosed", format!("return {}", "(".repeat(depth))),
+    ]
+}
+
+#[track_caller]
+fn is_refused(envelope: &serde_json::Value, shape: &str, code: &str, since: Instant) {
+    let told = envelope["error_code"].as_str().unwrap_or_default();
+    let expected = if code.len() > 64 * 1024 { "SOURCE_TOO_LARGE" } else { "TOO_COMPLEX" };
+    // Some shapes are flat to a parser, or no program at all: then that is the answer.
+    let also = match shape {
+        "unclosed" => "PARSE_ERROR",
+        "labels" => "PARSE_ERROR",
+        _ => expected,
+    };
+    assert!(told == expected || told == also, "{shape}: {told}: {:.300}", envelope.to_string());
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(20), "{shape}: took {took:?}");
+}
+
+/// Sent to the gateway: refused, the same process lives, memory comes back.
+#[test]
+fn bombs_do_not_harm_the_gateway() {
+    // A gateway of its own, so that other tests do not move the figures.
+    let server = Installation::new().start();
+    let client = HttpMcp::new(&server.tenant(), Era::Stateless);
+    let works = || {
+        assert_eq!(success(&client.execute("return await mcp.math.eval({ expression: '1' })")), 1)
+    };
+    for _ in 0..10 {
+        works();
+    }
+    let pid = server.pid();
+    let before = settled(|| pid.tree_memory());
+    for depth in DEPTHS {
+        for (shape, code) in bombs(depth) {
+            let since = Instant::now();
+            is_refused(&client.execute(&code), shape, &code, since);
+        }
+        works();
+    }
+    assert_eq!(server.pid(), pid);
+    assert!(pid.is_alive());
+    poll("memory to come back to within 20 MiB", Duration::from_secs(100), || {
+        let after = pid.tree_memory();
+        (after < before + (20 << 20)).then_some(())
+    });
+    works();
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Sent to `pml stdio`: refused before the gateway is even asked; the process lives.
+#[test]
+fn bombs_do_not_harm_pml() {
+    let mut pml = Project::offline().stdio();
+    for depth in DEPTHS {
+        for (shape, code) in bombs(depth) {
+            let since = Instant::now();
+            is_refused(&pml.execute(&code), shape, &code, since);
+        }
+    }
+    assert!(pml.pid().is_alive());
+}
+
+/// Many bombs at once: other callers are still served.
+#[test]
+fn bombs_at_once_leave_room_for_others() {
+    let bomber = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
+    let other = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
+    let bomb = bombs(5_000).swap_remove(5).1;
+    std::thread::scope(|scope| {
+        for _ in 0..crate::support::scaled(80) {
+            scope.spawn(|| assert_eq!(bomber.execute(&bomb)["status"], "error"));
+        }
+        let started = Instant::now();
+        success(&other.execute("return 1"));
+        assert!(started.elapsed() < PATIENCE);
+    });
+}
+
+/// Reads a figure until it stands still.
+fn settled(read: impl Fn() -> u64) -> u64 {
+    let mut last = read();
+    poll("memory to settle", Duration::from_secs(30), || {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = read();
+        let still = now.abs_diff(last) < (1 << 20);
+        last = now;
+        still.then_some(now)
+    })
+}

@@ -1,0 +1,133 @@
+//! Clients that others wrote list and call tools: on stdio and over HTTP.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::binaries::built;
+use crate::support::cli::{Project, finish, text};
+use crate::support::mcp_servers::{node_22, npm, python};
+use crate::support::server::{Server, Tenant};
+
+const CODE: &str = "return await mcp.math.eval({ expression: '6 * 7' })";
+
+/// The inspector's command line, ready to be given a target.
+fn inspector(project: &Project, arguments: &[&str]) -> Value {
+    let node = node_22();
+    let script = npm("inspector").join("node_modules/.bin/mcp-inspector");
+    let mut command = project.wrap(Command::new(&node), &[]);
+    let path = std::env::join_paths(
+        std::iter::once(node.parent().expect("node lies in a folder").to_owned())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    );
+    command.arg(script).arg("--cli").args(arguments).env("PATH", path.unwrap());
+    let output = finish(command, b"");
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+fn lists_the_meta_tools(listed: &Value) {
+    let shown = listed.to_string();
+    for name in ["pml_execute", "pml_discover", "pml_continue"] {
+        assert!(shown.contains(&format!("\"{name}\"")), "{shown}");
+    }
+}
+
+fn returned_42(result: &Value) {
+    let shown = result.to_string();
+    assert!(shown.contains("\"status\":\"success\"") && shown.contains("\"result\":42"), "{shown}");
+}
+
+fn over_http() -> (Tenant, Project, String, String) {
+    let tenant = Server::shared().tenant();
+    let project = Project::of(&tenant);
+    let url = format!("{}/mcp", tenant.url);
+    let header = format!("Authorization: Bearer {}", tenant.key);
+    (tenant, project, url, header)
+}
+
+#[test]
+fn the_inspector_works_on_stdio() {
+    let project = Project::new();
+    let pml = built("pml").display().to_string();
+    // The inspector starts servers with little of its own environment: it is named.
+    let wrapped = project.command(&[]);
+    let settings: Vec<String> = wrapped
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+        .filter(|(name, _)| name.starts_with("PML_") || name.starts_with("XDG_") || *name == "HOME")
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mut arguments = vec![pml.as_str(), "stdio"];
+    for setting in &settings {
+        arguments.extend(["-e", setting]);
+    }
+    let list = [&arguments[..], &["--method", "tools/list"]].concat();
+    lists_the_meta_tools(&inspector(&project, &list));
+    let code = format!("code={CODE}");
+    let call =
+        ["--method", "tools/call", "--tool-name", "pml_execute", "--tool-arg", code.as_str()];
+    returned_42(&inspector(&project, &[&arguments[..], &call].concat()));
+}
+
+#[test]
+fn the_inspector_works_over_http() {
+    let (_, project, url, header) = over_http();
+    let target = [url.as_str(), "--transport", "http", "--header", header.as_str()];
+    lists_the_meta_tools(&inspector(
+        &project,
+        &[&target[..], &["--method", "tools/list"]].concat(),
+    ));
+    let code = format!("code={CODE}");
+    let call =
+        ["--method", "tools/call", "--tool-name", "pml_execute", "--tool-arg", code.as_str()];
+    returned_42(&inspector(&project, &[&target[..], &call].concat()));
+}
+
+fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
+    let program: PathBuf = python().join("fastmcp");
+    let mut command = project.wrap(Command::new(program), arguments);
+    command.env("FASTMCP_CHECK_FOR_UPDATES", "off");
+    let output = finish(command, b"");
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+#[test]
+fn fastmcp_works_over_http() {
+    let (tenant, project, url, _) = over_http();
+    let target = [url.as_str(), "--auth", tenant.key.as_str(), "--json"];
+    lists_the_meta_tools(&fastmcp(&project, &[&["list"], &target[..]].concat()));
+    let code = format!("code={CODE}");
+    let call = [
+        "call",
+        url.as_str(),
+        "pml_execute",
+        code.as_str(),
+        "--auth",
+        tenant.key.as_str(),
+        "--json",
+    ];
+    returned_42(&fastmcp(&project, &call));
+}
+
+#[test]
+fn fastmcp_works_on_stdio() {
+    let project = Project::new();
+    // It passes little of its environment to a command, so `env` sets what `pml` needs.
+    let wrapped = project.command(&[]);
+    let mut command = String::from("env");
+    for (name, value) in wrapped.get_envs() {
+        if let (Some(name), Some(value)) = (name.to_str(), value.and_then(|value| value.to_str())) {
+            command += &format!(" '{name}={value}'");
+        }
+    }
+    command += &format!(" '{}' stdio", built("pml").display());
+    lists_the_meta_tools(&fastmcp(&project, &["list", "--command", &command, "--json"]));
+    let code = format!("code={CODE}");
+    let call = ["call", "--command", &command, "--target", "pml_execute", &code, "--json"];
+    returned_42(&fastmcp(&project, &call));
+}

@@ -1,0 +1,118 @@
+//! GW-01, GW-07: what is open without a credential, and nothing else.
+
+use serde_json::{Value, json};
+
+use crate::support::cli::text;
+use crate::support::http::{get, send};
+use crate::support::server::{Installation, Server};
+
+/// The open list of the design, as far as this release has the routes.
+const OPEN: &[&str] = &["/health", "/ready", "/version"];
+/// Open for public entries.
+const PUBLIC: &[&str] = &["/mcp", "/mcp/{fqdn}"];
+
+fn routes() -> Vec<(String, String, String)> {
+    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let routes: Value = serde_json::from_str(&printed).unwrap();
+    let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
+    let routes = routes.as_array().unwrap();
+    routes.iter().map(|r| (field(r, "method"), field(r, "path"), field(r, "auth"))).collect()
+}
+
+/// GW-01: every route without a credential; the open ones are exactly the listed ones.
+#[test]
+fn every_route_asks_for_a_key_but_the_open_ones() {
+    let base = Server::shared().url();
+    let routes = routes();
+    assert!(routes.len() >= 7, "{routes:?}");
+    for (method, path, auth) in &routes {
+        let expected = match (method.as_str(), path.as_str()) {
+            ("GET", path) if OPEN.contains(&path) => "none",
+            ("GET", path) if PUBLIC.contains(&path) => "public",
+            _ => "key",
+        };
+        assert_eq!(auth, expected, "{method} {path}");
+        let existing = format!("{base}{}", path.replace("{fqdn}", "json:parse"));
+        let missing = format!("{base}{}", path.replace("{fqdn}", "no.such.thing"));
+        let body = || (method != "GET").then(|| b"{}".to_vec());
+        let reply = send(method, &existing, &[("content-type", "application/json")], body());
+        if auth == "key" {
+            assert_eq!(reply.status, 401, "{method} {path}");
+            assert_eq!(reply.header("www-authenticate"), "Bearer realm=\"pml\"");
+            let problem = reply.json();
+            assert_eq!(
+                (&problem["code"], &problem["number"]),
+                (&json!("UNAUTHORIZED"), &json!(1009))
+            );
+            assert_eq!(reply.header("content-type"), "application/problem+json");
+            let other = send(method, &missing, &[("content-type", "application/json")], body());
+            assert_eq!(
+                other.body, reply.body,
+                "{method} {path}: alike for what exists and what does not"
+            );
+        } else {
+            assert_eq!(reply.status, 200, "{method} {path}");
+        }
+    }
+    // A route that is not listed does not exist, with or without a key.
+    for path in ["/api/v1/keys", "/api/v1/", "/admin", "/metrics", "/mcp/proxy/x", "/debug"] {
+        let status = get(&format!("{base}{path}"), &[]).status;
+        assert!([401, 404].contains(&status), "{path}: {status}");
+    }
+}
+
+/// With anonymous reading off, public entries need a key as well.
+#[test]
+fn anonymous_reading_can_be_closed() {
+    let server = Installation::new().start_with(&[("PML_ANONYMOUS_READ", "off")]);
+    for path in ["/mcp", "/mcp/json:parse", "/mcp/no.such.thing"] {
+        assert_eq!(get(&format!("{}{path}", server.url()), &[]).status, 401, "{path}");
+    }
+    let authorization = format!("Bearer {}", server.installation().first_key());
+    let reply =
+        get(&format!("{}/mcp/json:parse", server.url()), &[("authorization", &authorization)]);
+    assert_eq!(reply.status, 200);
+    assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// GW-07, SE-10: a key counts in its headers only, and only as it was made.
+#[test]
+fn a_key_counts_in_its_headers_only() {
+    let tenant = Server::shared().tenant();
+    let url = format!("{}/api/v1/routing", tenant.url);
+    let key = tenant.key.as_str();
+    let bearer = format!("Bearer {key}");
+    assert_eq!(get(&url, &[("authorization", &bearer)]).status, 200);
+    assert_eq!(get(&url, &[("x-api-key", key)]).status, 200);
+    for query in ["key", "api_key", "access_token", "token", "x-api-key"] {
+        assert_eq!(get(&format!("{url}?{query}={key}"), &[]).status, 401, "{query}");
+    }
+    let cookie = format!("key={key}; Authorization=Bearer {key}");
+    assert_eq!(get(&url, &[("cookie", &cookie)]).status, 401);
+    let last = if key.ends_with('0') { "1" } else { "0" };
+    let typo = format!("Bearer {}{last}", &key[..key.len() - 1]);
+    for wrong in [typo.as_str(), "Bearer ", "Bearer x", "Basic eDp5", key, "Bearer pml_live_"] {
+        assert_eq!(get(&url, &[("authorization", wrong)]).status, 401, "{wrong}");
+    }
+    assert!(!Server::shared().installation().log().contains(key), "a key is never logged");
+}
+
+/// P3: the key of a tenant answers for that tenant; a wrong key is not "anonymous".
+#[test]
+fn a_wrong_key_is_not_anonymous() {
+    let base = Server::shared().url();
+    for path in ["/mcp", "/mcp/json:parse"] {
+        let reply = get(&format!("{base}{path}"), &[("authorization", "Bearer pml_wrong")]);
+        assert_eq!(reply.status, 401, "{path}: {}", text(&reply.body));
+    }
+}
+
+/// GW-31: a key that may only execute does not read the catalog, and the reverse.
+#[test]
+fn rights_are_separate() {
+    let executes = Server::shared().tenant_that_can("execute");
+    let authorization = format!("Bearer {}", executes.key);
+    let reply = get(&format!("{}/mcp", executes.url), &[("authorization", &authorization)]);
+    assert_eq!(reply.status, 403, "{}", text(&reply.body));
+}

@@ -1,0 +1,202 @@
+//! A gateway that answers nonsense or lies: a clear error, nothing runs, `pml` lives on.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::Project;
+use crate::support::expect::failure;
+use crate::support::gateway_stub::{Answer, GatewayStub};
+
+const WRITE: &str = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' })";
+
+/// The true SHA-256 of [`WRITE`], as an honest gateway would tell it.
+fn hash(code: &str) -> String {
+    use sha2::Digest as _;
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digest = sha2::Sha256::digest(code);
+    let mut text = String::from("sha256-");
+    for group in digest.chunks(3) {
+        let bits = group.iter().fold(0u32, |bits, byte| (bits << 8) | u32::from(*byte))
+            << (8 * (3 - group.len()));
+        for place in 0..4 {
+            if place <= group.len() {
+                text.push(char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+fn delegation(code: &str, code_hash: &str) -> Value {
+    json!({
+        "status": "execute_locally", "code": code, "code_hash": code_hash, "dag": { "tasks": [] },
+        "tools_used": [{ "id": "filesystem:write_file", "type": "tool", "routing": "client" }],
+        "client_tools": ["filesystem:write_file"], "static_structure": {},
+        "workflowId": "ws_00000000000000000000000000000000",
+    })
+}
+
+fn result(request: &Value, envelope: Value) -> Answer {
+    let text = envelope.to_string();
+    Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
+        "resultType": "complete",
+        "content": [{ "type": "text", "text": text }],
+        "structuredContent": envelope,
+    }}))
+}
+
+/// Runs a program that would write a file against such a gateway; returns the envelope.
+fn ask(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Value {
+    let stub = GatewayStub::start(answer);
+    let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
+    let mut pml = project.stdio();
+    let envelope = pml.execute(WRITE);
+    assert!(stub.requests() > 0, "the gateway was asked");
+    assert!(pml.pid().is_alive());
+    let again = pml.execute("return (");
+    failure(&again, "PARSE_ERROR");
+    if envelope["status"] != "success" {
+        assert!(!project.path("made.txt").exists(), "nothing runs: {envelope:#}");
+    }
+    envelope
+}
+
+/// The twin of all that follows: an honest answer of the same shape runs.
+#[test]
+fn an_honest_answer_runs() {
+    let envelope = ask(|request| result(request, delegation(WRITE, &hash(WRITE))));
+    assert_eq!(envelope["status"], "success", "{envelope:#}");
+}
+
+/// CL-10: other code than was submitted never runs, whatever hash comes with it.
+#[test]
+fn other_code_never_runs() {
+    let other = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'evil' })";
+    let lie = ask(move |request| result(request, delegation(other, &hash(other))));
+    failure(&lie, "CODE_HASH_MISMATCH");
+    let lie = ask(move |request| result(request, delegation(other, &hash(WRITE))));
+    failure(&lie, "CODE_HASH_MISMATCH");
+}
+
+/// CL-10: a hash that is not the code's stops the run.
+#[test]
+fn a_wrong_hash_stops() {
+    let lie = ask(|request| result(request, delegation(WRITE, &hash("something else"))));
+    failure(&lie, "CODE_HASH_MISMATCH");
+    for weak in ["", "sha256-", "md5-xxxx", "sha256-AAAA"] {
+        let lie = ask(move |request| result(request, delegation(WRITE, weak)));
+        failure(&lie, "GATEWAY_BAD_ANSWER");
+    }
+}
+
+/// CL-10: tools that the program does not call cannot be smuggled in.
+#[test]
+fn an_undeclared_tool_gives_nothing() {
+    let envelope = ask(|request| {
+        let mut answer = delegation(WRITE, &hash(WRITE));
+        answer["tools_used"] = json!([
+            { "id": "filesystem:write_file", "type": "tool", "routing": "client" },
+            { "id": "shell:exec", "type": "tool", "routing": "client" },
+        ]);
+        result(request, answer)
+    });
+    if envelope["status"] == "success" {
+        assert!(!envelope["tools_used"].to_string().contains("shell:exec"), "{envelope:#}");
+    } else {
+        failure(&envelope, "GATEWAY_BAD_ANSWER");
+    }
+}
+
+/// Answers that are not PML's protocol are told as that.
+#[test]
+fn nonsense_is_told() {
+    let html = "<html><script>alert(1)</script>Bad gateway</html>";
+    let answers: Vec<fn(&Value) -> Answer> = vec![
+        |_| Answer::Raw(200, "text/html", b"<html>hello</html>".to_vec()),
+        |_| {
+            Answer::Raw(
+                502,
+                "text/html",
+                b"<html><script>alert(1)</script>Bad gateway</html>".to_vec(),
+            )
+        },
+        |_| Answer::Raw(200, "application/json", b"{\"jsonrpc\":\"2.0\",".to_vec()),
+        |_| Answer::Raw(200, "application/json", vec![0xff, 0xfe, 0x00]),
+        |_| Answer::Raw(200, "application/json", Vec::new()),
+        |_| Answer::Raw(204, "application/json", Vec::new()),
+        |_| Answer::Raw(302, "text/plain", Vec::new()),
+        |_| Answer::Json(json!(null)),
+        |_| Answer::Json(json!([])),
+        |_| Answer::Json(json!({ "jsonrpc": "2.0", "id": 424_242, "result": {} })),
+        |request| Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} })),
+        |request| result(request, json!({ "status": "whatever" })),
+        |request| result(request, json!({ "status": "execute_locally" })),
+        |request| result(request, json!("text")),
+    ];
+    for (index, answer) in answers.into_iter().enumerate() {
+        let envelope = ask(answer);
+        let code = envelope["error_code"].as_str().unwrap_or_default();
+        let told = ["GATEWAY_BAD_ANSWER", "GATEWAY_UNREACHABLE"].contains(&code);
+        assert!(told, "answer {index}: {envelope:#}");
+        assert!(!envelope.to_string().contains(html), "answer {index}");
+        assert!(
+            !envelope.to_string().contains("pml_test_canary"),
+            "answer {index}: the key is not echoed"
+        );
+    }
+}
+
+/// A JSON-RPC error of the gateway is an error of the run.
+#[test]
+fn an_error_of_the_protocol_is_told() {
+    let envelope = ask(|request| {
+        Answer::Json(
+            json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": -32603, "message": "it \u{1b}[2J broke" } }),
+        )
+    });
+    assert_eq!(envelope["status"], "error", "{envelope:#}");
+    assert!(!envelope["message"].as_str().unwrap().contains('\u{1b}'), "{envelope:#}");
+}
+
+/// A huge answer is cut off and told; memory stays bounded.
+#[test]
+fn a_huge_answer_is_refused() {
+    for megabytes in [17, 64] {
+        let envelope =
+            ask(move |_| Answer::Raw(200, "application/json", vec![b' '; megabytes << 20]));
+        failure(&envelope, "GATEWAY_BAD_ANSWER");
+    }
+}
+
+/// A gateway that closes the connection is unreachable.
+#[test]
+fn a_closed_connection_is_told() {
+    let envelope = ask(|_| Answer::Close);
+    let code = envelope["error_code"].as_str().unwrap_or_default();
+    assert!(
+        envelope["status"] == "success"
+            || ["GATEWAY_UNREACHABLE", "GATEWAY_BAD_ANSWER"].contains(&code),
+        "{envelope:#}"
+    );
+}
+
+/// A gateway that never answers holds up one request, which can be cancelled, and no other.
+#[test]
+fn a_silent_gateway_holds_up_nothing_else() {
+    let stub = GatewayStub::start(|_| Answer::Never);
+    let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
+    let mut pml = project.stdio();
+    let waiting = pml.begin(WRITE);
+    crate::support::poll("the gateway to be asked", crate::support::PATIENCE, || {
+        (stub.requests() > 0).then_some(())
+    });
+    failure(&pml.execute("return ("), "PARSE_ERROR");
+    pml.notify("notifications/cancelled", json!({ "requestId": waiting }));
+    // A cancelled request may be answered or not; it must not run.
+    pml.answer_within(waiting, Duration::from_millis(500));
+    assert!(!project.path("made.txt").exists());
+    assert!(pml.pid().is_alive());
+}

@@ -1,0 +1,126 @@
+//! Who may know whom: read from `cargo metadata`, so that a forbidden edge fails.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Each crate of the workspace, and which of the others it may name.
+const OURS: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("sandbox", &[]),
+    ("analysis", &["protocol"]),
+    ("registry", &["protocol"]),
+    ("server", &["analysis", "protocol", "registry", "sandbox"]),
+    ("client-cli", &["analysis", "protocol", "sandbox"]),
+    ("tests", &[]),
+];
+
+/// Crates that only some may name; a star stands for any end of a name.
+const KEPT: &[(&str, &[&str])] = &[
+    // HTTP is served by one program.
+    ("axum", &["server"]),
+    ("tower-http", &["server"]),
+    // SQL has one home.
+    ("sqlx", &["registry"]),
+    ("tokio-postgres", &[]),
+    // The parser and the engine are hidden behind one crate each.
+    ("swc_*", &["analysis"]),
+    ("rquickjs*", &["sandbox"]),
+    ("seccompiler", &["sandbox"]),
+    // What only decides, and what holds programs, reaches no network.
+    ("reqwest", &["server", "client-cli", "tests"]),
+    ("rmcp", &["server", "client-cli"]),
+    ("hyper", &["server"]),
+    ("tokio", &["registry", "sandbox", "server", "client-cli", "tests"]),
+    // Errors of libraries are enums.
+    ("anyhow", &["server", "client-cli"]),
+];
+
+/// The dependencies of each crate, tests and build scripts included.
+type Graph = BTreeMap<String, Vec<String>>;
+
+fn violations(graph: &Graph) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, dependencies) in graph {
+        let Some((_, allowed)) = OURS.iter().find(|(ours, _)| ours == name) else {
+            found.push(format!(
+                "`{name}` is a new crate; it needs a decision record and a line here"
+            ));
+            continue;
+        };
+        for dependency in dependencies {
+            let is_ours = OURS.iter().any(|(ours, _)| ours == dependency);
+            if is_ours && !allowed.contains(&dependency.as_str()) {
+                found.push(format!("`{name}` must not know `{dependency}`"));
+            }
+            for (kept, owners) in KEPT {
+                let matches = match kept.strip_suffix('*') {
+                    Some(start) => dependency.starts_with(start),
+                    None => dependency == kept,
+                };
+                if matches && !owners.contains(&name.as_str()) {
+                    found.push(format!("`{name}` must not name `{dependency}`"));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn workspace_graph() -> Graph {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs, as it has built this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    packages
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().unwrap();
+            let names =
+                dependencies.iter().map(|d| d["name"].as_str().unwrap().to_owned()).collect();
+            (package["name"].as_str().unwrap().to_owned(), names)
+        })
+        .collect()
+}
+
+#[test]
+fn no_crate_knows_what_it_must_not() {
+    let graph = workspace_graph();
+    assert_eq!(graph.len(), OURS.len(), "{:?}", graph.keys());
+    let found = violations(&graph);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// The test above can fail: a made-up graph with one fault of each kind.
+#[test]
+fn a_forbidden_edge_is_found() {
+    let edge = |from: &str, to: &str| {
+        violations(&BTreeMap::from([(from.to_owned(), vec![to.to_owned()])]))
+    };
+    for (from, to) in [
+        ("client-cli", "server"),
+        ("client-cli", "registry"),
+        ("sandbox", "protocol"),
+        ("protocol", "analysis"),
+        ("analysis", "tokio"),
+        ("analysis", "rquickjs-core"),
+        ("registry", "axum"),
+        ("server", "sqlx"),
+        ("server", "swc_ecma_ast"),
+        ("protocol", "reqwest"),
+        ("sandbox", "reqwest"),
+        ("tests", "analysis"),
+        ("surprise", "serde"),
+    ] {
+        assert_eq!(edge(from, to).len(), 1, "{from} -> {to}");
+    }
+    for (from, to) in [("server", "axum"), ("registry", "sqlx"), ("client-cli", "analysis")] {
+        assert_eq!(edge(from, to), [""; 0], "{from} -> {to}");
+    }
+}

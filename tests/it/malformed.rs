@@ -1,0 +1,209 @@
+//! Input that is no request: an answer by the book, and the process lives on.
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, success};
+use crate::support::http::{HttpMcp, send};
+use crate::support::mcp_client::{Era, StdioClient};
+use crate::support::server::Server;
+
+/// Lines that are no JSON-RPC message.
+fn nonsense() -> Vec<Vec<u8>> {
+    let mut lines: Vec<Vec<u8>> = [
+        "not json",
+        "{",
+        "{\"jsonrpc\":\"2.0\",",
+        "\"text\"",
+        "123",
+        "null",
+        "true",
+        "[1,2",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":",
+        "{}",
+        "[]",
+        "{\"jsonrpc\":\"1.0\"}",
+    ]
+    .iter()
+    .map(|line| line.as_bytes().to_vec())
+    .collect();
+    lines.push(vec![0xff, 0xfe, 0xfd]);
+    lines.push(b"{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\xc3\"}".to_vec());
+    lines.push(b"\0\0\0".to_vec());
+    lines.push(vec![b'['; 20_000]);
+    lines
+}
+
+/// CL-02: whatever stands on a line of stdin, the next line is served.
+#[test]
+fn stdio_survives_any_line() {
+    for mut pml in [Project::new().stdio(), Project::new().stdio_stateless()] {
+        for line in nonsense() {
+            let mut line = line;
+            line.push(b'\n');
+            pml.write(&line);
+            pml.write(b"\n\r\n  \n");
+            let tools = pml.request("tools/list", json!({}));
+            assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(3), "{tools}");
+        }
+        assert_eq!(success(&pml.execute("return await mcp.math.eval({ expression: '1' })")), 1);
+    }
+}
+
+/// CL-02: text that is no JSON is answered with -32700, as JSON-RPC asks.
+#[test]
+fn stdio_tells_what_is_no_json() {
+    let mut pml = Project::new().stdio();
+    pml.write(b"this is not json\n");
+    let told = pml.next_message();
+    assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32700), &Value::Null), "{told}");
+}
+
+/// An unknown method is -32601, wrong parameters -32602, an unknown tool an error result.
+#[test]
+fn stdio_answers_wrong_requests_by_the_book() {
+    let mut pml = Project::new().stdio();
+    assert_eq!(pml.request("no/such", json!({}))["error"]["code"], -32601);
+    let wrong = pml.request("tools/call", json!({ "name": 5 }));
+    assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+    for (name, arguments, code) in [
+        ("pml_execute", json!({ "code": 5 }), "INVALID_REQUEST"),
+        ("pml_execute", json!({ "kode": "return 1" }), "INVALID_REQUEST"),
+        ("pml_execute", json!({}), "INVALID_REQUEST"),
+        ("pml_continue", json!({ "approved": true }), "INVALID_REQUEST"),
+        ("no such tool", json!({}), "TOOL_NOT_FOUND"),
+        ("json__prase", json!({}), "TOOL_NOT_FOUND"),
+    ] {
+        let result = pml.call(name, arguments);
+        assert_eq!(result["isError"], true, "{name}: {result}");
+        failure(&result["structuredContent"], code);
+    }
+}
+
+/// A tool can be called directly, by its wire name and by its id.
+#[test]
+fn a_tool_is_called_by_wire_name_or_id() {
+    let project = Project::new().allow(&["filesystem:*"]);
+    project.write("a.txt", "direct");
+    let mut pml = project.stdio();
+    for name in ["json__parse", "json:parse"] {
+        let result = pml.call(name, json!({ "data": "[1]" }));
+        assert_eq!(result["structuredContent"], json!({ "value": [1] }), "{name}: {result}");
+    }
+    let result = pml.call("filesystem__read_text_file", json!({ "path": "a.txt" }));
+    assert_eq!(result["structuredContent"]["value"], "direct", "{result}");
+}
+
+/// GW-19: a body that is no JSON is 400 with -32700; one that is no request -32600; never 5xx.
+#[test]
+fn http_answers_malformed_bodies_by_the_book() {
+    let tenant = Server::shared().tenant();
+    for era in [Era::Handshake, Era::Stateless] {
+        let client = HttpMcp::new(&tenant, era);
+        for body in nonsense() {
+            let reply = client.post(&body, "tools/list", None);
+            let shown = text(&body[..body.len().min(60)]);
+            assert!(
+                (400..500).contains(&reply.status),
+                "{shown}: {} {}",
+                reply.status,
+                text(&reply.body)
+            );
+        }
+        assert_eq!(success(&client.execute("return 1")), 1);
+    }
+}
+
+/// GW-20: a body beyond 10 MiB is refused, and so is one that is compressed.
+#[test]
+fn http_refuses_huge_bodies() {
+    let tenant = Server::shared().tenant();
+    let client = HttpMcp::new(&tenant, Era::Handshake);
+    let reply = client.post(&vec![b' '; (10 << 20) + 1], "tools/list", None);
+    assert_eq!(reply.status, 413, "{}", text(&reply.body));
+    success(&client.execute("return 1"));
+}
+
+/// GW-16, GW-17: a foreign Origin or Host is refused; loopback without Origin is served.
+#[test]
+fn http_refuses_foreign_origins_and_hosts() {
+    let tenant = Server::shared().tenant();
+    let authorization = format!("Bearer {}", tenant.key);
+    let url = format!("{}/mcp", tenant.url);
+    let body = Era::Handshake.request(1, "tools/list", json!({})).to_string();
+    let status = |name: &str, value: &str| {
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-11-25"),
+            (name, value),
+        ];
+        send("POST", &url, &headers, Some(body.clone().into_bytes())).status
+    };
+    assert_eq!(status("x-nothing", "1"), 200);
+    for origin in
+        ["http://evil.test", "null", "http://127.0.0.1.evil.test", "http://localhost.evil.test"]
+    {
+        assert_eq!(status("origin", origin), 403, "{origin}");
+    }
+    for host in ["evil.test", "127.0.0.1.evil.test", "localhost.evil.test:80"] {
+        assert_eq!(status("host", host), 403, "{host}");
+    }
+}
+
+/// GW-14: headers that say something else than the body are refused with -32020.
+#[test]
+fn http_headers_must_equal_the_body() {
+    let tenant = Server::shared().tenant();
+    let client = HttpMcp::new(&tenant, Era::Stateless);
+    let arguments = json!({ "name": "json:parse", "arguments": { "data": "1" } });
+    let body = Era::Stateless.request(7, "tools/call", arguments).to_string();
+    let good = client.post(body.as_bytes(), "tools/call", Some("json:parse"));
+    assert_eq!(good.status, 200, "{}", text(&good.body));
+    for (method, name) in [
+        ("tools/list", Some("json:parse")),
+        ("tools/call", Some("json:stringify")),
+        ("TOOLS/CALL", Some("json:parse")),
+        ("tools/call", None),
+    ] {
+        let reply = client.post(body.as_bytes(), method, name);
+        assert_eq!(reply.status, 400, "{method} {name:?}: {}", text(&reply.body));
+        assert_eq!(reply.json()["error"]["code"], -32020, "{method} {name:?}");
+    }
+}
+
+/// A program that is not UTF-8 is told with the place, and nothing runs.
+#[test]
+fn a_program_that_is_no_text_is_told() {
+    let project = Project::offline();
+    let output = project.run_with(&["analyze", "-"], b"return '\xff';");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("byte 8"), "{}", text(&output.stderr));
+    let output = project.run_with(&["exec", "-"], b"return '\xff';");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// AN-05: odd characters in a program are seen, not lost.
+#[test]
+fn odd_characters_are_seen() {
+    let mut pml = Project::new().stdio();
+    for code in [
+        "\u{feff}return await mcp.json.parse({ data: '1' })",
+        "const s = 'é\u{2028}😀'; return await m\\u0063p.json.parse({ data: '1' })",
+        "/* \u{202e} */ return await mcp.json.parse({ data: '1' })",
+    ] {
+        let envelope = pml.execute(code);
+        if envelope["status"] == "success" {
+            assert_eq!(envelope["tools_used"][0]["id"], "json:parse", "{code:?}");
+        } else {
+            assert!(envelope["error_code"].is_string(), "{code:?}: {envelope:#}");
+        }
+    }
+    alive(&mut pml);
+}
+
+#[track_caller]
+fn alive(pml: &mut StdioClient) {
+    assert_eq!(success(&pml.execute("return 1")), 1);
+}

@@ -1,0 +1,171 @@
+//! An operator's view: first start, keys and scopes, restart, crash.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use crate::support::cli::text;
+use crate::support::expect::success;
+use crate::support::http::{HttpMcp, get};
+use crate::support::mcp_client::Era;
+use crate::support::server::{Installation, Server, Tenant};
+use crate::support::{PATIENCE, poll, scaled};
+
+fn tenant(server: &Server, key: &str) -> Tenant {
+    Tenant { scope: "local.default".into(), key: key.trim().into(), url: server.url().into() }
+}
+
+#[track_caller]
+fn works(server: &Server, key: &str) {
+    let client = HttpMcp::new(&tenant(server, key), Era::Stateless);
+    assert_eq!(success(&client.execute("return await mcp.math.eval({ expression: '6 * 7' })")), 42);
+}
+
+/// The first start shows one screen: where it listens, the key, what to do next.
+#[test]
+fn the_first_start_shows_what_to_do_next() {
+    let installation = Installation::new();
+    let server = installation.start();
+    let screen = server.screen();
+    let key = installation.first_key();
+    let shown = screen
+        .replace(server.url(), "[url]")
+        .replace(&key, "[key]")
+        .replace(&installation.data_dir().display().to_string(), "[data]")
+        .replace(env!("CARGO_PKG_VERSION"), "[version]");
+    insta::assert_snapshot!("first_start", shown);
+    let file = installation.data_dir().join("local.key");
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(screen.lines().count() <= 24, "one screen:\n{screen}");
+    works(&server, &key);
+
+    // Started again, the same key works and is not shown any more.
+    assert_eq!(server.stop(), Some(0));
+    let again = installation.start();
+    assert!(!again.screen().contains(&key), "a key is shown once");
+    assert_eq!(installation.first_key(), key);
+    works(&again, &key);
+    assert!(!installation.log().contains(&key), "a key is never logged");
+    assert_eq!(again.stop(), Some(0));
+}
+
+/// Health, readiness and version tell what they say.
+#[test]
+fn health_readiness_and_version() {
+    let base = Server::shared().url();
+    assert_eq!(get(&format!("{base}/health"), &[]).json(), json!({ "status": "ok" }));
+    let ready = get(&format!("{base}/ready"), &[]);
+    assert_eq!((ready.status, &ready.json()["checks"]["database"]), (200, &json!(true)));
+    let version = get(&format!("{base}/version"), &[]).json();
+    assert_eq!(version["name"], "pml-server");
+}
+
+/// Scopes and keys are made beside a running server, and without one.
+#[test]
+fn keys_are_made_with_and_without_a_server() {
+    let installation = Installation::new();
+    // Without a server, on a data directory that does not exist yet.
+    installation.run_well(&["migrate"]);
+    let seeded = installation.run_well(&["seed"]);
+    assert!(seeded.contains("servers") && seeded.contains("tools"), "{seeded}");
+    installation.run_well(&["scope", "create", "acme.web"]);
+    let offline = installation.run_well(&["keys", "create", "--scope", "acme.web"]);
+    assert_eq!(offline.lines().count(), 1, "the key stands alone on stdout");
+    assert!(offline.starts_with("pml_"), "a key has its form");
+
+    let server = installation.start();
+    works(&server, &offline);
+    // Beside it.
+    let said = installation.run_well(&["scope", "create", "acme.other"]);
+    assert!(said.contains("`acme.other` now exists"), "{said}");
+    let said = installation.run_well(&["scope", "create", "acme.other"]);
+    assert!(said.contains("already existed"), "{said}");
+    let beside =
+        installation.run_well(&["keys", "create", "--scope", "acme.other", "--can", "execute"]);
+    works(&server, &beside);
+    assert_ne!(offline, beside);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Wrong input to the operator's commands is told, with what to do.
+#[test]
+fn wrong_operators_input_is_told() {
+    let installation = Server::shared().installation();
+    for (arguments, told) in [
+        (&["keys", "create", "--scope", "no.such"][..], "pml-server scope create no.such"),
+        (&["scope", "create", "one"], "one"),
+        (&["scope", "create", "A B.c"], "A B.c"),
+        (
+            &["keys", "create", "--scope", "local.default", "--can", "everything"],
+            "execute, read, publish or admin",
+        ),
+        (&["frobnicate"], "frobnicate"),
+    ] {
+        let output = installation.run(arguments);
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}
+
+/// A second gateway on the same address says which setting to change.
+#[test]
+fn a_taken_address_is_told() {
+    let server = Server::shared();
+    let address = server.url().strip_prefix("http://").unwrap();
+    let output = Installation::new().command(&[]).env("PML_LISTEN", address).output().unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("PML_LISTEN"), "{}", text(&output.stderr));
+}
+
+/// killed without a warning, the gateway leaves a database that the next start recovers.
+#[test]
+fn a_killed_gateway_starts_again() {
+    let installation = Installation::new();
+    let mut key = String::new();
+    for round in 0..scaled(20) {
+        let server = installation.start();
+        if round == 0 {
+            key = installation.first_key();
+        }
+        works(&server, &key);
+        let made = installation.run_well(&["keys", "create", "--scope", "local.default"]);
+        let tree = server.pid().tree();
+        server.kill();
+        poll("every process of the killed gateway to be gone", PATIENCE, || {
+            tree.iter().all(|pid| !pid.is_alive()).then_some(())
+        });
+        let again = installation.start();
+        assert_eq!(installation.first_key(), key);
+        works(&again, &key);
+        works(&again, &made);
+        again.kill();
+    }
+}
+
+/// Two tenants of one gateway do not see each other's names.
+#[test]
+fn discovery_finds_tools() {
+    let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
+    let by =
+        |arguments| client.call("pml_discover", arguments)["structuredContent"]["tools"].clone();
+    let exact = by(json!({ "name": "json:parse" }));
+    assert_eq!(
+        (&exact[0]["id"], &exact[0]["call"]),
+        (&json!("json:parse"), &json!("mcp.json.parse"))
+    );
+    assert!(exact[0]["input_schema"]["properties"]["data"].is_object(), "{exact}");
+    let by_pattern = by(json!({ "pattern": "filesystem:*", "limit": 50 }));
+    assert!(by_pattern.as_array().is_some_and(|tools| tools.len() >= 10), "{by_pattern}");
+    assert!(
+        by_pattern.as_array().unwrap().iter().all(|t| t["routing"] == "client"),
+        "{by_pattern}"
+    );
+    let by_text = by(json!({ "intent": "parse a JSON text" }));
+    assert!(by_text.to_string().contains("json:parse"), "{by_text}");
+    let both = client.call("pml_discover", json!({ "name": "a:b", "intent": "x" }));
+    assert_eq!(both["structuredContent"]["error_code"], "INVALID_REQUEST", "{both}");
+}

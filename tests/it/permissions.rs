@@ -1,0 +1,200 @@
+//! The rules of `.pml.json`: checked on every call, and never "no rules".
+
+use serde_json::json;
+
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, question, success};
+use crate::support::mcp_client::StdioClient;
+
+const LIST: &str = "return typeof await mcp.filesystem.list_directory({ path: '.' })";
+
+/// CL-08: `deny` beats `allow`, whatever the order and the breadth of the patterns.
+#[test]
+fn deny_beats_allow() {
+    for (rules, denied) in [
+        (json!({ "allow": ["*"], "deny": ["filesystem:*"] }), true),
+        (
+            json!({ "deny": ["filesystem:list_directory"], "allow": ["filesystem:*", "filesystem:list_directory"] }),
+            true,
+        ),
+        (json!({ "deny": ["*"], "allow": ["filesystem:list_directory"] }), true),
+        (json!({ "deny": ["filesystem:write_file"], "allow": ["*"] }), false),
+    ] {
+        let envelope =
+            Project::new().configure(&json!({ "permissions": rules })).stdio().execute(LIST);
+        if denied {
+            assert!(
+                failure(&envelope, "PERMISSION_DENIED").contains("filesystem:list_directory"),
+                "{rules}"
+            );
+        } else {
+            assert_eq!(success(&envelope), "string", "{rules}");
+        }
+    }
+}
+
+/// CL-08: no spelling of a call gets around `deny`.
+#[test]
+fn no_spelling_gets_around_deny() {
+    let project = Project::new()
+        .configure(&json!({ "permissions": { "deny": ["filesystem:*"], "allow": ["*"] } }));
+    project.write("a.txt", "secret");
+    let mut pml = project.stdio();
+    for code in [
+        "return await mcp['filesystem']['read_text_file']({ path: 'a.txt' })",
+        "const f = mcp.filesystem; return await f.read_text_file({ path: 'a.txt' })",
+        "const { filesystem: { read_text_file: read } } = mcp; return await read({ path: 'a.txt' })",
+        "const n = 'file' + 'system'; return await mcp[n].read_text_file({ path: 'a.txt' })",
+        "const n = [...'metsyselif'].reverse().join(''); return await mcp[n].read_text_file({ path: 'a.txt' })",
+        "return await m\\u0063p.filesystem.read_text_file({ path: 'a.txt' })",
+        "try { return await mcp.filesystem.read_text_file({ path: 'a.txt' }) } catch (e) { return await mcp.filesystem?.read_text_file?.({ path: 'a.txt' }) }",
+        "return await mcp.Filesystem.read_text_file({ path: 'a.txt' })",
+    ] {
+        let envelope = pml.execute(code);
+        assert_eq!(envelope["status"], "error", "{code}: {envelope:#}");
+        assert!(!envelope.to_string().contains("secret"), "{code}: {envelope:#}");
+    }
+}
+
+/// A denied tool stops the program before anything of it has run.
+#[test]
+fn a_denied_tool_stops_the_program_before_it_runs() {
+    let project = Project::new()
+        .configure(&json!({ "permissions": { "deny": ["shell:exec"], "allow": ["*"] } }));
+    let envelope = project.stdio().execute(
+        "await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' });
+         try { await mcp.shell.exec({ command: ['true'] }); } catch {}",
+    );
+    failure(&envelope, "PERMISSION_DENIED");
+    assert!(!project.path("made.txt").exists());
+}
+
+/// `deny` and `ask` hold for MCP servers that are configured or were used before
+/// (an installed server used to be called without any check).
+#[test]
+fn rules_hold_for_mcp_servers() {
+    let project = Project::new();
+    let memory = json!({ "memory": project.node_server("server-memory", &[]) });
+    let project = project
+        .configure(&json!({ "mcpServers": memory, "permissions": { "allow": ["memory:*"] } }));
+    let graph = "return await mcp.memory.read_graph({})";
+    success(&project.stdio().execute(graph));
+
+    let rules = json!({ "mcpServers": memory, "permissions": { "allow": ["*"], "deny": ["memory:read_graph"] } });
+    let project = project.configure(&rules);
+    let mut pml = project.stdio();
+    failure(&pml.execute(graph), "PERMISSION_DENIED");
+    let dynamic = "const name = ['mem', 'ory'].join(''); return await mcp[name].read_graph({})";
+    let envelope = pml.execute(dynamic);
+    assert_eq!(envelope["status"], "error", "{envelope:#}");
+
+    let project = project.configure(&json!({ "mcpServers": memory }));
+    question(&project.stdio().execute(graph));
+}
+
+/// CL-07: a `.pml.json` that cannot be read stops everything; it is never "no rules".
+#[test]
+fn a_broken_configuration_stops() {
+    for broken in [
+        "{ \"permissions\": { \"deny\": [\"filesystem:*\"], ",
+        "[]",
+        "null",
+        "{ \"permissions\": { \"deny\": \"filesystem:*\" } }",
+        "{ \"permissions\": { \"deny\": [\"filesystem\"] } }",
+        "{ \"permissions\": { \"deny\": [\"a:*\"], \"deny\": [] } }",
+        "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x",
+        "",
+        "{\"permissions\":{\"allow\":[\"*\"]}} trailing",
+    ] {
+        let project = Project::new();
+        project.write("a.txt", "secret");
+        project.write(".pml.json", broken);
+        let output = project.run_with(
+            &["exec", "-", "--json"],
+            b"return await mcp.filesystem.read_text_file({ path: 'a.txt' })",
+        );
+        assert!(!output.status.success(), "{broken}");
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(told.contains(".pml.json"), "{broken}: {told}");
+        assert!(!told.contains("secret"), "{broken}: {told}");
+        assert!(!told.contains("approval_required"), "{broken}: {told}");
+    }
+}
+
+/// CL-07: `pml stdio` with a broken configuration runs nothing either.
+#[test]
+fn a_broken_configuration_stops_stdio() {
+    let project = Project::new();
+    project.write(".pml.json", "{ not json");
+    project.write("a.txt", "secret");
+    let mut pml = StdioClient::spawn(
+        project.command(&["stdio"]),
+        crate::support::mcp_client::Era::Handshake,
+        &project.log(),
+    );
+    let id = pml.send(
+        "tools/call",
+        json!({ "name": "pml_execute", "arguments": { "code": "return await mcp.filesystem.read_text_file({ path: 'a.txt' })" } }),
+    );
+    pml.hang_up();
+    let answer = pml.answer_within(id, crate::support::PATIENCE);
+    let ended = pml.wait();
+    let told = std::fs::read_to_string(project.log()).unwrap();
+    match answer {
+        Some(answer) => assert!(!answer.to_string().contains("secret"), "{answer}"),
+        None => assert!(!ended.success() && told.contains(".pml.json"), "{ended}: {told}"),
+    }
+}
+
+/// CL-04: a repository's own configuration grants nothing until its content is trusted.
+#[test]
+fn an_untrusted_configuration_grants_nothing() {
+    let project = Project::new();
+    project.write("a.txt", "x");
+    project.write(".pml.json", r#"{ "permissions": { "allow": ["*"], "deny": ["shell:*"] } }"#);
+    let read = "return await mcp.filesystem.read_text_file({ path: 'a.txt' })";
+    let mut pml = project.stdio();
+    question(&pml.execute(read));
+    failure(
+        &pml.execute("return await mcp.shell.exec({ command: ['true'] })"),
+        "PERMISSION_DENIED",
+    );
+
+    // Without a terminal, `--yes` alone is not a person's act.
+    let unattended = project.set("PML_TRUST_NONINTERACTIVE", "");
+    let refused = unattended.run(&["trust", "--yes"]);
+    assert!(!refused.status.success());
+    let attended = unattended.set("PML_TRUST_NONINTERACTIVE", "1");
+    assert!(attended.run(&["trust", "--yes"]).status.success());
+    success(&attended.stdio().execute(read));
+
+    // One changed byte, and it is another content.
+    attended.write(".pml.json", r#"{ "permissions": { "allow": ["*"], "deny": [] } }"#);
+    question(&attended.stdio().execute(read));
+}
+
+/// PC-01, PC-03: native file tools stay beneath the workspace.
+#[test]
+fn files_stay_beneath_the_workspace() {
+    let project = Project::new().allow(&["filesystem:*"]);
+    let outside = project.home().join("secret.txt");
+    std::fs::write(&outside, "outside").unwrap();
+    std::os::unix::fs::symlink(&outside, project.path("link")).unwrap();
+    project.write("inside.txt", "inside");
+    let mut pml = project.stdio();
+    let shown = outside.display().to_string();
+    for path in
+        ["../home/secret.txt", "link", "/etc/passwd", shown.as_str(), "./x/../../home/secret.txt"]
+    {
+        let envelope = pml
+            .execute(&format!("return await mcp.filesystem.read_text_file({{ path: {path:?} }})"));
+        assert_eq!(envelope["status"], "error", "{path}: {envelope:#}");
+        assert!(!envelope["result"].is_string(), "{path}");
+    }
+    let inside = project.path("inside.txt").display().to_string();
+    for path in ["inside.txt", "./inside.txt", inside.as_str()] {
+        let envelope = pml
+            .execute(&format!("return await mcp.filesystem.read_text_file({{ path: {path:?} }})"));
+        assert_eq!(success(&envelope), "inside", "{path}");
+    }
+}

@@ -1,0 +1,37 @@
+//! What the tests share: both programs, clients to speak with them, real MCP servers.
+
+pub(crate) mod binaries;
+pub(crate) mod cli;
+pub(crate) mod expect;
+pub(crate) mod gateway_stub;
+pub(crate) mod guard;
+pub(crate) mod http;
+pub(crate) mod mcp_client;
+pub(crate) mod mcp_servers;
+pub(crate) mod processes;
+pub(crate) mod server;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should take a moment: tells stopped from hung.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks until `look` finds something; fails the test when it never does.
+#[track_caller]
+pub(crate) fn poll<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {} s", patience.as_secs());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Scales a count by `PML_TEST_SCALE` (1 runs it in full), to at least one.
+pub(crate) fn scaled(full: usize) -> usize {
+    let scale: f64 =
+        std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
+    ((full as f64 * scale).round() as usize).max(1)
+}

@@ -1,0 +1,22 @@
+//! Where the built programs are.
+
+use std::path::PathBuf;
+
+/// Returns the built program `name`, which lies beside the folder of this test.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let folder = match std::env::var_os("PML_TEST_BIN_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let test = std::env::current_exe().expect("a running program has a path");
+            let deps = test.parent().expect("a program lies in a folder");
+            deps.parent().expect("`deps` lies in the profile's folder").to_owned()
+        }
+    };
+    let program = folder.join(name);
+    assert!(
+        program.is_file(),
+        "`{}` is not built; run `make test`, which builds it first, or set PML_TEST_BIN_DIR",
+        program.display()
+    );
+    program
+}

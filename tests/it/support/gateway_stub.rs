@@ -1,0 +1,164 @@
+//! A gateway that lies: a small HTTP server that answers what a test tells it.
+//!
+//! It stands for a hostile gateway, never for ours. It can also pass requests on
+//! to ours with a key added, for clients that cannot send one.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What the stub does with a request.
+pub(crate) enum Answer {
+    /// Answers with JSON and 200.
+    Json(Value),
+    /// Answers with this status, type and body.
+    Raw(u16, &'static str, Vec<u8>),
+    /// Says nothing, and keeps the connection.
+    Never,
+    /// Closes the connection at once.
+    Close,
+}
+
+/// A gateway that lies.
+pub(crate) struct GatewayStub {
+    /// Where it listens.
+    pub(crate) url: String,
+    requests: Arc<AtomicUsize>,
+}
+
+impl GatewayStub {
+    /// Starts it; `answer` gets the JSON body of each POST.
+    pub(crate) fn start(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        let answer = Arc::new(answer);
+        let url = listen(move |mut stream| {
+            let Some(request) = Request::read(&mut stream) else { return };
+            count.fetch_add(1, Ordering::SeqCst);
+            let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+            let (status, kind, bytes) = match answer(&body) {
+                Answer::Json(value) => (200, "application/json", value.to_string().into_bytes()),
+                Answer::Raw(status, kind, bytes) => (status, kind, bytes),
+                Answer::Close => return,
+                Answer::Never => {
+                    // Ends when the client gives up and closes its side.
+                    let _ = stream.read(&mut [0]);
+                    return;
+                }
+            };
+            let head = format!(
+                "HTTP/1.1 {status} Stub\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                bytes.len()
+            );
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));
+        });
+        Self { url, requests }
+    }
+
+    /// Returns how many requests it has got.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+/// Starts a proxy to the gateway at `url` that adds a key to every request; returns its URL.
+pub(crate) fn with_key(url: &str, key: &str) -> String {
+    let address = url.strip_prefix("http://").expect("a plain URL").to_owned();
+    let key = key.to_owned();
+    listen(move |mut stream| {
+        let Some(request) = Request::read(&mut stream) else { return };
+        let Ok(mut upstream) = TcpStream::connect(&address) else { return };
+        let mut head = String::new();
+        for (index, line) in request.head.lines().enumerate() {
+            if !line.to_ascii_lowercase().starts_with("connection:") {
+                head += line;
+                head += "\r\n";
+            }
+            if index == 0 {
+                head += &format!("authorization: Bearer {key}\r\nconnection: close\r\n");
+            }
+        }
+        head += "\r\n";
+        if upstream
+            .write_all(head.as_bytes())
+            .and_then(|()| upstream.write_all(&request.body))
+            .is_err()
+        {
+            return;
+        }
+        let _ = std::io::copy(&mut upstream, &mut stream);
+    })
+}
+
+/// Serves each connection in a thread of its own; the threads end with the test.
+fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || {
+                let closing = stream.try_clone();
+                serve(stream);
+                if let Ok(closing) = closing {
+                    let _ = closing.shutdown(Shutdown::Both);
+                }
+            });
+        }
+    });
+    url
+}
+
+struct Request {
+    /// The request line and the headers, without the empty line.
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Request {
+    fn read(stream: &mut TcpStream) -> Option<Self> {
+        stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
+        let mut bytes = Vec::new();
+        let mut byte = [0];
+        while !bytes.ends_with(b"\r\n\r\n") {
+            if stream.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            bytes.push(byte[0]);
+        }
+        let head = String::from_utf8(bytes).ok()?.trim_end().to_owned();
+        let header = |name: &str| {
+            head.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            })
+        };
+        let length = header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).ok()?;
+        if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+            body = read_chunks(stream)?;
+        }
+        // From here on the stream is only written, or waited on.
+        stream.set_read_timeout(None).ok()?;
+        Some(Self { head, body })
+    }
+}
+
+/// Reads a chunked body; returns it as it came, framing included, to be passed on.
+fn read_chunks(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(b"0\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        bytes.push(byte[0]);
+    }
+    Some(bytes)
+}

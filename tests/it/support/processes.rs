@@ -1,0 +1,88 @@
+//! What `/proc` tells of processes.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// A process, told from a later one of the same number by its start time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Pid {
+    /// The number.
+    pub(crate) number: u32,
+    started: u64,
+}
+
+struct Stat {
+    state: char,
+    parent: u32,
+    started: u64,
+}
+
+impl Pid {
+    /// Returns the process that has this number now.
+    pub(crate) fn of(number: u32) -> Self {
+        Self { number, started: stat(number).map_or(0, |stat| stat.started) }
+    }
+
+    /// Tells whether the process runs; a zombie does not.
+    pub(crate) fn is_alive(self) -> bool {
+        stat(self.number).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
+    }
+
+    /// Returns the process and all its descendants.
+    pub(crate) fn tree(self) -> Vec<Self> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for entry in fs::read_dir("/proc").expect("/proc is readable").flatten() {
+            let Ok(number) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+            if let Some(stat) = stat(number) {
+                children.entry(stat.parent).or_default().push(number);
+            }
+        }
+        let mut tree = vec![self];
+        let mut next = 0;
+        while let Some(parent) = tree.get(next) {
+            let found = children.remove(&parent.number).unwrap_or_default();
+            tree.extend(found.into_iter().map(Self::of));
+            next += 1;
+        }
+        tree
+    }
+
+    /// Returns the resident memory of the process and all its descendants, in bytes.
+    pub(crate) fn tree_memory(self) -> u64 {
+        self.tree().into_iter().map(Self::memory).sum()
+    }
+
+    fn memory(self) -> u64 {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.number)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() * 1024
+    }
+
+    /// Returns the command line, words joined by spaces.
+    pub(crate) fn command_line(self) -> String {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.number)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned()
+    }
+
+    /// Sends a signal by its name, such as `KILL`.
+    pub(crate) fn signal(self, name: &str) {
+        let sent = std::process::Command::new("kill")
+            .args([format!("-{name}"), self.number.to_string()])
+            .status()
+            .expect("`kill` runs");
+        assert!(sent.success(), "cannot send {name} to {}", self.number);
+    }
+}
+
+fn stat(number: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, brackets too.
+    let after_name = &text[text.rfind(')')? + 1..];
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}

@@ -1,0 +1,177 @@
+//! The built `pml-server`, on a private Postgres of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::binaries::built;
+use super::guard::{self, Guarded};
+use super::processes::Pid;
+
+/// How long a first start may take; it makes a database.
+const START: Duration = Duration::from_secs(120);
+
+/// A gateway that runs.
+pub(crate) struct Server {
+    program: Arc<Guarded>,
+    url: String,
+    installation: Installation,
+}
+
+/// A data directory, whether a gateway runs on it or not.
+#[derive(Clone)]
+pub(crate) struct Installation {
+    data_dir: PathBuf,
+    log: PathBuf,
+}
+
+/// A tenant of a gateway and a key for it.
+#[derive(Clone)]
+pub(crate) struct Tenant {
+    /// `org.project`.
+    pub(crate) scope: String,
+    /// Its key.
+    pub(crate) key: String,
+    /// The gateway's URL.
+    pub(crate) url: String,
+}
+
+impl Installation {
+    /// Makes an empty one.
+    pub(crate) fn new() -> Self {
+        let folder = guard::folder("s");
+        Self { data_dir: folder.join("data"), log: folder.join("log") }
+    }
+
+    /// Returns the data directory.
+    pub(crate) fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Returns what the gateway has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Returns the key that the first start made.
+    pub(crate) fn first_key(&self) -> String {
+        let path = self.data_dir.join("local.key");
+        std::fs::read_to_string(path).expect("the first start writes its key").trim().to_owned()
+    }
+
+    /// Prepares a run of `pml-server` on this data directory.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(built("pml-server"));
+        command.args(arguments).env_clear();
+        for name in ["PATH", "PML_PG_BIN", "LANG"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("HOME", self.data_dir.parent().expect("it lies in our folder"))
+            .env("PML_DATA_DIR", &self.data_dir)
+            .env("PML_LISTEN", "127.0.0.1:0");
+        command
+    }
+
+    /// Runs `pml-server` to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the built program runs")
+    }
+
+    /// Runs `pml-server` to its end, which must be a success; returns its stdout.
+    #[track_caller]
+    pub(crate) fn run_well(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "pml-server {arguments:?}: {}\n{stderr}", output.status);
+        String::from_utf8(output.stdout).expect("stdout is text")
+    }
+
+    /// Starts the gateway.
+    pub(crate) fn start(&self) -> Server {
+        self.start_with(&[])
+    }
+
+    /// Starts the gateway with settings from the environment.
+    #[track_caller]
+    pub(crate) fn start_with(&self, settings: &[(&str, &str)]) -> Server {
+        let mut command = self.command(&[]);
+        command.envs(settings.iter().copied());
+        let program = Guarded::start(&command, &self.log);
+        let is_first =
+            |line: &str| line.starts_with("PML gateway ") && line.contains(" on http://");
+        let Some(line) = program.line(START, is_first) else {
+            panic!("the gateway did not start:\n{}{}", program.printed(), self.log());
+        };
+        let (_, url) = line.split_once(" on ").expect("the line names the URL");
+        Server { url: url.trim().to_owned(), program, installation: self.clone() }
+    }
+}
+
+impl Server {
+    /// Returns the gateway that the tests of this run share.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(|| Installation::new().start())
+    }
+
+    /// Returns where it listens, without a slash at the end.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns its process.
+    pub(crate) fn pid(&self) -> Pid {
+        self.program.pid()
+    }
+
+    /// Returns its data directory.
+    pub(crate) fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// Returns what it has printed on stdout.
+    pub(crate) fn screen(&self) -> String {
+        self.program.line(START, |line| line == "Stop with Ctrl-C.");
+        self.program.printed()
+    }
+
+    /// Tells it to stop and returns its exit code.
+    pub(crate) fn stop(&self) -> Option<i32> {
+        self.program.stop()
+    }
+
+    /// Kills it without a warning and waits until it is gone.
+    pub(crate) fn kill(&self) {
+        let pid = self.pid();
+        pid.signal("KILL");
+        super::poll("the killed gateway to be gone", super::PATIENCE, || {
+            (!pid.is_alive()).then_some(())
+        });
+    }
+
+    /// Makes a tenant of its own, with a key that may execute and read.
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.tenant_that_can("execute,read")
+    }
+
+    /// Makes a tenant of its own, with a key of these rights.
+    pub(crate) fn tenant_that_can(&self, rights: &str) -> Tenant {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let scope = format!("it.p{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.installation.run_well(&["scope", "create", &scope]);
+        let key =
+            self.installation.run_well(&["keys", "create", "--scope", &scope, "--can", rights]);
+        Tenant { scope, key: key.trim().to_owned(), url: self.url.clone() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
