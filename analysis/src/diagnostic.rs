@@ -17,6 +17,8 @@ pub enum Code {
     SourceTooLarge,
     /// A call names a tool that cannot exist.
     InvalidToolName,
+    /// A name that is declared nowhere and looks like another.
+    UnknownName,
     /// A namespace or tool is chosen by a name that is not known beforehand.
     DynamicName,
     /// `mcp`, a namespace or a tool reaches code that cannot be followed.
@@ -42,6 +44,7 @@ impl Code {
             Self::TooComplex => "TOO_COMPLEX",
             Self::SourceTooLarge => "SOURCE_TOO_LARGE",
             Self::InvalidToolName => "INVALID_TOOL_NAME",
+            Self::UnknownName => "UNKNOWN_NAME",
             Self::DynamicName => "DYNAMIC_NAME",
             Self::DynamicEscape => "DYNAMIC_ESCAPE",
             Self::DynamicCall => "DYNAMIC_CALL",
@@ -59,7 +62,8 @@ impl Code {
             | Self::UnsupportedSyntax
             | Self::TooComplex
             | Self::SourceTooLarge
-            | Self::InvalidToolName => Severity::Error,
+            | Self::InvalidToolName
+            | Self::UnknownName => Severity::Error,
             _ => Severity::Warning,
         }
     }
@@ -117,7 +121,9 @@ impl Diagnostic {
         match self.code {
             Code::SourceTooLarge => ErrorCode::SourceTooLarge,
             Code::TooComplex => ErrorCode::TooComplex,
-            Code::UnsupportedSyntax | Code::InvalidToolName => ErrorCode::UnsupportedSyntax,
+            Code::UnsupportedSyntax | Code::InvalidToolName | Code::UnknownName => {
+                ErrorCode::UnsupportedSyntax
+            }
             _ => ErrorCode::ParseError,
         }
     }

@@ -39,6 +39,11 @@ fn explain_one(error: Error, text: &str) -> Finding {
         SyntaxError::NonTopLevelImportExport | SyntaxError::ImportExportInScript => {
             module_syntax(offset, at)
         }
+        SyntaxError::WithInStrict => Finding::new(
+            Code::UnsupportedSyntax,
+            offset,
+            "`with` is not supported; name the object at each use",
+        ),
         kind => {
             // The end of the wrapper is the end of the program.
             let message = if offset as usize >= text.len() {

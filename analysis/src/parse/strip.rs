@@ -17,7 +17,12 @@ struct Collector(Arc<Mutex<Vec<Finding>>>);
 impl Emitter for Collector {
     fn emit(&mut self, found: &mut DiagnosticBuilder<'_>) {
         let offset = found.span.primary_span().map_or(0, super::start);
-        let message = found.message().replace(" in strip-only mode", "");
+        let message = found.message();
+        let message = if message.starts_with("The angle-bracket") {
+            "`<Type>value` is not supported; write `value as Type`".to_owned()
+        } else {
+            message.replace(" in strip-only mode", "")
+        };
         if let Ok(mut findings) = self.0.lock() {
             findings.push(Finding::new(Code::UnsupportedSyntax, offset, message));
         }

@@ -41,7 +41,7 @@ impl Given {
 }
 
 /// What an engine's method does with a function that it is given.
-enum Callback {
+pub(super) enum Callback {
     /// Calls it for each item of the receiver.
     Each,
     /// Calls it with the running result and each item.
@@ -54,7 +54,7 @@ enum Callback {
     Finally,
 }
 
-fn callback(method: &str) -> Option<Callback> {
+pub(super) fn callback(method: &str) -> Option<Callback> {
     Some(match method {
         "map" | "forEach" | "filter" | "flatMap" | "some" | "every" | "find" | "findIndex"
         | "findLast" | "findLastIndex" => Callback::Each,
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
                     }));
                 }
                 (Some(_), _) => {
-                    let item = self.item(&value);
+                    let item = self.item(&value).spanning(value.span);
                     let known = rest.take().unwrap_or_else(Value::never);
                     rest = Some(self.join(&known, &item));
                 }
@@ -259,6 +259,14 @@ impl<'a> Builder<'a> {
             let deps = given.deps();
             return made.with_deps(&deps).with_deps(&result.all_deps());
         }
+        if understood && callee.inexact {
+            // Whoever can change the container may have put another function there.
+            self.escape_given(
+                given,
+                &Deps::default(),
+                "is passed to a function that may be replaced",
+            );
+        }
         if understood && kind != CallKind::New {
             return result.with_deps(&callee.deps);
         }
@@ -326,7 +334,7 @@ impl<'a> Builder<'a> {
         let mut arguments: Vec<(String, Value)> = Vec::new();
         match (given.values.first(), &given.rest) {
             (Some(value), _) => match &value.form {
-                Form::Object { fields, open } => {
+                Form::Object { fields, open } if !value.partial => {
                     for (name, field) in fields.iter() {
                         let mut field = field.clone();
                         field.shared |= value.shared;
@@ -434,7 +442,7 @@ impl<'a> Builder<'a> {
                     "is passed to a method that cannot be followed",
                 );
                 if key.names.is_none() || changes_receiver(&name) {
-                    builder.mutates = true;
+                    builder.mutate();
                     let flows = given.deps();
                     builder.flows_into(object, &flows);
                 }
@@ -442,7 +450,7 @@ impl<'a> Builder<'a> {
             }
         });
         // The method sees the receiver, and what it holds, as `this`.
-        if receiver.is_loaded() && !matches!(receiver.form, Form::Array(_)) {
+        if receiver.caps().is_empty() && !matches!(receiver.form, Form::Array(_)) {
             self.escape(&receiver, "holds what a method that cannot be followed may reach");
         }
         result
@@ -462,7 +470,11 @@ impl<'a> Builder<'a> {
         let conditional = matches!(kind, Callback::Catch);
         let whole = Value::computed(deps.clone()).spanning(receiver.span);
         let first = match kind {
-            Callback::Each => vec![self.item(receiver), Value::computed(deps.clone()), whole],
+            Callback::Each => vec![
+                self.item(receiver).spanning(receiver.span),
+                Value::computed(deps.clone()),
+                whole,
+            ],
             Callback::Fold => {
                 let start = given.values.get(1).cloned().unwrap_or_else(|| whole.clone());
                 let mut flows = start.all_deps().and(&deps);
@@ -475,15 +487,15 @@ impl<'a> Builder<'a> {
             Callback::Finally => Vec::new(),
         };
         let first = Given { values: first, rest: None };
-        let node = if repeats {
-            RoundKind::Loop { over, deps: deps.clone() }
-        } else {
-            RoundKind::Decision { test: over, deps: deps.clone() }
+        let node = match kind {
+            Callback::Each | Callback::Fold => Some(RoundKind::Loop { over, deps: deps.clone() }),
+            Callback::Catch => Some(RoundKind::Decision { test: over, deps: deps.clone() }),
+            Callback::Then | Callback::Finally => None,
         };
         let mut result = Value::never();
         let is_then = matches!(kind, Callback::Then);
         let mut passed = Deps::default();
-        self.node(node, |builder| {
+        let mut walk = |builder: &mut Self| {
             builder.under(&deps, conditional, repeats, |builder| {
                 for (index, value) in given.values.iter().enumerate() {
                     let failure = is_then && index == 1;
@@ -513,7 +525,11 @@ impl<'a> Builder<'a> {
                     }
                 }
             });
-        });
+        };
+        match node {
+            Some(node) => self.node(node, walk),
+            None => walk(self),
+        }
         if let Some(rest) = &given.rest {
             self.escape(rest, "is passed in a list of unknown length");
             passed.add(&rest.all_deps());
@@ -560,10 +576,10 @@ impl<'a> Builder<'a> {
 
     /// Follows `Object.assign(target, …)` and its like.
     fn change_argument(&mut self, args: &'a [ExprOrSpread]) -> Value {
-        self.mutates = true;
+        self.mutate();
         let given = self.given(args);
-        for value in &given.values {
-            self.written_into(value);
+        if let (Some(target), Some(value)) = (args.first(), given.values.first()) {
+            self.written_into(&target.expr, value);
         }
         let deps = given.deps();
         if let Some(target) = args.first() {

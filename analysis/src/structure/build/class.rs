@@ -148,7 +148,9 @@ impl<'a> Builder<'a> {
     ) -> (Option<Value>, Vec<FuncId>) {
         let mut funcs = callee.funcs().to_vec();
         let mut made = None;
-        if let (Form::Object { fields, .. }, CallKind::New) = (&callee.form, kind) {
+        if let (Form::Object { fields, .. }, CallKind::New, false) =
+            (&callee.form, kind, callee.partial)
+        {
             let find = |wanted: &str| fields.iter().find(|(name, _)| &**name == wanted);
             made = find(OBJECTS).map(|(_, objects)| objects.clone().with_deps(&callee.deps));
             funcs.extend(find(MAKERS).iter().flat_map(|(_, maker)| maker.funcs().to_vec()));

@@ -15,7 +15,7 @@ use super::function::FuncBody;
 use super::member::Key;
 use super::scope::ScopeKind;
 use super::value::{Cap, Deps, Form, Scalar, Value};
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Finding};
 use crate::parse;
 
 /// The stack that one step of the walk may need.
@@ -149,6 +149,14 @@ impl<'a> Builder<'a> {
                 self.changed = true;
             }
         }
+        if !name.sym.is_ascii() {
+            // No global has such a name; `mсp` with a Cyrillic letter is not `mcp`.
+            let message = format!(
+                "`{}` is not declared, and has letters that look like others; write it in ASCII or declare it",
+                crate::diagnostic::shown(&name.sym, 64)
+            );
+            self.findings.insert(Finding::new(Code::UnknownName, self.at, message));
+        }
         self.global(&name.sym)
     }
 
@@ -199,10 +207,10 @@ impl<'a> Builder<'a> {
         match op {
             UnaryOp::Bang | UnaryOp::TypeOf | UnaryOp::Void => {}
             UnaryOp::Delete => {
-                self.mutates = true;
-                if let Expr::Member(member) = arg {
+                self.mutate();
+                if let Expr::Member(member) = bare(arg) {
                     let object = self.quiet(&member.obj);
-                    self.written_into(&object);
+                    self.written_into(&member.obj, &object);
                 }
             }
             UnaryOp::Minus => {
@@ -404,9 +412,46 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Returns whether an expression names what the engine offers, or a prototype.
+    fn is_of_the_engine(&self, expr: &'a Expr) -> bool {
+        let mut expr = bare(expr);
+        loop {
+            match expr {
+                Expr::Member(member) => {
+                    if let MemberProp::Ident(name) = &member.prop
+                        && matches!(&*name.sym, "prototype" | "__proto__")
+                    {
+                        return true;
+                    }
+                    expr = bare(&member.obj);
+                }
+                Expr::Ident(name) => {
+                    return self.lookup(&name.sym).is_none()
+                        && !matches!(&*name.sym, "args" | "mcp")
+                        && !super::member::is_global_object(&name.sym);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Notes that the program changes parts of values.
+    pub(super) fn mutate(&mut self) {
+        if !self.mutates {
+            self.mutates = true;
+            self.changed = true;
+        }
+    }
+
     /// Notes that a field of a value is set or removed.
-    pub(super) fn written_into(&mut self, object: &Value) {
-        self.mutates = true;
+    pub(super) fn written_into(&mut self, expr: &'a Expr, object: &Value) {
+        self.mutate();
+        if self.is_of_the_engine(expr) {
+            self.dynamic(
+                Code::DynamicGlobal,
+                "what the engine offers is changed, so its functions may do anything; write a function of your own".into(),
+            );
+        }
         for cap in object.caps().to_vec() {
             match cap {
                 Cap::Evaluator => {}
@@ -422,6 +467,15 @@ impl<'a> Builder<'a> {
             }
         }
     }
+}
+
+/// Methods that are understood; a program that replaces them is not.
+pub(super) fn is_understood_method(name: &str) -> bool {
+    super::call::callback(name).is_some()
+        || matches!(
+            name,
+            "all" | "allSettled" | "race" | "any" | "next" | "call" | "apply" | "bind"
+        )
 }
 
 /// Returns the offsets of a span.

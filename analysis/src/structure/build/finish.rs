@@ -196,7 +196,8 @@ impl Finish<'_> {
             Form::Param(path) if value.deps.is_empty() => {
                 return Argument::Parameter { path: path.to_vec() };
             }
-            Form::Object { .. } | Form::Array(_) if self.mutates && value.shared => {}
+            Form::Object { .. } | Form::Array(_)
+                if value.partial || (self.mutates && value.shared) => {}
             Form::Object { fields, open } if depth < ARGUMENT_DEPTH => {
                 let named: Vec<(String, Value)> =
                     fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
@@ -225,7 +226,7 @@ impl Finish<'_> {
 
     /// Returns the JSON of a value that is written in the program as a whole.
     fn literal(&mut self, value: &Value, depth: u32) -> Option<Json> {
-        if self.mutates && (value.inexact || value.shared) {
+        if value.partial || self.mutates && (value.inexact || value.shared) {
             return None;
         }
         let json = match &value.form {

@@ -8,7 +8,7 @@ use swc_ecma_ast::{
 
 use super::control::Control;
 use super::scope::{ScopeId, ScopeKind, lexical_names, pattern_names, var_names};
-use super::value::{Cap, Deps, FuncId, Value};
+use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
 use crate::parse;
 
@@ -151,7 +151,13 @@ impl<'a> Builder<'a> {
         loop {
             let func = &self.funcs[id as usize];
             if !func.is_arrow() || id == MAIN {
-                return func.this.clone();
+                if func.this.form == Form::Never {
+                    return Value::computed(func.unknown.clone());
+                }
+                let mut this = func.this.clone();
+                this.partial |= func.escaped;
+                this.inexact |= func.escaped;
+                return this;
             }
             id = func.parent;
         }

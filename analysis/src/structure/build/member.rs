@@ -117,6 +117,9 @@ impl Builder<'_> {
         if container {
             part.deps.add(&value.deps);
         }
+        if value.partial {
+            part = self.join(&part, &Value::computed(value.deps.clone()));
+        }
         part.deps.add(&key.deps);
         part
     }

@@ -41,7 +41,7 @@ impl<'a> Builder<'a> {
                 PropOrSpread::Spread(spread) => {
                     let value = self.expr(&spread.expr);
                     match &value.form {
-                        Form::Object { fields: spread, open: spread_open } => {
+                        Form::Object { fields: spread, open: spread_open } if !value.partial => {
                             open |= *spread_open;
                             deps.add(&value.deps);
                             for (name, field) in spread.iter() {
@@ -61,7 +61,8 @@ impl<'a> Builder<'a> {
                                 if old.is_loaded() {
                                     self.escape(&old, "may be replaced by what is spread after it");
                                 }
-                                *field = Value::computed(old.all_deps().and(&value.all_deps()));
+                                *field = Value::computed(old.all_deps().and(&value.all_deps()))
+                                    .spanning(old.span);
                             }
                             self.escape(&value, "is spread into an object");
                         }
@@ -85,7 +86,7 @@ impl<'a> Builder<'a> {
                     if written && key.only() == Some("__proto__") {
                         // This sets the prototype, where fields are found too.
                         self.escape(&value, "is made a prototype");
-                        open = true;
+                        open |= !value.is_nothing();
                         deps.add(&value.all_deps());
                         continue;
                     }

@@ -8,7 +8,7 @@ use swc_ecma_ast::{
 
 use super::Builder;
 use super::control::Writes;
-use super::expr::bare;
+use super::expr::{bare, is_understood_method};
 use super::member::Key;
 use super::value::{Cap, Deps, Form, Value};
 use crate::diagnostic::Code;
@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
                 ObjectPatProp::Rest(rest) => {
                     self.at = parse::start(rest.span);
                     let others = match &value.form {
-                        Form::Object { fields, open } if all_known => {
+                        Form::Object { fields, open } if all_known && !value.partial => {
                             let left = fields
                                 .iter()
                                 .filter(|(name, _)| !taken.iter().any(|taken| **taken == **name))
@@ -188,7 +188,7 @@ impl<'a> Builder<'a> {
             SimpleAssignTarget::SuperProp(_)
             | SimpleAssignTarget::OptChain(_)
             | SimpleAssignTarget::Invalid(_) => {
-                self.mutates = true;
+                self.mutate();
                 self.escape(&value, "is put where it cannot be followed");
             }
         }
@@ -217,13 +217,20 @@ impl<'a> Builder<'a> {
     fn assign_member(&mut self, member: &'a MemberExpr, value: Value) {
         let object = self.expr(&member.obj);
         let key = self.member_key(&member.prop);
-        self.written_into(&object);
+        self.written_into(&member.obj, &object);
+        if key.only().is_some_and(is_understood_method) {
+            self.dynamic(
+                Code::DynamicGlobal,
+                "this replaces a method that the engine offers; give the field another name".into(),
+            );
+        }
         self.escape(&value, "is kept in a field");
         let root = bare(&member.obj);
         let direct = match (root, &object.form, key.only()) {
-            (Expr::Ident(name), Form::Object { fields, open }, Some(field)) => self
-                .lookup(&name.sym)
-                .map(|binding| (binding, fields.clone(), *open, field.to_owned())),
+            (Expr::Ident(name), Form::Object { fields, open }, Some(field)) if !object.partial => {
+                self.lookup(&name.sym)
+                    .map(|binding| (binding, fields.clone(), *open, field.to_owned()))
+            }
             _ => None,
         };
         let deps = value.all_deps();

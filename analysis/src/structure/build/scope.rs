@@ -111,6 +111,14 @@ impl<'a> Builder<'a> {
         let mut value = self.bounded(value);
         // A container with a name can be changed by whoever knows the name.
         value.shared |= matches!(value.form, Form::Object { .. } | Form::Array(_));
+        if value.shared && self.mutates {
+            // Its functions may be called in each other's place.
+            for func in
+                value.parts().iter().flat_map(|part| part.funcs().to_vec()).collect::<Vec<_>>()
+            {
+                self.open(func);
+            }
+        }
         let summary = self.bindings[binding as usize].summary.clone();
         let joined = self.join(&summary, &value);
         let joined = self.bounded(joined);

@@ -144,6 +144,8 @@ pub(super) struct Value {
     /// A constant that was read out of a shared container: good enough to show,
     /// not to choose a tool by.
     pub(super) inexact: bool,
+    /// It may also be something else entirely, of which nothing is known.
+    pub(super) partial: bool,
     /// Whether it or a part of it leads to tools or is a function.
     loaded: bool,
     weight: u32,
@@ -165,6 +167,7 @@ impl Value {
             span: (0, 0),
             shared: false,
             inexact: false,
+            partial: false,
             loaded,
             weight,
             level,
@@ -338,6 +341,7 @@ impl Value {
         joined.span = self.span;
         joined.shared = self.shared || other.shared;
         joined.inexact = self.inexact || other.inexact;
+        joined.partial = self.partial || other.partial;
         joined
     }
 

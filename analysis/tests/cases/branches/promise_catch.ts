@@ -1,0 +1,2 @@
+const a = await mcp.a.one({}).catch(() => mcp.a.two({}));
+await mcp.a.use({ a });

@@ -1,0 +1,2 @@
+const m = mcp;
+await m.fs.read({ path: "a" });

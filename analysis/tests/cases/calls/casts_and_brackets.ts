@@ -1,0 +1,2 @@
+await (mcp as any).fs!.read({ path: "a" });
+await ((mcp.fs) satisfies object).list({});

@@ -1,0 +1,4 @@
+function pick(x: boolean) {
+  return x ? mcp.a.one : mcp.a.two;
+}
+await pick(true)({});

@@ -1,0 +1,4 @@
+async function f(x = mcp.a.fallback({})) {
+  return x;
+}
+await f();

@@ -1,0 +1,8 @@
+const o = {
+  get a() {
+    return mcp.a.got({});
+  },
+  set a(v) {
+    mcp.a.set({ v });
+  },
+};

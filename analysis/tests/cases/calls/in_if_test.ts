@@ -1,0 +1,1 @@
+if (await mcp.fs.exists({ path: "a" })) return 1;

@@ -1,0 +1,4 @@
+outer: for (;;) {
+  await mcp.a.b({});
+  break outer;
+}

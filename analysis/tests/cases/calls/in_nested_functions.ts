@@ -1,0 +1,4 @@
+const run = () => () => function () {
+  return mcp.a.deep({});
+};
+run()()();

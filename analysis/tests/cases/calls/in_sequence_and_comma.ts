@@ -1,0 +1,2 @@
+const x = (await mcp.a.one({}), await mcp.a.two({}));
+await (0, mcp.a.three)({});

@@ -1,0 +1,1 @@
+const s = `a ${await mcp.a.one({})} b ${await mcp.a.two({})}`;

@@ -1,0 +1,3 @@
+function unused() {
+  return mcp.a.hidden({});
+}

@@ -1,0 +1,2 @@
+await (async () => await mcp.a.b({ n: 1 }))();
+new mcp.a.c({ n: 2 });

@@ -1,0 +1,1 @@
+await mcp?.fs?.read?.({ path: "a" });

@@ -1,0 +1,1 @@
+await mcp.filesystem.read_file({ path: "a.txt" });

@@ -1,0 +1,1 @@
+await mcp.a.outer({ x: await mcp.a.inner({ y: await mcp.a.innermost({}) }) });

@@ -1,0 +1,4 @@
+const options = { path: "a" };
+const same = options;
+same.path = args.path;
+await mcp.fs.read(options);

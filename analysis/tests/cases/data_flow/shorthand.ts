@@ -1,0 +1,2 @@
+const a = await mcp.a.one({});
+await mcp.b.use({ a });

@@ -1,0 +1,4 @@
+function f() {
+  return arguments[0].read({});
+}
+f(mcp.fs);

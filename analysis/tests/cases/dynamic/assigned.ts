@@ -1,0 +1,3 @@
+mcp = { fs: 1 };
+mcp.fs.read = () => 1;
+delete mcp.fs;

@@ -1,0 +1,1 @@
+mcp.a.b.bind(null, { n: 1 })({});

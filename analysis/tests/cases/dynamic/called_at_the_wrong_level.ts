@@ -1,0 +1,3 @@
+mcp({});
+mcp.fs({});
+mcp.fs.read.more({});

@@ -1,0 +1,4 @@
+new Function("return 1")();
+(async () => {}).constructor("return 1")();
+const { constructor: make } = () => {};
+make("return 1")();

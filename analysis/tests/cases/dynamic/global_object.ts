@@ -1,0 +1,2 @@
+globalThis[args.x].fs.read({});
+Object.keys(globalThis);

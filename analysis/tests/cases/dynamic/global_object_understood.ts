@@ -1,0 +1,2 @@
+globalThis.mcp.a.b({});
+const id = globalThis.crypto.randomUUID();

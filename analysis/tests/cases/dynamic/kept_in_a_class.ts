@@ -1,0 +1,6 @@
+class Api {
+  fs = mcp.fs;
+  run() {
+    return this.fs.read({});
+  }
+}

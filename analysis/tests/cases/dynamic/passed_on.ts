@@ -1,0 +1,3 @@
+helper(mcp);
+helper(mcp.fs);
+helper(mcp.fs.read);

@@ -1,0 +1,2 @@
+const o = { __proto__: { fs: mcp.fs } };
+await o.fs.read({});

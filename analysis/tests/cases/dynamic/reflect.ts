@@ -1,0 +1,2 @@
+Reflect.get(mcp, "fs").read({});
+Reflect.apply(mcp.a.b, null, [{}]);

@@ -1,0 +1,1 @@
+const { read, ...others } = mcp.fs;

@@ -1,0 +1,1 @@
+const spaces = args.list.map(() => mcp.fs);

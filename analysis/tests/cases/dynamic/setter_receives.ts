@@ -1,0 +1,2 @@
+const o = { set x(v) { v.read({}); } };
+o.x = mcp.fs;

@@ -1,0 +1,2 @@
+const all = { ...mcp.fs };
+const list = [...mcp.list];

@@ -1,0 +1,3 @@
+const state: any = {};
+state.fs = mcp.fs;
+window.tool = mcp.a.b;

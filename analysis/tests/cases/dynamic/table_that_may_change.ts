@@ -1,0 +1,3 @@
+const names = { a: "read" };
+change(names);
+await mcp.fs[names.a]({});

@@ -1,0 +1,5 @@
+try {
+  throw mcp.fs;
+} catch (fs) {
+  await fs.read({});
+}

@@ -1,0 +1,1 @@
+const s = `${mcp.fs}` + mcp.a;

@@ -1,0 +1,6 @@
+class Caller {
+  run() {
+    return mcp.fs[this.name]({});
+  }
+}
+new Caller().run();

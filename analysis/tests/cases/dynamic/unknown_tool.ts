@@ -1,0 +1,1 @@
+await mcp.fs[args.action]({});

@@ -1,0 +1,4 @@
+function* g() {
+  yield mcp.fs;
+}
+g().next().value.read({});

@@ -1,0 +1,1 @@
+for (const path of ["a", "b"]) await mcp.fs.read({ path });

@@ -1,0 +1,6 @@
+for (const x of args.list) {
+  if (x.ok) {
+    await mcp.a.inside({ x });
+  }
+}
+await mcp.a.outside({});

@@ -1,0 +1,2 @@
+#!/usr/bin/env pml
+await mcp.a.b({});

@@ -1,0 +1,2 @@
+await mсp.fs.read({});
+await mcp.fs.rеad({});

@@ -1,0 +1,5 @@
+{
+  const args = { path: "b" };
+  await mcp.fs.read({ path: args.path });
+}
+await mcp.fs.read({ path: args.path });

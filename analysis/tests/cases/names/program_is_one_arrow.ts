@@ -1,0 +1,4 @@
+async () => {
+  const x: number = await mcp.a.b({});
+  return x;
+};

@@ -1,0 +1,3 @@
+const o = { mcp: { a: { b() {} } } };
+o.mcp.a.b();
+this_is.mcp.a.b();

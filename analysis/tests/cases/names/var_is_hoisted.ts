@@ -1,0 +1,5 @@
+function f() {
+  mcp.a.b();
+  var mcp;
+}
+f();

@@ -1,0 +1,1 @@
+const x = (<any>mcp.fs).stat;

@@ -1,0 +1,2 @@
+const fs = await import("node:fs");
+const here = import.meta.url;

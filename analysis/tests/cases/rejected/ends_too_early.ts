@@ -1,0 +1,2 @@
+if (args.x) {
+  await mcp.a.b({});

@@ -1,0 +1,2 @@
+enum Color { Red, Green }
+const enum Size { S }

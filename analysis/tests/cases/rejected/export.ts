@@ -1,0 +1,1 @@
+export const a = await mcp.a.b({});

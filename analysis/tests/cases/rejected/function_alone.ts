@@ -1,0 +1,2 @@
+async function main() {}
+(function () { return 1; })

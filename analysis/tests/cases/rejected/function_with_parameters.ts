@@ -1,0 +1,1 @@
+async ({ mcp }) => { await mcp.a.b({}); }

@@ -1,0 +1,2 @@
+import fs from "node:fs";
+await mcp.a.b({});

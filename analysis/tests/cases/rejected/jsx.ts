@@ -1,0 +1,1 @@
+const e = <div>hello</div>;

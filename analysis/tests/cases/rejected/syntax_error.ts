@@ -1,0 +1,1 @@
+const x = await mcp.a.b({;

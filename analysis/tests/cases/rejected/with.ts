@@ -1,0 +1,1 @@
+with (mcp) fs.read();

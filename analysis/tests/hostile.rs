@@ -1,0 +1,256 @@
+//! Input that is meant to break the analysis: it is refused, quickly, in this process.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::{Duration, Instant};
+
+use analysis::{Analysis, Code, Limits, analyze, decode, job};
+use proptest::prelude::*;
+
+/// The longest that a debug build may take for one program.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn timed(source: &str) -> Analysis {
+    let start = Instant::now();
+    let analysis = analyze(source, &Limits::default());
+    let took = start.elapsed();
+    let head: String = source.chars().take(40).collect();
+    assert!(took < PATIENCE, "{took:?} for {} bytes: {head}", source.len());
+    analysis
+}
+
+fn refused_as_too_much(analysis: &Analysis) -> bool {
+    analysis
+        .first_error()
+        .is_some_and(|found| matches!(found.code, Code::TooComplex | Code::SourceTooLarge))
+}
+
+/// AN-01: each shape nests its head around a core; what is opened is closed.
+const SHAPES: &[(&str, &str, &str)] = &[
+    ("(", "0", ")"),
+    ("[", "0", "]"),
+    ("({a:", "0", "})"),
+    ("f(", "0", ")"),
+    ("{", ";", "}"),
+    ("(function(){", ";", "})"),
+    ("`${", "0", "}`"),
+    ("x=>(", "0", ")"),
+    ("a=>", "0", ""),
+    ("!", "0", ""),
+    ("x=", "0", ""),
+    ("<any>", "0", ""),
+    ("a:", ";", ""),
+    ("if(1)", ";", ""),
+    ("new ", "X", ""),
+    ("a?0:", "0", ""),
+    ("1**", "1", ""),
+    ("(a,(b=", "0", "))"),
+    ("for(;;)", ";", ""),
+    ("await ", "0", ""),
+    ("class extends (", "Object", "){}"),
+];
+
+#[test]
+fn nesting_bombs_are_refused() {
+    for (head, core, tail) in SHAPES {
+        for count in [300, 1_000, 5_000, 100_000] {
+            let source = format!("{}{core}{}", head.repeat(count), tail.repeat(count));
+            let analysis = timed(&source);
+            // 300 assignments or labels may also be refused for what they are.
+            assert!(!analysis.can_run(), "{head} x {count}");
+            assert!(analysis.program.is_empty());
+            if *head != "a:" || count > 300 {
+                assert!(
+                    refused_as_too_much(&analysis),
+                    "{head} x {count}: {:?}",
+                    analysis.first_error()
+                );
+            }
+        }
+    }
+    // Types are nested as well.
+    for (head, tail) in [("[", "]"), ("A<", ">"), ("(() => ", ")"), ("keyof ", ""), ("{a:", "}")] {
+        for count in [300, 1_000, 5_000] {
+            let source = format!("let x: {}A{};", head.repeat(count), tail.repeat(count));
+            assert!(!timed(&source).can_run(), "{head} x {count}");
+        }
+    }
+    // Openers that are never closed, and closers that stand in texts.
+    for (head, count) in [("(", 60_000), ("`${", 20_000), ("(\")\",", 12_000), ("a<", 30_000)] {
+        assert!(!timed(&head.repeat(count)).can_run(), "{head} x {count}");
+    }
+}
+
+#[test]
+fn long_chains_up_to_the_limit_are_analysed() {
+    let chain = |link: &str, count: usize| format!("x{}", link.repeat(count));
+    for link in ["+1", ".a", "()", "[0]", "!", "|1", "&&1", "?.a", "`t`"] {
+        let analysis = timed(&chain(link, 4_990));
+        assert!(analysis.can_run(), "{link}: {:?}", analysis.first_error());
+        assert!(refused_as_too_much(&timed(&chain(link, 5_200))), "{link}");
+    }
+    let choice = format!("if(1)b;{}", "else if(1)b;".repeat(4_900));
+    assert!(timed(&choice).can_run());
+    let too_long = format!("if(1)b;{}", "else if(1)b;".repeat(5_200));
+    assert!(refused_as_too_much(&timed(&too_long)));
+}
+
+/// The analysis needs no more stack than it brings itself.
+#[test]
+fn a_small_stack_is_enough() {
+    let run = || {
+        for source in [format!("x{}", ".a".repeat(4_990)), format!("x{}", "()".repeat(4_990))] {
+            assert!(analyze(&source, &Limits::default()).can_run());
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(128 * 1024).spawn(run).unwrap();
+    thread.join().unwrap();
+}
+
+/// AN-03: what is large but flat, and what makes the output large.
+#[test]
+fn large_programs_stay_within_limits() {
+    let limit = Limits::default().source_bytes;
+    let exact = format!("//{}", "x".repeat(limit - 2));
+    assert!(timed(&exact).can_run());
+    assert_eq!(timed(&format!("{exact}x")).first_error().unwrap().code, Code::SourceTooLarge);
+
+    let fill = |line: &str| line.repeat(limit / line.len());
+    for line in [
+        "a;",
+        "x=1\n",
+        "f({a:1,b:[2]});",
+        "`${1}`;",
+        "class A{b(){}}",
+        "()=>{};",
+        "if(a){b}else{c}\n",
+    ] {
+        let _ = timed(&fill(line));
+    }
+    // Each call takes everything before it: the number of edges is bounded.
+    let mut bomb = String::from("let a = 0;\n");
+    while bomb.len() < 60_000 {
+        bomb.push_str("a = [a, await mcp.a.b({ a })];\n");
+    }
+    let analysis = timed(&bomb);
+    assert!(refused_as_too_much(&analysis));
+    // More calls than any run may make.
+    assert!(refused_as_too_much(&timed(&fill("mcp.a.b();"))));
+    // One long text in many calls is not repeated in the output.
+    let text = "x".repeat(30_000);
+    let many = format!("const s = \"{text}\";\n{}", "mcp.a.b({ s });\n".repeat(900));
+    let analysis = timed(&many);
+    assert!(analysis.can_run());
+    assert!(serde_json::to_vec(&analysis).unwrap().len() < 4 << 20);
+    // Doubling values.
+    let doubled = format!("let a: any = [1];\n{}return a;", "a = [a, a, { a }];\n".repeat(2_000));
+    assert!(timed(&doubled).can_run());
+    let text = format!("let s = 'ab';\n{}mcp.x[s]();", "s = s + s;\n".repeat(2_000));
+    assert!(timed(&text).dynamic);
+}
+
+/// Functions that call each other in a row, and values handed on through all of them.
+#[test]
+fn entangled_functions_end() {
+    let mut chain = String::new();
+    for at in 0..700 {
+        chain.push_str(&format!("function f{at}(t) {{ return f{}(t); }}\n", at + 1));
+    }
+    chain.push_str("function f700(t) { return t.b({}); }\nf0(mcp.a);");
+    let analysis = timed(&chain);
+    assert!(analysis.dynamic || analysis.tools.len() == 1);
+
+    // The same, written so that each round of the walk learns only one step.
+    let mut backwards = String::from("let v0 = mcp.a;\nlet v60 = null;\n");
+    let mut steps: Vec<String> =
+        (0..60).map(|at| format!("() => {{ v{} = v{at}; }}", at + 1)).collect();
+    steps.reverse();
+    for at in 1..60 {
+        backwards.push_str(&format!("let v{at} = null;\n"));
+    }
+    backwards
+        .push_str(&format!("for (const step of [{}]) step();\nv60.b({{}});", steps.join(", ")));
+    let analysis = timed(&backwards);
+    assert!(analysis.dynamic || analysis.tools.len() == 1);
+}
+
+/// The worst pieces of text that are valid one by one.
+const PIECES: &[&str] = &[
+    "mcp", ".", "fs", "[", "]", "(", ")", "{", "}", "await ", "async ", "=>", "=", ",", ";", "\n",
+    "`", "${", "\"", "'", "/", "//", "/*", "*/", "<", ">", "?", "?.", ":", "...", "if", "else ",
+    "for", "of ", "in ", "while", "do ", "switch", "case ", "default", "try", "catch", "finally",
+    "function", "class ", "extends ", "const ", "let ", "var ", "return ", "throw ", "yield ",
+    "args", "this", "super", "new ", "delete ", "typeof ", "a", "b", "0", "1e9", "#p", "\\u0061",
+    "é", "\u{202e}", "\u{2028}", "\u{feff}", "\0", "😀", "import ", "export ", "enum ", "as any",
+    "!", "+", "**", "&&", "??=", "static ", "get ", "set ", "*", "@", "declare ", "type ",
+];
+
+fn cases() -> Vec<String> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
+    let mut found = Vec::new();
+    for folder in std::fs::read_dir(root).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "ts") {
+                found.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What holds for the analysis of any text.
+fn check(source: &str) {
+    let analysis = analyze(source, &Limits::default());
+    assert_eq!(analysis.can_run(), analysis.first_error().is_none());
+    let lines = source.split('\n').flat_map(|line| line.split('\r')).count() as u32;
+    for found in &analysis.diagnostics {
+        assert!(found.line >= 1 && found.line <= lines && found.column >= 1, "{found:?}");
+        assert!(!found.frame.chars().any(|c| c.is_control() && c != '\n'), "{:?}", found.frame);
+    }
+    assert!(analysis.tools.is_sorted());
+    for task in &analysis.dag.tasks {
+        assert!(analysis.tools.contains(&task.tool));
+        for before in &task.depends_on {
+            let other = analysis.dag.tasks.iter().find(|other| other.id == *before).unwrap();
+            assert!(other.layer < task.layer);
+        }
+    }
+    // The wire form carries all of it.
+    let request = analysis::Request::new(source).encode();
+    assert_eq!(decode(&job(&request)).unwrap(), analysis);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_survived(source in "\\PC{0,200}") {
+        check(&source);
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        check(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn any_pieces_are_survived(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60)) {
+        check(&pieces.concat());
+    }
+
+    #[test]
+    fn broken_cases_are_survived(
+        source in prop::sample::select(cases()),
+        cut in any::<prop::sample::Index>(),
+        length in 0usize..12,
+        piece in prop::sample::select(PIECES),
+    ) {
+        let mut chars: Vec<char> = source.chars().collect();
+        let from = cut.index(chars.len() + 1);
+        let to = (from + length).min(chars.len());
+        chars.splice(from..to, piece.chars());
+        check(&chars.into_iter().collect::<String>());
+    }
+}
