@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli::Project;
 use crate::support::expect::{calls, failure, question, success};
+use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
@@ -195,6 +196,56 @@ fn gateway_workflows_are_passed_on() {
     let arguments = json!({ "workflow_id": id["workflow_id"], "approved": true });
     let direct = HttpMcp::new(&tenant, Era::Stateless).call("pml_continue", arguments);
     failure(&direct["structuredContent"], "WORKFLOW_NOT_FOUND");
+}
+
+/// The decision about a gateway's paused run reaches it unchanged (it used to be dropped).
+#[test]
+fn a_decision_reaches_the_gateway() {
+    let stub = GatewayStub::start(|request| {
+        let arguments = request["params"]["arguments"].clone();
+        let heard = json!({
+            "status": "success", "result": arguments, "execution_id": "ex_1", "executed": "server",
+            "duration_ms": 1.0, "console": [], "calls": [], "tools_used": [], "dag": {},
+        });
+        Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
+            "resultType": "complete", "structuredContent": heard,
+            "content": [{ "type": "text", "text": heard.to_string() }],
+        }}))
+    });
+    let mut pml = Project::at(&stub.url).set("PML_API_KEY", "pml_test").stdio();
+    let id = format!("ws_{}", "5".repeat(32));
+    let answers = [
+        pml.resume(&json!({ "workflow_id": id }), true, true),
+        pml.execute_request(json!({
+            "continue_workflow": { "workflow_id": id, "approved": true, "always": true },
+        })),
+    ];
+    for answer in answers {
+        let heard = success(&answer);
+        assert_eq!(
+            (&heard["workflow_id"], &heard["approved"], &heard["always"]),
+            (&json!(id), &json!(true), &json!(true))
+        );
+    }
+}
+
+/// LM-04: a server of the registry is not even started before a yes, also where its tools are allowed.
+#[test]
+fn a_registry_server_starts_only_after_a_yes() {
+    let project = Project::new().allow(&["*"]);
+    let mut pml = project.stdio();
+    let before = pml.pid().tree();
+    let asked = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");
+    assert_eq!(question(&asked)["approval_type"], "dependency", "{asked:#}");
+    let start = asked["context"]["start"].as_str().expect("what would be started is shown");
+    assert!(start.contains("mcp-server-time"), "{start}");
+    assert!(
+        pml.pid()
+            .tree()
+            .iter()
+            .all(|pid| { before.contains(pid) || !pid.command_line().contains("mcp-server-time") })
+    );
+    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
 }
 
 /// AP-02, AP-03: what a human reads is escaped, and told whole or by length and hash.

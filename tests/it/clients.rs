@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::binaries::built;
 use crate::support::cli::{Project, finish, text};
@@ -57,6 +57,7 @@ fn the_inspector_works_on_stdio() {
     let settings: Vec<String> = wrapped
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+        .filter(|(_, value)| !value.is_empty())
         .filter(|(name, _)| name.starts_with("PML_") || name.starts_with("XDG_") || *name == "HOME")
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
@@ -127,7 +128,7 @@ fn fastmcp_works_on_stdio() {
     }
     command += &format!(" '{}' stdio", built("pml").display());
     lists_the_meta_tools(&fastmcp(&project, &["list", "--command", &command, "--json"]));
-    let code = format!("code={CODE}");
-    let call = ["call", "--command", &command, "--target", "pml_execute", &code, "--json"];
-    returned_42(&fastmcp(&project, &call));
+    let arguments = json!({ "code": CODE }).to_string();
+    let target = ["--target", "pml_execute", "--input-json", arguments.as_str(), "--json"];
+    returned_42(&fastmcp(&project, &[&["call", "--command", &command], &target[..]].concat()));
 }

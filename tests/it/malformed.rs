@@ -1,5 +1,7 @@
 //! Input that is no request: an answer by the book, and the process lives on.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
@@ -7,6 +9,7 @@ use crate::support::expect::{failure, success};
 use crate::support::http::{HttpMcp, send};
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
+use crate::support::{PATIENCE, poll, scaled};
 
 /// Lines that are no JSON-RPC message.
 fn nonsense() -> Vec<Vec<u8>> {
@@ -55,8 +58,26 @@ fn stdio_survives_any_line() {
 fn stdio_tells_what_is_no_json() {
     let mut pml = Project::new().stdio();
     pml.write(b"this is not json\n");
-    let told = pml.next_message();
+    let told = pml.next_message(Duration::from_secs(10)).expect("an answer, not silence");
     assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32700), &Value::Null), "{told}");
+}
+
+/// CL-02: a line of 100 MiB is not kept in memory; the next line is served.
+#[test]
+fn stdio_survives_a_huge_line() {
+    let mut pml = Project::new().stdio();
+    pml.request("tools/list", json!({}));
+    let before = pml.pid().tree_memory();
+    let megabyte = vec![b'x'; 1 << 20];
+    for _ in 0..scaled(100).max(50) {
+        pml.write(&megabyte);
+    }
+    pml.write(b"\n");
+    let tools = pml.request("tools/list", json!({}));
+    assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(3), "{tools}");
+    poll("memory to stay within 64 MiB", PATIENCE, || {
+        (pml.pid().tree_memory() < before + (64 << 20)).then_some(())
+    });
 }
 
 /// An unknown method is -32601, wrong parameters -32602, an unknown tool an error result.

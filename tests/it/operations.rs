@@ -12,7 +12,7 @@ use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll, scaled};
 
 fn tenant(server: &Server, key: &str) -> Tenant {
-    Tenant { scope: "local.default".into(), key: key.trim().into(), url: server.url().into() }
+    Tenant { key: key.trim().into(), url: server.url().into() }
 }
 
 #[track_caller]

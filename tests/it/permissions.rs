@@ -173,7 +173,7 @@ fn an_untrusted_configuration_grants_nothing() {
     question(&attended.stdio().execute(read));
 }
 
-/// PC-01, PC-03: native file tools stay beneath the workspace.
+/// PC-01, PC-03, PC-09: native file tools stay beneath the workspace.
 #[test]
 fn files_stay_beneath_the_workspace() {
     let project = Project::new().allow(&["filesystem:*"]);
@@ -191,6 +191,21 @@ fn files_stay_beneath_the_workspace() {
         assert_eq!(envelope["status"], "error", "{path}: {envelope:#}");
         assert!(!envelope["result"].is_string(), "{path}");
     }
+    // A new file beneath a folder that is a link lies where the link leads.
+    std::os::unix::fs::symlink(project.home(), project.path("linked")).unwrap();
+    for path in ["linked/new.txt", "linked/deep/new.txt", "../home/new.txt"] {
+        for code in [
+            format!("await mcp.filesystem.write_file({{ path: {path:?}, content: 'x' }})"),
+            format!("await mcp.filesystem.create_directory({{ path: {path:?} }})"),
+            format!(
+                "await mcp.filesystem.move_file({{ source: 'inside.txt', destination: {path:?} }})"
+            ),
+        ] {
+            let envelope = pml.execute(&code);
+            assert_eq!(envelope["status"], "error", "{code}: {envelope:#}");
+        }
+    }
+    assert!(!project.home().join("new.txt").exists() && !project.home().join("deep").exists());
     let inside = project.path("inside.txt").display().to_string();
     for path in ["inside.txt", "./inside.txt", inside.as_str()] {
         let envelope = pml

@@ -119,7 +119,8 @@ fn stdout_carries_only_messages() {
         let message: Value = serde_json::from_slice(line).unwrap();
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
     }
-    assert!(pml.raw.len() >= scaled(1_000), "{} lines", pml.raw.len());
+    // Noise is answered with an error that names no request; the rest one by one.
+    assert!(pml.raw.len() >= scaled(1_000) * 5 / 6, "{} lines", pml.raw.len());
     let log = std::fs::read_to_string(project.log()).unwrap();
     assert!(log.len() > 1_000, "trace logs go to stderr");
 }

@@ -214,4 +214,3 @@ pub(crate) fn finish(mut command: Command, input: &[u8]) -> Output {
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
-

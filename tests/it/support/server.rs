@@ -30,8 +30,6 @@ pub(crate) struct Installation {
 /// A tenant of a gateway and a key for it.
 #[derive(Clone)]
 pub(crate) struct Tenant {
-    /// `org.project`.
-    pub(crate) scope: String,
     /// Its key.
     pub(crate) key: String,
     /// The gateway's URL.
@@ -166,7 +164,7 @@ impl Server {
         self.installation.run_well(&["scope", "create", &scope]);
         let key =
             self.installation.run_well(&["keys", "create", "--scope", &scope, "--can", rights]);
-        Tenant { scope, key: key.trim().to_owned(), url: self.url.clone() }
+        Tenant { key: key.trim().to_owned(), url: self.url.clone() }
     }
 }
 
