@@ -1,7 +1,7 @@
 //! Registry entries as `/mcp/<fqdn>` serves them.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Fqdn, Integrity, Routing};
 
@@ -101,13 +101,9 @@ pub struct ToolDescriptor {
 const NOT_CONTENT: [&str; 2] = ["integrity", "routing"];
 
 impl RegistryEntry {
-    /// Hashes the entry's content, as the registry does.
-    ///
-    /// The hash covers the entry as it is served without `integrity` and `routing`
-    /// and with its name unpinned, as JSON without white space and with the keys of
-    /// every object sorted. Who recomputes it from the body it received knows that
-    /// nobody changed the entry on the way.
-    pub fn content_integrity(&self) -> Integrity {
+    /// Returns the entry's content: the entry as it is served, without
+    /// `integrity` and `routing`, and with its name unpinned.
+    pub fn content(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
             unreachable!("an entry has text keys only and is an object")
         };
@@ -119,9 +115,15 @@ impl RegistryEntry {
         {
             *name = fqdn.unpinned().to_string();
         }
-        let mut content = Value::Object(fields);
-        content.sort_all_objects();
-        Integrity::of(content.to_string().as_bytes())
+        fields
+    }
+
+    /// Hashes the entry's content, as the registry does.
+    ///
+    /// Who recomputes it from the body it received knows that nobody changed
+    /// the entry on the way.
+    pub fn content_integrity(&self) -> Integrity {
+        Integrity::of_json(&Value::Object(self.content()))
     }
 }
 

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::ShortHash;
@@ -27,6 +28,14 @@ impl Integrity {
     /// Hashes a content.
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
+    }
+
+    /// Hashes a JSON value in its canonical form: no white space, the keys of
+    /// every object sorted.
+    pub fn of_json(value: &Value) -> Self {
+        let mut canonical = value.clone();
+        canonical.sort_all_objects();
+        Self::of(canonical.to_string().as_bytes())
     }
 
     /// Returns the raw hash.
@@ -87,6 +96,24 @@ mod tests {
         assert_eq!(Integrity::of(b"").to_string(), empty);
         assert_eq!(empty.parse::<Integrity>().unwrap(), Integrity::of(b""));
         assert_eq!(Integrity::of(b"").short().as_str(), "e3b0");
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_matter() {
+        use serde_json::json;
+        assert_eq!(
+            Integrity::of_json(&json!({"a": [1, {"c": 2, "b": null}], "B": "x"})),
+            Integrity::of_json(&json!({"B": "x", "a": [1, {"b": null, "c": 2}]})),
+        );
+        assert_ne!(
+            Integrity::of_json(&json!({"a": [1, 2]})),
+            Integrity::of_json(&json!({"a": [2, 1]}))
+        );
+        let canonical = "{\"a\\n\":\"\u{e9}\",\"b\":1.5}";
+        assert_eq!(
+            Integrity::of_json(&json!({"b": 1.5, "a\n": "\u{e9}"})),
+            Integrity::of(canonical.as_bytes())
+        );
     }
 
     /// LK-02: weak, empty and misspelt hashes are refused.

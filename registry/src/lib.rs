@@ -1,1 +1,189 @@
-//! registry
+//! The registry of PML on Postgres.
+//!
+//! [`Registry`] is what the gateway holds: it serves as the role `pml_app`,
+//! looks up a program's tools, entries and keys for one [`Tenant`] at a time,
+//! records executions and audit events, and keeps the routing rules in memory.
+//! [`Operator`] connects as `pml_owner` for what tenants may not do: migrate,
+//! seed the public catalog, make scopes, edit routing rules.
+//!
+//! Nothing crosses a tenant: the tenant is the first argument of every method
+//! and of every query, and row-level security holds where a query would forget
+//! it. The crate never speaks HTTP, never parses programs, and no other crate
+//! has SQL.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), registry::RegistryError> {
+//! use registry::{Operator, Registry, Tenant, shipped_catalog};
+//!
+//! let mut operator = Operator::connect("postgres://pml_owner@localhost/pml").await?;
+//! operator.migrate().await?;
+//! operator.seed(&shipped_catalog()).await?;
+//! operator.create_scope(&"local.default".parse()?).await?;
+//!
+//! let registry = Registry::connect("postgres://pml_app@localhost/pml").await?;
+//! let tenant = Tenant::of("local.default".parse()?);
+//! let resolved = registry.resolve(&tenant, &["json:parse".parse()?]).await?;
+//! for missing in &resolved.missing {
+//!     println!("{} is unknown; near: {:?}", missing.id, missing.suggestions);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod audit;
+mod catalog;
+mod content;
+mod discover;
+mod entry;
+mod error;
+mod executions;
+mod keys;
+mod operator;
+mod resolve;
+mod routes;
+mod seed;
+mod shipped;
+mod tenant;
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use audit::{AuditEvent, AuditOutcome};
+pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
+pub use discover::{DiscoverQuery, Discovered};
+pub use entry::{Entry, EntryName, Visibility};
+pub use error::RegistryError;
+pub use executions::{
+    Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
+};
+pub use keys::{ApiKey, Caller, KeyRecord, NewKey, Right, Rights};
+pub use operator::{Operator, RuleChange};
+pub use resolve::{MissingTool, Resolved, ResolvedTool};
+pub use routes::Routes;
+pub use seed::{CatalogServer, CatalogTool, SeedReport};
+pub use shipped::shipped_catalog;
+pub use tenant::{Principal, Tenant};
+
+use keys::KeyCache;
+use routes::RouteSource;
+
+/// The migrations of `migrations/`, compiled in.
+pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
+
+/// How long a request waits for a connection: a dead database must be told
+/// within two seconds.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// Serves entries, routes, keys and records from Postgres.
+///
+/// Cloning is cheap; all clones share one pool.
+#[derive(Clone)]
+pub struct Registry {
+    pool: PgPool,
+    routes: Arc<RouteSource>,
+    keys: Arc<KeyCache>,
+    _follower: Arc<DropGuard>,
+}
+
+impl Registry {
+    /// Connects as the role that serves, loads the routes and starts to follow
+    /// their changes.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer,
+    /// [`RegistryError::NotMigrated`] when its schema is not this program's, and
+    /// [`RegistryError::UnsafeRole`] when row-level security would not bind the role.
+    pub async fn connect(url: &str) -> Result<Self, RegistryError> {
+        Self::connect_with(url, 16).await
+    }
+
+    /// Does the same as [`Registry::connect`], with a pool of the given size.
+    ///
+    /// # Errors
+    /// As [`Registry::connect`].
+    pub async fn connect_with(url: &str, connections: u32) -> Result<Self, RegistryError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
+        let pool = pool_options(connections).connect_with(options.clone()).await?;
+        check_role(&pool).await?;
+        check_schema(&pool).await?;
+        let routes = Arc::new(RouteSource::load(pool.clone()).await?);
+        let keys = Arc::new(KeyCache::default());
+        let stop = CancellationToken::new();
+        routes::follow(options, Arc::clone(&routes), Arc::clone(&keys), stop.clone());
+        Ok(Self { pool, routes, keys, _follower: Arc::new(stop.drop_guard()) })
+    }
+
+    /// Tells whether the database answers and has this program's schema.
+    ///
+    /// # Errors
+    /// Returns what is wrong, as [`Registry::connect`] does.
+    pub async fn check_ready(&self) -> Result<(), RegistryError> {
+        check_schema(&self.pool).await
+    }
+
+    /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("connections", &self.pool.size()).finish_non_exhaustive()
+    }
+}
+
+/// Returns how the crate's pools behave.
+fn pool_options(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .idle_timeout(Duration::from_secs(300))
+        .max_lifetime(Duration::from_secs(1_800))
+        // A round trip for each acquire; a dead connection shows at its first use anyway.
+        .test_before_acquire(false)
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                let limits = "set statement_timeout = '5s'; \
+                              set idle_in_transaction_session_timeout = '10s'";
+                sqlx::raw_sql(limits).execute(connection).await?;
+                Ok(())
+            })
+        })
+}
+
+/// Refuses a role that row-level security does not bind.
+async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
+    let role = sqlx::query!(
+        r#"select r.rolname::text as "name!",
+            (r.rolsuper or r.rolbypassrls) as "bypasses!",
+            exists (
+                select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where n.nspname = 'public' and c.relkind in ('r', 'p')
+                    and pg_has_role(r.oid, c.relowner, 'usage')
+            ) as "owns!"
+        from pg_roles r where r.rolname = current_user"#
+    )
+    .fetch_one(pool)
+    .await?;
+    if role.bypasses || role.owns {
+        return Err(RegistryError::UnsafeRole { role: role.name });
+    }
+    Ok(())
+}
+
+/// Refuses a schema that lacks a migration of this program.
+async fn check_schema(pool: &PgPool) -> Result<(), RegistryError> {
+    // Not a checked query: the migrator makes this table, the migrations do not.
+    let done: Vec<i64> = sqlx::query_scalar("select version from _sqlx_migrations where success")
+        .fetch_all(pool)
+        .await?;
+    let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
+    if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
+}

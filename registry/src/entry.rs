@@ -1,0 +1,243 @@
+//! One registry entry, by full or short name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Registry, RegistryError, Tenant, content};
+
+/// Who may know of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// The principal that published it.
+    Private,
+    /// Its project.
+    Project,
+    /// Its organisation.
+    Org,
+    /// Everybody.
+    Public,
+}
+
+impl Visibility {
+    /// Returns the word used on the wire and in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Project => "project",
+            Self::Org => "org",
+            Self::Public => "public",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "public" => Self::Public,
+            "org" => Self::Org,
+            "project" => Self::Project,
+            // The narrowest for anything else, which a check constraint excludes.
+            _ => Self::Private,
+        }
+    }
+}
+
+/// Names an entry as a URL does: a full name, or a short one that is looked up
+/// in the caller's scope and then in the public catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryName {
+    /// `org.project.namespace[.action[.hash]]`.
+    Full(Fqdn),
+    /// `namespace`.
+    Server(String),
+    /// `namespace:action`.
+    Tool(ToolId),
+}
+
+impl FromStr for EntryName {
+    type Err = NameError;
+
+    /// Reads any of the three forms, with or without `@latest`.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let text = text.strip_suffix("@latest").unwrap_or(text);
+        if text.contains(':') {
+            return text.parse().map(Self::Tool);
+        }
+        if text.contains('.') {
+            return text.parse().map(Self::Full);
+        }
+        Fqdn::server(Scope::public(), text).map(|fqdn| Self::Server(fqdn.namespace().to_owned()))
+    }
+}
+
+impl fmt::Display for EntryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(fqdn) => fqdn.fmt(f),
+            Self::Server(namespace) => f.write_str(namespace),
+            Self::Tool(id) => id.fmt(f),
+        }
+    }
+}
+
+impl EntryName {
+    /// Returns the scopes to look in, the namespace and the action.
+    fn parts(&self, tenant: &Tenant) -> (Scope, Scope, &str, Option<&str>) {
+        let own = || tenant.scope().cloned().unwrap_or_else(Scope::public);
+        match self {
+            Self::Full(fqdn) => {
+                (fqdn.scope().clone(), fqdn.scope().clone(), fqdn.namespace(), fqdn.action())
+            }
+            Self::Server(namespace) => (own(), Scope::public(), namespace, None),
+            Self::Tool(id) => (own(), Scope::public(), id.namespace(), Some(id.action())),
+        }
+    }
+
+    fn pin(&self) -> Option<&ShortHash> {
+        match self {
+            Self::Full(fqdn) => fqdn.hash(),
+            _ => None,
+        }
+    }
+}
+
+/// An entry and what a server must know to serve it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The entry as it is served; its content has just been verified.
+    pub entry: RegistryEntry,
+    /// Its canonical name; a tool's is pinned.
+    pub fqdn: Fqdn,
+    /// Who may know of it; only a public one may be cached by others.
+    pub visibility: Visibility,
+}
+
+struct Row {
+    org: String,
+    project: String,
+    content: String,
+    integrity: String,
+    routing: String,
+    visibility: String,
+}
+
+impl Registry {
+    /// Returns an entry that the tenant may see.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] alike for what does not exist and what
+    /// is hidden, [`RegistryError::HashMismatch`] when the name is pinned to
+    /// another content, and [`RegistryError::IntegrityMismatch`] when the stored
+    /// content was tampered with.
+    pub async fn entry(&self, tenant: &Tenant, name: &EntryName) -> Result<Entry, RegistryError> {
+        let (first, second, namespace, action) = name.parts(tenant);
+        let namespace_name = namespace.to_owned();
+        let action_name = action.map(str::to_owned);
+        let (namespace, action) = (namespace_name.clone(), action_name.clone());
+        let row = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    let row = match action {
+                        Some(action) => {
+                            sqlx::query_as!(
+                                Row,
+                                r#"select org as "org!", project as "project!",
+                                    content as "content!", integrity as "integrity!",
+                                    routing as "routing!", visibility as "visibility!"
+                                from pml_registry
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                    and namespace = $5 and name = $6
+                                order by (org = $1 and project = $2) desc
+                                limit 1"#,
+                                first.org(),
+                                first.project(),
+                                second.org(),
+                                second.project(),
+                                namespace,
+                                action,
+                            )
+                            .fetch_optional(connection)
+                            .await?
+                        }
+                        None => {
+                            sqlx::query_as!(
+                                Row,
+                                r#"select org, project, content, integrity,
+                                    effective_routing(routing, namespace, namespace || ':*') as "routing!",
+                                    visibility
+                                from mcp_servers
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                    and namespace = $5
+                                order by (org = $1 and project = $2) desc
+                                limit 1"#,
+                                first.org(),
+                                first.project(),
+                                second.org(),
+                                second.project(),
+                                namespace,
+                            )
+                            .fetch_optional(connection)
+                            .await?
+                        }
+                    };
+                    Ok(row)
+                })
+            })
+            .await?
+            .ok_or_else(|| RegistryError::NotFound(name.to_string()))?;
+        let scope = Scope::new(&row.org, &row.project)?;
+        let found = match action_name {
+            Some(action) => Fqdn::of_tool(scope, &ToolId::new(&namespace_name, &action)?),
+            None => Fqdn::server(scope, &namespace_name)?,
+        };
+        let routing = content::routing(&row.routing);
+        let (entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
+        if name.pin().is_some_and(|pin| fqdn.hash() != Some(pin)) {
+            return Err(RegistryError::HashMismatch { current: fqdn });
+        }
+        let visibility = Visibility::from_word(&row.visibility);
+        Ok(Entry { entry, fqdn, visibility })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_three_forms() {
+        for (text, shown) in [
+            ("filesystem", "filesystem"),
+            ("filesystem@latest", "filesystem"),
+            ("filesystem:read_file", "filesystem:read_file"),
+            ("pml.mcp.filesystem", "pml.mcp.filesystem"),
+            ("pml.mcp.filesystem.read_file.7b92", "pml.mcp.filesystem.read_file.7b92"),
+        ] {
+            assert_eq!(text.parse::<EntryName>().unwrap().to_string(), shown);
+        }
+    }
+
+    /// RG-09: a name with tricks in it is no name.
+    #[test]
+    fn tricks_are_no_names() {
+        for text in [
+            "",
+            "@latest",
+            "../pml",
+            "a/b",
+            "a%2fb",
+            "a\0",
+            "a;b",
+            "a\\b",
+            "filesystem.",
+            "filesystem ",
+            "filesystem@1",
+            "pml.mcp",
+            "pml.mcp.filesystem.read_file.7b92.x",
+        ] {
+            text.parse::<EntryName>().expect_err(text);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong, by what the caller can do about it.
+
+use protocol::{Fqdn, NameError};
+
+/// Says why the registry did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The database does not answer; the same request may succeed later.
+    #[error("the database is unavailable")]
+    Unavailable(#[source] sqlx::Error),
+    /// Nothing of that name exists for whoever asks.
+    #[error("`{0}` is not in the registry")]
+    NotFound(String),
+    /// The name is pinned to a content that is no longer there.
+    #[error("the content of `{}` changed; it is `{current}` now", current.unpinned())]
+    HashMismatch {
+        /// The name with the hash of the present content.
+        current: Fqdn,
+    },
+    /// The stored content does not have the hash that it was stored with.
+    #[error("the stored content of `{0}` does not have its recorded hash; it is not served")]
+    IntegrityMismatch(Fqdn),
+    /// Something of that name exists already.
+    #[error("{0}")]
+    Conflict(String),
+    /// A value is not one that can be stored or asked for.
+    #[error("{0}")]
+    Invalid(String),
+    /// A name breaks the grammar.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The credential is malformed, unknown, expired or revoked; callers learn no more.
+    #[error("the credential is not valid")]
+    InvalidCredential,
+    /// The tenant may not do this.
+    #[error("the role or tenant may not do this")]
+    Denied(#[source] sqlx::Error),
+    /// The database has not the schema of this program.
+    #[error("the database is not migrated; run `pml-server migrate`")]
+    NotMigrated,
+    /// The role could pass by row-level security.
+    #[error(
+        "role `{role}` owns tables or passes by row-level security; connect as `pml_app` to serve"
+    )]
+    UnsafeRole {
+        /// The role's name.
+        role: String,
+    },
+    /// A migration failed.
+    #[error("cannot migrate the database: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database answered with an error that should not happen.
+    #[error("the database refused a query")]
+    Database(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for RegistryError {
+    fn from(error: sqlx::Error) -> Self {
+        use sqlx::Error;
+        match &error {
+            Error::Io(_)
+            | Error::Tls(_)
+            | Error::PoolTimedOut
+            | Error::PoolClosed
+            | Error::WorkerCrashed
+            | Error::BeginFailed => Self::Unavailable(error),
+            Error::Database(refused) => match refused.code().as_deref() {
+                // Connection failures, shutdown and start-up, too many connections, time-outs.
+                Some(code) if code.starts_with("08") || code.starts_with("57P") => {
+                    Self::Unavailable(error)
+                }
+                Some("53300" | "57014" | "55P03" | "25P03") => Self::Unavailable(error),
+                Some("42501") => Self::Denied(error),
+                Some("42P01" | "42883" | "42703") => Self::NotMigrated,
+                Some("23505") => Self::Conflict("it exists already".to_owned()),
+                Some("23503") => Self::NotFound("the scope".to_owned()),
+                Some("23514" | "22P05" | "22P02" | "22021") => {
+                    Self::Invalid(format!("the value cannot be stored: {}", refused.message()))
+                }
+                _ => Self::Database(error),
+            },
+            _ => Self::Database(error),
+        }
+    }
+}

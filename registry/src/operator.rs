@@ -1,0 +1,153 @@
+//! What only the operator may do, as the role that owns the database.
+
+use std::str::FromStr as _;
+
+use protocol::{Routing, Scope, ToolPattern};
+use sqlx::postgres::{PgConnectOptions, PgPool};
+
+use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::tenant::in_tenant;
+use crate::{CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, pool_options, seed};
+
+/// Migrates, seeds, makes scopes and edits routing rules.
+///
+/// Row-level security binds the owner as well; each method acts for the scope it names.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    pool: PgPool,
+}
+
+/// A change of the routing rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleChange {
+    /// Tools of the pattern run there.
+    Set(Routing),
+    /// There is no rule for the pattern.
+    Unset,
+}
+
+impl Operator {
+    /// Connects as the owner.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn connect(owner_url: &str) -> Result<Self, RegistryError> {
+        let options = PgConnectOptions::from_str(owner_url)
+            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
+        let pool = pool_options(1).connect_with(options).await?;
+        Ok(Self { pool })
+    }
+
+    /// Runs the migrations that have not run yet; several may try at once.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Migrate`] when one fails or was edited after it ran.
+    pub async fn migrate(&self) -> Result<(), RegistryError> {
+        let pool = self.pool.clone();
+        MIGRATOR.run(&pool).await?;
+        sqlx::raw_sql("grant select on _sqlx_migrations to pml_app").execute(&pool).await?;
+        Ok(())
+    }
+
+    /// Brings the public catalog and the shipped routing rules to the given
+    /// state; what is there already stays untouched.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] or [`RegistryError::Name`] for a catalog
+    /// that cannot be, and then changes nothing.
+    pub async fn seed(&self, catalog: &[CatalogServer]) -> Result<SeedReport, RegistryError> {
+        let rows = seed::rows(catalog)?;
+        in_tenant(self.pool.clone(), &Tenant::of(Scope::public()), move |connection| {
+            Box::pin(async move { seed::write(connection, rows).await })
+        })
+        .await
+    }
+
+    /// Makes an organisation and a project where they are missing; returns
+    /// whether the project is new.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] for the organisation `pml`, which holds
+    /// the public catalog.
+    pub async fn create_scope(&self, scope: &Scope) -> Result<bool, RegistryError> {
+        if scope.org() == Scope::public().org() {
+            return Err(RegistryError::Invalid(
+                "organisation `pml` is reserved for the public catalog".to_owned(),
+            ));
+        }
+        let tenant = Tenant::of(scope.clone());
+        let actor = tenant.clone();
+        let scope = scope.clone();
+        in_tenant(self.pool.clone(), &tenant, move |connection| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "insert into orgs (name) values ($1) on conflict do nothing",
+                    scope.org()
+                )
+                .execute(&mut *connection)
+                .await?;
+                let made = sqlx::query!(
+                    "insert into projects (org, name) values ($1, $2) on conflict do nothing",
+                    scope.org(),
+                    scope.project(),
+                )
+                .execute(&mut *connection)
+                .await?;
+                let new = made.rows_affected() == 1;
+                if new {
+                    let event =
+                        AuditEvent::new("scope.create", scope.to_string(), AuditOutcome::Allowed);
+                    audit::record(connection, &actor, event).await?;
+                }
+                Ok(new)
+            })
+        })
+        .await
+    }
+
+    /// Changes a routing rule; every gateway follows within a second.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when there is no rule to unset.
+    pub async fn change_rule(
+        &self,
+        pattern: &ToolPattern,
+        change: RuleChange,
+    ) -> Result<(), RegistryError> {
+        let pattern = pattern.to_string();
+        in_tenant(self.pool.clone(), &Tenant::anonymous(), move |connection| {
+            Box::pin(async move {
+                match change {
+                    RuleChange::Set(routing) => {
+                        sqlx::query!(
+                            "insert into routing_rules (pattern, routing, origin)
+                            values ($1, $2, 'operator')
+                            on conflict (pattern) do update
+                            set routing = excluded.routing, origin = 'operator', updated_at = now()",
+                            pattern,
+                            routing.as_str(),
+                        )
+                        .execute(connection)
+                        .await?;
+                    }
+                    RuleChange::Unset => {
+                        let gone =
+                            sqlx::query!("delete from routing_rules where pattern = $1", pattern)
+                                .execute(connection)
+                                .await?;
+                        if gone.rows_affected() == 0 {
+                            return Err(RegistryError::NotFound(pattern));
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Closes the connection.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}

@@ -1,0 +1,177 @@
+//! A program's tool ids → what is needed to call them, in one query.
+
+use protocol::{
+    EntryType, Fqdn, Integrity, RegistryEntry, ResultMode, Routing, Scope, ToolDescriptor, ToolId,
+};
+
+use crate::{Registry, RegistryError, Tenant, content};
+
+/// How many near ids are named for one that is unknown.
+const SUGGESTIONS: i64 = 3;
+
+/// What a program's tool ids stand for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Resolved {
+    /// The known ones, sorted by id.
+    pub tools: Vec<ResolvedTool>,
+    /// The unknown ones, sorted by id; one of them hides none of the others.
+    pub missing: Vec<MissingTool>,
+}
+
+impl Resolved {
+    /// Returns a known tool.
+    pub fn get(&self, id: &ToolId) -> Option<&ResolvedTool> {
+        self.tools.iter().find(|tool| tool.id == *id)
+    }
+}
+
+/// A tool as the caller's scope knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedTool {
+    /// Its id.
+    pub id: ToolId,
+    /// Its full name, pinned to its content.
+    pub fqdn: Fqdn,
+    /// The kind of its server.
+    pub kind: EntryType,
+    /// Where it runs: by its server's row, else by the rules.
+    pub routing: Routing,
+    /// The hash of its content, verified.
+    pub integrity: Integrity,
+    /// How a text result is read.
+    pub result: ResultMode,
+    /// The upstream of an `http` server.
+    pub proxy_to: Option<String>,
+    /// Variables that the upstream or the child process needs.
+    pub env_required: Vec<String>,
+    /// It changes nothing, says the operator.
+    pub read_only: bool,
+    /// Equal arguments give equal results, says the operator.
+    pub deterministic: bool,
+    /// Its schemas and description.
+    pub descriptor: ToolDescriptor,
+}
+
+/// An id that nothing visible has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingTool {
+    /// The id.
+    pub id: ToolId,
+    /// The nearest visible ids, the nearest first.
+    pub suggestions: Vec<ToolId>,
+}
+
+impl Registry {
+    /// Looks up every tool of a program: in the tenant's own scope first, then
+    /// in the public catalog.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::IntegrityMismatch`] when a stored tool was
+    /// tampered with, and [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn resolve(
+        &self,
+        tenant: &Tenant,
+        ids: &[ToolId],
+    ) -> Result<Resolved, RegistryError> {
+        if ids.is_empty() {
+            return Ok(Resolved::default());
+        }
+        let wanted: Vec<String> = ids.iter().map(|id| id.as_str().to_owned()).collect();
+        let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
+        let public = Scope::public();
+        let rows = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query!(
+                        r#"with wanted as (
+                            select distinct id from unnest($3::text[]) as w (id)
+                        ),
+                        found as (
+                            select distinct on (r.tool_id) r.*
+                            from pml_registry r
+                            where r.tool_id = any ($3)
+                                and ((r.org = $1 and r.project = $2) or (r.org = $4 and r.project = $5))
+                            order by r.tool_id, (r.org = $1 and r.project = $2) desc
+                        )
+                        select w.id as "id!", f.org as "org?", f.project as "project?",
+                            f.content as "content?", f.integrity as "integrity?",
+                            f.routing as "routing?", f.result as "result?",
+                            f.read_only as "read_only?", f.deterministic as "deterministic?",
+                            array(
+                                select n.tool_id
+                                from pml_registry n
+                                where f.tool_id is null
+                                    and ((n.org = $1 and n.project = $2) or (n.org = $4 and n.project = $5))
+                                    and similarity(n.tool_id, w.id) > 0.25
+                                group by n.tool_id
+                                order by similarity(n.tool_id, w.id) desc, n.tool_id
+                                limit $6
+                            ) as "suggestions!"
+                        from wanted w left join found f on f.tool_id = w.id
+                        order by w.id collate "C""#,
+                        org,
+                        project,
+                        &wanted,
+                        public.org(),
+                        public.project(),
+                        SUGGESTIONS,
+                    )
+                    .fetch_all(connection)
+                    .await?;
+                    Ok(rows)
+                })
+            })
+            .await?;
+        let mut resolved = Resolved::default();
+        for row in rows {
+            let id: ToolId = row.id.parse()?;
+            let (Some(org), Some(project), Some(content), Some(integrity)) =
+                (row.org, row.project, row.content, row.integrity)
+            else {
+                let suggestions = row.suggestions.iter().filter_map(|id| id.parse().ok()).collect();
+                resolved.missing.push(MissingTool { id, suggestions });
+                continue;
+            };
+            let name = Fqdn::of_tool(Scope::new(&org, &project)?, &id);
+            let routing = content::routing(row.routing.as_deref().unwrap_or_default());
+            let (entry, fqdn) = content::from_stored(name, &content, &integrity, routing)?;
+            let result = match row.result.as_deref() {
+                Some("json") => ResultMode::Json,
+                Some("value") => ResultMode::Value,
+                _ => ResultMode::Text,
+            };
+            let (read_only, deterministic) =
+                (row.read_only == Some(true), row.deterministic == Some(true));
+            resolved.tools.push(tool(id, fqdn, entry, result, read_only, deterministic)?);
+        }
+        Ok(resolved)
+    }
+}
+
+fn tool(
+    id: ToolId,
+    fqdn: Fqdn,
+    entry: RegistryEntry,
+    result: ResultMode,
+    read_only: bool,
+    deterministic: bool,
+) -> Result<ResolvedTool, RegistryError> {
+    let Some(descriptor) = entry.tools.into_iter().next() else {
+        return Err(RegistryError::IntegrityMismatch(fqdn));
+    };
+    let mut env_required = entry.env_required;
+    env_required.extend(entry.install.into_iter().flat_map(|install| install.env_required));
+    Ok(ResolvedTool {
+        id,
+        fqdn,
+        kind: entry.kind,
+        routing: entry.routing,
+        integrity: entry.integrity,
+        result,
+        proxy_to: entry.proxy_to,
+        env_required,
+        read_only,
+        deterministic,
+        descriptor,
+    })
+}

@@ -1,0 +1,208 @@
+//! The routing snapshot: in memory, refreshed when the database says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use protocol::{Integrity, Routing, RoutingRules, Scope, ToolPattern};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPool};
+use tokio_util::sync::CancellationToken;
+
+use crate::keys::KeyCache;
+use crate::tenant::in_tenant;
+use crate::{Registry, RegistryError, Tenant, content, pool_options};
+
+/// The channel of changed routes; the triggers of the migrations send on it.
+const ROUTES: &str = "pml_routes";
+/// The channel of changed keys.
+const KEYS: &str = "pml_keys";
+/// A full read for whatever the notifications may have missed.
+const PERIOD: Duration = Duration::from_secs(60);
+/// The pause before a lost listener is replaced.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Routing rules at one instant; a request keeps the one that it started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Routes {
+    /// The operator's rules, with those of public rows that fix their routing.
+    pub rules: RoutingRules,
+    /// Rises by one with each change that this process has seen.
+    pub version: u64,
+    /// Names these rules alike on every replica; an `ETag` without its quotes.
+    pub etag: String,
+}
+
+impl Registry {
+    /// Returns the present routes, without touching the database.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.routes.current.load_full()
+    }
+
+    /// Reads the routes anew, before the notification of a change arrives.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer;
+    /// the routes stay as they were.
+    pub async fn reload_routes(&self) -> Result<Arc<Routes>, RegistryError> {
+        self.routes.reload().await?;
+        Ok(self.routes())
+    }
+}
+
+/// Holds the snapshot and knows how to replace it.
+pub(crate) struct RouteSource {
+    pool: PgPool,
+    current: ArcSwap<Routes>,
+    /// One reader at a time, so that an older result never replaces a newer one.
+    reading: tokio::sync::Mutex<()>,
+    version: AtomicU64,
+}
+
+impl RouteSource {
+    pub(crate) async fn load(pool: PgPool) -> Result<Self, RegistryError> {
+        let rules = read(pool.clone()).await?;
+        let routes = Routes { etag: etag(&rules), rules, version: 1 };
+        Ok(Self {
+            pool,
+            current: ArcSwap::from_pointee(routes),
+            reading: tokio::sync::Mutex::new(()),
+            version: AtomicU64::new(1),
+        })
+    }
+
+    async fn reload(&self) -> Result<(), RegistryError> {
+        let _one = self.reading.lock().await;
+        let rules = read(self.pool.clone()).await?;
+        if self.current.load().rules == rules {
+            return Ok(());
+        }
+        let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
+        let routes = Routes { etag: etag(&rules), rules, version };
+        tracing::info!(routes.version = version, routes.etag = %routes.etag, "Routes changed");
+        self.current.store(Arc::new(routes));
+        Ok(())
+    }
+
+    async fn reload_or_warn(&self) {
+        if let Err(error) = self.reload().await {
+            tracing::warn!(error = %error, "Routes could not be read; the last ones stay");
+        }
+    }
+}
+
+async fn read(pool: PgPool) -> Result<RoutingRules, RegistryError> {
+    let (rules, rows) = in_tenant(pool, &Tenant::anonymous(), |connection| {
+        Box::pin(async move {
+            let rules = sqlx::query!("select pattern, routing from routing_rules")
+                .fetch_all(&mut *connection)
+                .await?;
+            let public = Scope::public();
+            let rows = sqlx::query!(
+                r#"select namespace, routing as "routing!" from mcp_servers
+                where org = $1 and project = $2 and routing is not null"#,
+                public.org(),
+                public.project(),
+            )
+            .fetch_all(connection)
+            .await?;
+            Ok((rules, rows))
+        })
+    })
+    .await?;
+    let fixed: Vec<(String, Routing)> =
+        rows.into_iter().map(|row| (row.namespace, content::routing(&row.routing))).collect();
+    let mut all = Vec::with_capacity(rules.len() + fixed.len());
+    for rule in rules {
+        let pattern: ToolPattern = rule.pattern.parse()?;
+        // A row that fixes its routing wins over every rule, a more specific one too.
+        let overruled = match &pattern {
+            ToolPattern::Tool(id) => fixed.iter().any(|(name, _)| name == id.namespace()),
+            _ => false,
+        };
+        if !overruled {
+            all.push((pattern, content::routing(&rule.routing)));
+        }
+    }
+    all.extend(fixed.into_iter().map(|(name, routing)| (ToolPattern::Namespace(name), routing)));
+    Ok(all.into_iter().collect())
+}
+
+fn etag(rules: &RoutingRules) -> String {
+    let rules: Vec<(ToolPattern, Routing)> = rules.clone().into();
+    let text: String = rules
+        .iter()
+        .map(|(pattern, routing)| format!("{pattern} {}\n", routing.as_str()))
+        .collect();
+    Integrity::of(text.as_bytes()).to_string()
+}
+
+/// Starts the two tasks that keep routes and keys fresh until `stop`.
+pub(crate) fn follow(
+    options: PgConnectOptions,
+    routes: Arc<RouteSource>,
+    keys: Arc<KeyCache>,
+    stop: CancellationToken,
+) {
+    let periodic = Arc::clone(&routes);
+    let stop_periodic = stop.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.tick().await;
+        while stop_periodic.run_until_cancelled(ticks.tick()).await.is_some() {
+            periodic.reload_or_warn().await;
+        }
+    });
+    tokio::spawn(async move {
+        stop.run_until_cancelled(async {
+            loop {
+                if let Err(error) = listen(&options, &routes, &keys).await {
+                    tracing::warn!(error = %error, "The listener for changes was lost");
+                }
+                // What nobody told us meanwhile must not be remembered.
+                keys.forget();
+                tokio::time::sleep(RETRY).await;
+            }
+        })
+        .await;
+    });
+}
+
+/// Listens until the connection cannot be had back.
+async fn listen(
+    options: &PgConnectOptions,
+    routes: &RouteSource,
+    keys: &KeyCache,
+) -> Result<(), RegistryError> {
+    // A pool of its own: the listener keeps its connection for ever.
+    let pool = pool_options(1).connect_lazy_with(options.clone());
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.listen_all([ROUTES, KEYS]).await?;
+    // Changes between the last read and the `listen` were told to nobody.
+    keys.forget();
+    routes.reload_or_warn().await;
+    loop {
+        match listener.try_recv().await? {
+            Some(first) => {
+                let mut changed_routes = first.channel() == ROUTES;
+                let mut changed_keys = first.channel() == KEYS;
+                // One read for all that is already here.
+                while let Some(next) = listener.next_buffered() {
+                    changed_routes |= next.channel() == ROUTES;
+                    changed_keys |= next.channel() == KEYS;
+                }
+                if changed_keys {
+                    keys.forget();
+                }
+                if changed_routes {
+                    routes.reload_or_warn().await;
+                }
+            }
+            // The connection was lost and is back; what was said meanwhile is not.
+            None => {
+                keys.forget();
+                routes.reload_or_warn().await;
+            }
+        }
+    }
+}
