@@ -1,0 +1,76 @@
+//! The analysis, run where it can be killed.
+
+use std::sync::Arc;
+
+use analysis::Analysis;
+use moka::future::Cache;
+use protocol::{ErrorBody, ErrorCode, Integrity};
+use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
+
+/// The sealed job that every child of this program can run.
+pub const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
+
+/// How many analyses are kept.
+const CACHED_PROGRAMS: u64 = 4_096;
+
+/// Analyses programs in killable children and remembers what it found.
+pub struct Analyser {
+    jobs: JobPool,
+    cache: Cache<[u8; 32], Arc<Analysis>>,
+}
+
+impl Analyser {
+    /// Starts the children.
+    ///
+    /// # Errors
+    /// Returns an error when no sealed child can be started on this machine.
+    pub fn start(workers: usize) -> Result<Self, SandboxError> {
+        Ok(Self {
+            jobs: JobPool::new(ANALYSE, JobLimits::default(), workers)?,
+            cache: Cache::new(CACHED_PROGRAMS),
+        })
+    }
+
+    /// Analyses a program.
+    ///
+    /// # Errors
+    /// Returns `TOO_COMPLEX` when the child had to be killed, and
+    /// `SANDBOX_UNAVAILABLE` when there is none.
+    pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        if source.len() > protocol::CODE_FIELD_LIMIT {
+            return Err(ErrorBody::new(
+                ErrorCode::SourceTooLarge,
+                format!(
+                    "the program has {} bytes; at most {} are accepted",
+                    source.len(),
+                    protocol::CODE_FIELD_LIMIT
+                ),
+            ));
+        }
+        let key = Integrity::of(source.as_bytes()).into_bytes();
+        if let Some(found) = self.cache.get(&key).await {
+            return Ok(found);
+        }
+        let answer =
+            self.jobs.run(analysis::Request::new(source).encode()).await.map_err(job_error)?;
+        let analysis = analysis::decode(&answer).map_err(|error| {
+            ErrorBody::new(
+                ErrorCode::Internal,
+                format!("the analysis gave no valid answer: {error}"),
+            )
+        })?;
+        let analysis = Arc::new(analysis);
+        self.cache.insert(key, Arc::clone(&analysis)).await;
+        Ok(analysis)
+    }
+}
+
+fn job_error(failure: JobFailure) -> ErrorBody {
+    match failure {
+        JobFailure::Unavailable(reason) => ErrorBody::new(ErrorCode::SandboxUnavailable, reason),
+        killed => ErrorBody::new(
+            ErrorCode::TooComplex,
+            format!("the analysis of the program was stopped: {killed}"),
+        ),
+    }
+}

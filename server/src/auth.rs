@@ -1,0 +1,157 @@
+//! Who is calling: an API key becomes a principal, a scope and rights.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use protocol::{ErrorCode, Scope};
+use registry::{Caller, RegistryError, Right, Tenant};
+
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+use crate::upstreams::CallerKeys;
+
+/// Whether a caller can run a program itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientKind {
+    /// `pml`, which handles `execute_locally`.
+    Package,
+    /// Any other MCP client.
+    Plain,
+}
+
+/// Who asks, from where, and with which keys of their own.
+#[derive(Debug, Clone)]
+pub struct Requester {
+    /// The principal, its scope and rights.
+    pub caller: Arc<Caller>,
+    /// Whether the caller can run a program itself.
+    pub client: ClientKind,
+    /// The caller's keys for upstreams.
+    pub keys: CallerKeys,
+}
+
+impl Requester {
+    /// Puts together what a request with a valid key says of its sender.
+    pub fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
+        let client = match headers.get(CLIENT_HEADER).map(|value| value.as_bytes()) {
+            Some(b"package") => ClientKind::Package,
+            _ => ClientKind::Plain,
+        };
+        Self { caller, client, keys: CallerKeys::from_headers(headers) }
+    }
+
+    /// Returns the tenant's scope.
+    pub fn scope(&self) -> &Scope {
+        &self.caller.scope
+    }
+
+    /// Returns on whose behalf the registry is asked.
+    pub fn tenant(&self) -> Tenant {
+        self.caller.tenant()
+    }
+}
+
+/// The header that says the caller can run `execute_locally` answers.
+pub const CLIENT_HEADER: &str = "x-pml-client";
+
+/// Returns the key that a request carries.
+///
+/// Only headers are read: a key in a query string would end up in logs.
+fn presented_key(headers: &HeaderMap) -> Option<&str> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim());
+    }
+    headers.get("x-api-key")?.to_str().ok()
+}
+
+/// Finds the caller of a request, or `None` when it carries no key.
+///
+/// # Errors
+/// Returns `UNAUTHORIZED` for a key that is not valid: a wrong key is never
+/// treated like no key.
+pub async fn find_caller(
+    gateway: &SharedGateway,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<Caller>>, ApiError> {
+    if !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key("x-api-key") {
+        return Ok(None);
+    }
+    let refused = || ApiError::new(ErrorCode::Unauthorized, "the API key is not valid");
+    let key = presented_key(headers).ok_or_else(refused)?;
+    match gateway.registry.authenticate(key).await {
+        Ok(caller) => Ok(Some(caller)),
+        Err(RegistryError::InvalidCredential) => Err(refused()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Lets a request through only with a valid key; the [`Caller`] goes along in
+/// the request's extensions.
+pub async fn require_caller(
+    State(gateway): State<SharedGateway>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let caller = find_caller(&gateway, request.headers())
+        .await?
+        .ok_or_else(|| ApiError::new(ErrorCode::Unauthorized, "the request carries no API key"))?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// Who reads the registry: a tenant, or anybody for public entries.
+pub enum Reader {
+    /// A caller with the right to read.
+    Tenant(Arc<Caller>),
+    /// Nobody in particular.
+    Anonymous,
+}
+
+impl Reader {
+    /// Finds out who reads.
+    ///
+    /// # Errors
+    /// Returns `UNAUTHORIZED` when a key is needed or wrong, `FORBIDDEN` when
+    /// the key may not read.
+    pub async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
+        match find_caller(gateway, headers).await? {
+            Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
+            Some(_) => Err(ApiError::new(ErrorCode::Forbidden, "the key lacks the right `read`")),
+            None if gateway.anonymous_read => Ok(Self::Anonymous),
+            None => Err(ApiError::new(ErrorCode::Unauthorized, "the request carries no API key")),
+        }
+    }
+
+    /// Returns on whose behalf the registry is read.
+    pub fn tenant(&self) -> Tenant {
+        match self {
+            Self::Tenant(caller) => caller.tenant(),
+            Self::Anonymous => Tenant::anonymous(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_from_headers_only() {
+        let headers = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(
+                name.parse::<axum::http::HeaderName>().unwrap(),
+                value.parse().unwrap(),
+            )])
+        };
+        assert_eq!(presented_key(&headers("authorization", "Bearer pml_x")), Some("pml_x"));
+        assert_eq!(presented_key(&headers("authorization", "bearer  pml_x")), Some("pml_x"));
+        assert_eq!(presented_key(&headers("x-api-key", "pml_x")), Some("pml_x"));
+        assert_eq!(presented_key(&headers("authorization", "Basic pml_x")), None);
+        assert_eq!(presented_key(&headers("authorization", "pml_x")), None);
+        assert_eq!(presented_key(&headers("cookie", "key=pml_x")), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! One tool call on the gateway: from a running program, or directly by a client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use protocol::{
+    CallLog, CallNote, EntryType, Envelope, ErrorBody, ErrorCode, Routing, ToolId,
+    unwrap_tool_result, wrap_value,
+};
+use registry::{AuditEvent, AuditOutcome, ResolvedTool};
+use rmcp::model::CallToolResult;
+use sandbox::{CallError, ToolCall, ToolCaller};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Requester;
+use crate::error::registry_error;
+use crate::http::mcp::{envelope_result, raw_result};
+use crate::state::SharedGateway;
+use crate::tools::{self, ToolFailure};
+
+/// How long one tool may take.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The calls of one running program, held to what its analysis declared.
+pub struct ProgramCalls {
+    run: Arc<RunningProgram>,
+}
+
+struct RunningProgram {
+    gateway: SharedGateway,
+    requester: Requester,
+    declared: HashMap<ToolId, ResolvedTool>,
+    log: Mutex<CallLog>,
+}
+
+impl ProgramCalls {
+    /// Makes the calls of a program that declared `tools`.
+    pub fn new(gateway: SharedGateway, requester: Requester, tools: &[ResolvedTool]) -> Self {
+        let declared = tools.iter().map(|tool| (tool.id.clone(), tool.clone())).collect();
+        Self {
+            run: Arc::new(RunningProgram { gateway, requester, declared, log: Mutex::default() }),
+        }
+    }
+
+    /// Returns what has been called so far.
+    pub fn log(&self) -> CallLog {
+        self.run.log().clone()
+    }
+}
+
+impl ToolCaller for ProgramCalls {
+    fn call(
+        &self,
+        call: ToolCall,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        let run = Arc::clone(&self.run);
+        async move {
+            let started = Instant::now();
+            let answer = run.answer(&call.namespace, &call.action, call.args, cancel).await;
+            let note = CallNote {
+                tool: format!("{}:{}", call.namespace, call.action),
+                routing: Routing::Server,
+                ok: answer.is_ok(),
+                duration_ms: started.elapsed().as_secs_f64() * 1e3,
+            };
+            run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
+            answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
+        }
+        .boxed()
+    }
+}
+
+impl RunningProgram {
+    fn log(&self) -> MutexGuard<'_, CallLog> {
+        // A panic while the lock is held leaves a log that is still whole.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(
+        &self,
+        namespace: &str,
+        action: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let declared = ToolId::new(namespace, action).ok().and_then(|id| self.declared.get(&id));
+        let Some(tool) = declared.filter(|tool| tool.routing == Routing::Server) else {
+            let id = protocol::escape_text(&format!("{namespace}:{action}"));
+            let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
+                .with_detail(json!({ "reason": ErrorCode::ToolNotDeclared }));
+            if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
+                tracing::error!(error = %error, "Could not record a refused call");
+            }
+            return Err(ErrorBody::new(
+                ErrorCode::ToolNotDeclared,
+                format!(
+                    "tool `{id}` is not among those that the analysis of this program declared"
+                ),
+            ));
+        };
+        let result = call(&self.gateway, &self.requester, tool, arguments, cancel).await?;
+        unwrap_tool_result(&result, tool.result)
+            .map_err(|error| ErrorBody::new(ErrorCode::ToolFailed, error.message))
+    }
+}
+
+/// Answers a `tools/call` that names a registered tool by its id.
+///
+/// It is checked as if it came from anyone, also when the CLI forwards it.
+pub async fn call_directly(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    id: &ToolId,
+    arguments: Value,
+    run: Option<Value>,
+    cancel: CancellationToken,
+) -> CallToolResult {
+    let started = Instant::now();
+    let answer = call_registered(gateway, requester, id, arguments, cancel).await;
+    let run_id = run.as_ref().and_then(|run| run.get("run_id")).and_then(Value::as_str);
+    tracing::info!(
+        scope = %requester.scope(),
+        tool.name = %id,
+        execution.id = run_id,
+        ok = answer.is_ok(),
+        duration_ms = started.elapsed().as_secs_f64() * 1e3,
+        "Called tool `{id}`"
+    );
+    match answer {
+        Ok(raw) => raw_result(raw),
+        Err(error) => envelope_result(&Envelope::error(error)),
+    }
+}
+
+async fn call_registered(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    id: &ToolId,
+    arguments: Value,
+    cancel: CancellationToken,
+) -> Result<Value, ErrorBody> {
+    let resolved = gateway
+        .registry
+        .resolve(&requester.tenant(), std::slice::from_ref(id))
+        .await
+        .map_err(|error| registry_error(&error))?;
+    let Some(tool) = resolved.tools.first() else {
+        let near: Vec<String> = resolved
+            .missing
+            .iter()
+            .flat_map(|missing| &missing.suggestions)
+            .map(|id| format!("`{id}`"))
+            .collect();
+        let hint = if near.is_empty() {
+            String::new()
+        } else {
+            format!(" (did you mean {}?)", near.join(" or "))
+        };
+        return Err(ErrorBody::new(
+            ErrorCode::ToolNotFound,
+            format!("tool `{id}` is not registered{hint}"),
+        ));
+    };
+    if tool.routing == Routing::Client {
+        let mut error = ErrorBody::new(
+            ErrorCode::ClientToolsRequirePackage,
+            format!("tool `{id}` runs on the user's machine"),
+        );
+        error.client_tools = Some(vec![id.to_string()]);
+        error.install_command = Some(crate::execute::INSTALL_COMMAND.to_owned());
+        return Err(error);
+    }
+    let mut result = call(gateway, requester, tool, arguments, cancel).await?;
+    tool.result.stamp(&mut result);
+    Ok(result)
+}
+
+/// Calls a server tool and returns its raw MCP result.
+async fn call(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    tool: &ResolvedTool,
+    arguments: Value,
+    cancel: CancellationToken,
+) -> Result<Value, ErrorBody> {
+    let answer = async {
+        match tool.kind {
+            EntryType::Native => call_native(tool, arguments).await,
+            EntryType::Http => {
+                gateway.upstreams.call(requester.scope(), tool, arguments, &requester.keys).await
+            }
+            EntryType::Stdio | EntryType::Deno => Err(ErrorBody::new(
+                ErrorCode::ToolUnavailable,
+                format!("this gateway does not run `{}` tools itself", tool.kind.as_str()),
+            )),
+        }
+    };
+    tokio::select! {
+        answer = tokio::time::timeout(TOOL_TIMEOUT, answer) => answer.unwrap_or_else(|_| {
+            Err(ErrorBody::new(
+                ErrorCode::ToolTimeout,
+                format!("tool `{}` did not answer within {} s", tool.id, TOOL_TIMEOUT.as_secs()),
+            ))
+        }),
+        () = cancel.cancelled() => {
+            Err(ErrorBody::new(ErrorCode::Cancelled, format!("the call of `{}` was cancelled", tool.id)))
+        }
+    }
+}
+
+async fn call_native(tool: &ResolvedTool, arguments: Value) -> Result<Value, ErrorBody> {
+    let Some(native) = tools::find(tool.id.namespace(), tool.id.action()) else {
+        return Err(ErrorBody::new(
+            ErrorCode::ToolUnavailable,
+            format!("this version of the gateway has no native tool `{}`", tool.id),
+        ));
+    };
+    // Native tools compute; they must not hold up the threads that serve.
+    let answer = tokio::task::spawn_blocking(move || native.call(arguments)).await;
+    match answer {
+        Ok(Ok(value)) => Ok(wrap_value(value)),
+        Ok(Err(failure)) => {
+            let code = match failure {
+                ToolFailure::InvalidArguments(_) => ErrorCode::InvalidArguments,
+                ToolFailure::ResultTooLarge { .. } => ErrorCode::ToolResultTooLarge,
+                ToolFailure::Failed(_) => ErrorCode::ToolFailed,
+            };
+            Err(ErrorBody::new(code, format!("`{}`: {failure}", tool.id)))
+        }
+        Err(panic) => {
+            tracing::error!(tool.name = %tool.id, error = %panic, "A native tool panicked");
+            Err(ErrorBody::new(ErrorCode::Internal, format!("tool `{}` failed", tool.id)))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What each subcommand of `pml-server` does.
+
+mod serve;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use protocol::Scope;
+use registry::{NewKey, Right, Tenant};
+use tokio::runtime::Runtime;
+
+use crate::config::{Cli, Command, KeysCommand, ScopeCommand, Serve, Settings};
+use crate::database::Database;
+
+/// Runs the chosen command to its end.
+///
+/// # Errors
+/// Returns an error that says what went wrong and what to do next.
+pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
+    let settings = &cli.settings;
+    match cli.command {
+        None => {
+            // The flags of `serve` come from the environment when it is not named.
+            let serve = <Serve as ParseDefault>::parse_default()?;
+            serve::serve(settings, &serve, runtime)?;
+        }
+        Some(Command::Serve(serve)) => serve::serve(settings, &serve, runtime)?,
+        Some(Command::Migrate) => {
+            let database = Database::open(settings)?;
+            runtime.block_on(async { anyhow::Ok(database.operator().await?.migrate().await?) })?;
+            say("The schema is up to date.\n")?;
+        }
+        Some(Command::Seed) => {
+            let database = Database::open(settings)?;
+            runtime.block_on(seed(&database))?;
+        }
+        Some(Command::Scope(ScopeCommand::Create { scope })) => {
+            let database = Database::open(settings)?;
+            runtime.block_on(create_scope(&database, &scope))?;
+        }
+        Some(Command::Keys(KeysCommand::Create { scope, can })) => {
+            let key = create_key(settings, runtime, &scope, &can)?;
+            say(&format!("{key}\n"))?;
+        }
+        Some(Command::Routes { json }) => say(&routes(json)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the settings of `serve` when the command line does not name it.
+trait ParseDefault: Sized {
+    fn parse_default() -> anyhow::Result<Self>;
+}
+
+impl ParseDefault for Serve {
+    fn parse_default() -> anyhow::Result<Self> {
+        use clap::Parser as _;
+        match Cli::try_parse_from(["pml-server", "serve"])?.command {
+            Some(Command::Serve(serve)) => Ok(serve),
+            _ => anyhow::bail!("`serve` did not parse as itself"),
+        }
+    }
+}
+
+async fn seed(database: &Database) -> anyhow::Result<()> {
+    let operator = database.operator().await?;
+    operator.migrate().await?;
+    let seeded =
+        operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
+    say(&format!(
+        "{} servers and {} tools are in the catalog; {} changed.\n",
+        seeded.servers, seeded.tools, seeded.changed
+    ))
+}
+
+async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<()> {
+    let operator = database.operator().await?;
+    operator.migrate().await?;
+    let created = operator.create_scope(scope).await.context("the scope was not made")?;
+    let word = if created { "now exists" } else { "already existed" };
+    say(&format!("Scope `{scope}` {word}. Next: pml-server keys create --scope {scope}\n"))
+}
+
+fn create_key(
+    settings: &Settings,
+    runtime: &Runtime,
+    scope: &Scope,
+    can: &[Right],
+) -> anyhow::Result<String> {
+    let database = Database::open(settings)?;
+    runtime.block_on(async {
+        let registry = database.connect().await?;
+        let new = NewKey {
+            principal: None,
+            name: String::new(),
+            rights: can.iter().copied().collect(),
+            expires_at: None,
+        };
+        let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
+        let (key, _) = made.map_err(|error| match error {
+            registry::RegistryError::NotFound(_) => anyhow::anyhow!(
+                "scope `{scope}` does not exist; make it with `pml-server scope create {scope}`"
+            ),
+            other => anyhow::Error::new(other).context("the key was not made"),
+        })?;
+        Ok(key.expose().to_owned())
+    })
+}
+
+fn routes(json: bool) -> anyhow::Result<String> {
+    use std::fmt::Write as _;
+    if json {
+        return Ok(serde_json::to_string_pretty(crate::http::ROUTES)? + "\n");
+    }
+    let mut out = String::new();
+    for route in crate::http::ROUTES {
+        writeln!(out, "{:5} {:20} {}", route.method, route.path, route.auth)?;
+    }
+    Ok(out)
+}
+
+/// Writes to stdout; a closed pipe is an error, never a panic.
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write to stdout")
+}
+
+/// Writes an error and its causes to stderr.
+pub fn say_error(error: &anyhow::Error) {
+    // There is nowhere left to report a failure of stderr.
+    let _ = writeln!(std::io::stderr(), "error: {error:#}");
+}

@@ -1,0 +1,145 @@
+//! `pml-server serve`: database → gateway → listener → requests → stop.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use protocol::Scope;
+use registry::{NewKey, Registry, Right, Tenant};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Serve, Settings, Switch};
+use crate::database::Database;
+use crate::state::Gateway;
+
+/// The tenant that a fresh private gateway serves.
+const FIRST_SCOPE: &str = "local.default";
+
+/// Where the first key of a private gateway lies.
+const KEY_FILE: &str = "local.key";
+
+/// Runs the gateway until it is told to stop.
+pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
+    // The port comes first: a second start fails here and touches no database.
+    let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
+        format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
+    })?;
+    let database = Database::open(settings)?;
+    let served = runtime.block_on(async {
+        let (registry, first_key) = prepare(&database, settings).await?;
+        let gateway =
+            Gateway::start(registry, serve.sandbox_warm, serve.anonymous_read == Switch::On)
+                .context("programs cannot be contained on this machine")?;
+        let shutdown = CancellationToken::new();
+        stop_on_signals(shutdown.clone())?;
+        let address = listener.local_addr()?;
+        super::say(&welcome(address, &database, settings, first_key.as_ref()))?;
+        tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
+        crate::serve(gateway, serve, listener, shutdown).await.context("the listener failed")
+    });
+    drop(database);
+    tracing::info!("Gateway is down");
+    served
+}
+
+/// The key that a first start made, and where it lies.
+struct FirstKey {
+    path: PathBuf,
+    /// Present only on the start that made it.
+    shown: Option<String>,
+}
+
+/// Brings the schema, the catalog and the first tenant in place.
+async fn prepare(
+    database: &Database,
+    settings: &Settings,
+) -> anyhow::Result<(Registry, Option<FirstKey>)> {
+    if !database.is_embedded() {
+        return Ok((database.connect().await?, None));
+    }
+    let scope: Scope = FIRST_SCOPE.parse().context("the first scope has a valid name")?;
+    let operator = database.operator().await?;
+    operator.migrate().await.context("the migrations did not run")?;
+    operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
+    operator.create_scope(&scope).await.context("the first scope was not made")?;
+    operator.close().await;
+    let registry = database.connect().await?;
+    let path = settings.data_dir().join(KEY_FILE);
+    let shown = match fs::read_to_string(&path) {
+        Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,
+        _ => {
+            let new = NewKey {
+                principal: None,
+                name: "first key".to_owned(),
+                rights: Right::ALL.into_iter().collect(),
+                expires_at: None,
+            };
+            let (key, _) = registry
+                .create_key(&Tenant::of(scope), new)
+                .await
+                .context("the first key was not made")?;
+            write_private(&path, key.expose())
+                .with_context(|| format!("could not write the key to `{}`", path.display()))?;
+            Some(key.expose().to_owned())
+        }
+    };
+    Ok((registry, Some(FirstKey { path, shown })))
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("new");
+    let _ = fs::remove_file(&temporary);
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+fn welcome(
+    address: std::net::SocketAddr,
+    database: &Database,
+    settings: &Settings,
+    first_key: Option<&FirstKey>,
+) -> String {
+    let mut out = format!("PML gateway {} on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    if database.is_embedded() {
+        out += &format!("  database  private Postgres in {}\n", settings.data_dir().display());
+    }
+    if let Some(key) = first_key {
+        out += &format!("  scope     {FIRST_SCOPE}\n  key       in {}\n", key.path.display());
+        if let Some(shown) = &key.shown {
+            out += &format!("            {shown}   (shown this once)\n");
+        }
+        out += &format!(
+            "\nNext, in another terminal:\n  \
+             export PML_CLOUD_URL=http://{address}\n  \
+             export PML_API_KEY=$(cat {})\n  \
+             echo 'return await mcp.math.eval({{ expression: \"6 * 7\" }})' | pml exec -\n  \
+             pml init        # in a project: connects Claude Code, Cursor or VS Code\n",
+            key.path.display()
+        );
+    }
+    out + "\nStop with Ctrl-C.\n"
+}
+
+fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}

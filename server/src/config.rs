@@ -1,0 +1,227 @@
+//! The gateway's command line and settings.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use protocol::Scope;
+use registry::Right;
+
+/// PML's gateway and registry: analyses agent-written programs, runs what is
+/// the server's and hands the rest to `pml` on the user's machine.
+#[derive(Debug, Parser)]
+#[command(name = "pml-server", version, max_term_width = 100)]
+#[command(after_help = "\
+Without PML_DATABASE_URL the gateway brings up a private Postgres of its own in
+its data directory, migrates and seeds it, makes the scope `local.default` and a
+key, and prints what to do next.
+
+Examples:
+  pml-server                                   start on 127.0.0.1:3001
+  pml-server keys create --scope local.default make a key, printed alone on stdout
+  pml-server scope create acme.web             make a tenant")]
+pub struct Cli {
+    /// The settings that every command reads.
+    #[command(flatten)]
+    pub settings: Settings,
+    /// What to do; `serve` when nothing is named.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The settings that every command reads.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Where the gateway keeps its private Postgres and its first key.
+    ///
+    /// Default: `/var/lib/pml` for root, else `$XDG_DATA_HOME/pml`.
+    #[arg(long, env = "PML_DATA_DIR", global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Use this Postgres, as the role `pml_app`, instead of a private one.
+    #[arg(
+        long,
+        env = "PML_DATABASE_URL",
+        global = true,
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub database_url: Option<Secret>,
+
+    /// The same database as its owner, for migrations.
+    #[arg(
+        long,
+        env = "PML_MIGRATE_URL",
+        global = true,
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub migrate_url: Option<Secret>,
+
+    /// The folder of `initdb` and `postgres` for the private Postgres.
+    #[arg(long, env = "PML_PG_BIN", global = true, value_name = "DIR")]
+    pub pg_bin: Option<PathBuf>,
+
+    /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or per module.
+    #[arg(long, env = "PML_LOG", global = true, default_value = "info", value_name = "FILTER")]
+    pub log: String,
+}
+
+/// What `pml-server` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the gateway (the default).
+    Serve(Serve),
+    /// Bring the database's schema up to date.
+    Migrate,
+    /// Write the shipped catalog into the database; safe to repeat.
+    Seed,
+    /// Make and look at tenants.
+    #[command(subcommand)]
+    Scope(ScopeCommand),
+    /// Make API keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// List the HTTP routes and what each needs.
+    Routes {
+        /// Print JSON: `[{"method","path","auth"}]`.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Settings of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, env = "PML_LISTEN", default_value = "127.0.0.1:3001", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+
+    /// Further host names under which clients reach the gateway.
+    ///
+    /// Loopback names are always accepted; others are refused, against DNS rebinding.
+    #[arg(long, env = "PML_ALLOWED_HOSTS", value_delimiter = ',', value_name = "HOST[:PORT]")]
+    pub allowed_hosts: Vec<String>,
+
+    /// Browser origins that may call the gateway, for example `https://console.example`.
+    #[arg(long, env = "PML_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
+    pub allowed_origins: Vec<String>,
+
+    /// Whether public entries can be read without a key.
+    #[arg(long, env = "PML_ANONYMOUS_READ", default_value = "on", value_name = "on|off")]
+    pub anonymous_read: Switch,
+
+    /// Warm sandboxes that wait for programs.
+    #[arg(long, env = "PML_SANDBOX_WARM", value_name = "N")]
+    pub sandbox_warm: Option<usize>,
+}
+
+/// A setting that is on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Enabled.
+    On,
+    /// Disabled.
+    Off,
+}
+
+/// `pml-server scope …`
+#[derive(Debug, Subcommand)]
+pub enum ScopeCommand {
+    /// Make a tenant: an organisation's project.
+    Create {
+        /// `ORG.PROJECT`, for example `acme.web`.
+        scope: Scope,
+    },
+}
+
+/// `pml-server keys …`
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make an API key and print it, alone, on stdout; it is shown this once.
+    Create {
+        /// The tenant that the key acts for, `ORG.PROJECT`.
+        #[arg(long)]
+        scope: Scope,
+        /// What the key may do.
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "execute,read",
+            value_name = "execute,read,publish,admin",
+            value_parser = parse_right
+        )]
+        can: Vec<Right>,
+    },
+}
+
+fn parse_right(text: &str) -> Result<Right, String> {
+    text.parse().map_err(|_| "expected execute, read, publish or admin".to_owned())
+}
+
+/// A value that never shows itself in logs or debug output.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the value, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::str::FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+impl Settings {
+    /// Returns the data directory: the given one or the default of this user.
+    ///
+    /// Root's default is outside `/root`, because the private Postgres runs as
+    /// another user, which must be able to reach it.
+    pub fn data_dir(&self) -> PathBuf {
+        if let Some(dir) = &self.data_dir {
+            return dir.clone();
+        }
+        if rustix::process::geteuid().is_root() {
+            return PathBuf::from("/var/lib/pml");
+        }
+        let base = std::env::var_os("XDG_DATA_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| {
+                std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"))
+            })
+            .unwrap_or_else(|| PathBuf::from("."));
+        base.join("pml")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// SE-17: a database URL never shows in debug output.
+    #[test]
+    fn urls_are_redacted() {
+        let cli = Cli::parse_from(["pml-server", "--database-url", "postgres://u:canary@h/d"]);
+        assert!(!format!("{cli:?}").contains("canary"));
+    }
+}

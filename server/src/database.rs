@@ -1,0 +1,88 @@
+//! Which database a command works on, and how it gets there.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use registry::{Operator, Registry};
+
+use crate::config::Settings;
+use crate::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
+
+/// The database that a command works on.
+pub enum Database {
+    /// The private Postgres in the data directory, started or joined.
+    Embedded(EmbeddedPostgres),
+    /// The operator's own.
+    External {
+        /// As the role that serves.
+        app_url: String,
+        /// As the owner, where the operator gave it.
+        owner_url: Option<String>,
+    },
+}
+
+impl Database {
+    /// Opens the configured database: the operator's, else the private one,
+    /// which is started unless it already runs.
+    ///
+    /// Call it on a thread that lives as long as the database is needed.
+    ///
+    /// # Errors
+    /// Returns an error that says what is missing and how to get it.
+    pub fn open(settings: &Settings) -> anyhow::Result<Self> {
+        if let Some(url) = &settings.database_url {
+            return Ok(Self::External {
+                app_url: url.expose().to_owned(),
+                owner_url: settings.migrate_url.as_ref().map(|url| url.expose().to_owned()),
+            });
+        }
+        let data_dir = settings.data_dir();
+        let embedded =
+            start_or_attach(&data_dir, settings.pg_bin.as_deref()).with_context(|| {
+                format!("could not bring up the private Postgres in `{}`", data_dir.display())
+            })?;
+        Ok(Self::Embedded(embedded))
+    }
+
+    /// Connects as the owner, who migrates, seeds and makes tenants.
+    ///
+    /// # Errors
+    /// Returns an error when there is no way to act as the owner.
+    pub async fn operator(&self) -> anyhow::Result<Operator> {
+        let url = match self {
+            Self::Embedded(embedded) => embedded.owner_url(),
+            Self::External { owner_url, .. } => owner_url.clone().context(
+                "set PML_MIGRATE_URL: this runs as the owner of the database, not as `pml_app`",
+            )?,
+        };
+        Operator::connect(&url).await.context("could not connect to the database as its owner")
+    }
+
+    /// Connects as the role that serves.
+    ///
+    /// # Errors
+    /// Returns an error when the database does not answer or its schema is old.
+    pub async fn connect(&self) -> anyhow::Result<Registry> {
+        let url = match self {
+            Self::Embedded(embedded) => embedded.app_url(),
+            Self::External { app_url, .. } => app_url.clone(),
+        };
+        Registry::connect(&url).await.context("could not connect to the database")
+    }
+
+    /// Tells whether this is the gateway's private Postgres.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self, Self::Embedded(_))
+    }
+}
+
+/// Joins the private Postgres that a running gateway started, or starts it.
+fn start_or_attach(
+    data_dir: &Path,
+    bin: Option<&Path>,
+) -> Result<EmbeddedPostgres, EmbeddedPostgresError> {
+    match EmbeddedPostgres::attach(data_dir)? {
+        Some(running) => Ok(running),
+        None => EmbeddedPostgres::start(data_dir, bin),
+    }
+}

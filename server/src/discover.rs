@@ -1,0 +1,89 @@
+//! `pml_discover`: finds tools by name, pattern or words.
+
+use protocol::{ErrorBody, ErrorCode};
+use registry::{DiscoverQuery, RegistryError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::auth::Requester;
+use crate::error::registry_error;
+use crate::state::SharedGateway;
+
+/// The arguments of `pml_discover`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscoverRequest {
+    /// What the tool should do, in words.
+    #[serde(default)]
+    pub intent: Option<String>,
+    /// A tool pattern.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    /// One tool's exact id.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How many to return, 1 to 50.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// Finds tools that the caller can use, best first.
+///
+/// # Errors
+/// Returns `INVALID_REQUEST` unless exactly one way to look is given.
+pub async fn discover(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: DiscoverRequest,
+) -> Result<Value, ErrorBody> {
+    let invalid = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
+    let query = match (request.name, request.pattern, request.intent) {
+        (Some(name), None, None) => DiscoverQuery::Name(name),
+        (None, Some(pattern), None) => DiscoverQuery::Pattern(pattern),
+        (None, None, Some(intent)) => DiscoverQuery::Text(intent),
+        (None, None, None) => DiscoverQuery::Pattern("*".to_owned()),
+        _ => return Err(invalid("give one of `intent`, `pattern` and `name`".to_owned())),
+    };
+    let limit = request.limit.unwrap_or(10).clamp(1, 50);
+    let found =
+        gateway.registry.discover(&requester.tenant(), &query, limit).await.map_err(|error| {
+            match error {
+                RegistryError::Invalid(reason) => invalid(reason),
+                other => registry_error(&other),
+            }
+        })?;
+    let tools: Vec<Value> = found
+        .into_iter()
+        .map(|tool| {
+            json!({
+                "id": tool.id,
+                "fqdn": tool.fqdn.to_string(),
+                "call": format!("mcp{}.{}", member(tool.id.namespace()), tool.id.action()),
+                "description": tool.descriptor.description,
+                "routing": tool.routing,
+                "input_schema": tool.descriptor.input_schema,
+                "output_schema": tool.descriptor.output_schema,
+            })
+        })
+        .collect();
+    Ok(json!({ "tools": tools }))
+}
+
+/// Returns how a namespace is written after `mcp` in a program.
+fn member(namespace: &str) -> String {
+    let identifier = namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !namespace.starts_with(|c: char| c.is_ascii_digit());
+    if identifier { format!(".{namespace}") } else { format!("[\"{namespace}\"]") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_written_as_programs_must() {
+        assert_eq!(member("filesystem"), ".filesystem");
+        assert_eq!(member("sequential-thinking"), "[\"sequential-thinking\"]");
+        assert_eq!(member("3d"), "[\"3d\"]");
+    }
+}

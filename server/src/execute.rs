@@ -1,0 +1,379 @@
+//! The story of one execution.
+//!
+//! Analyse, resolve, decide, then run or hand over. No HTTP types: every end of
+//! the story is an [`Envelope`].
+
+mod failure;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use analysis::Analysis;
+use protocol::{
+    CallLog, ContinueRequest, Delegation, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
+    ExecutedOn, Integrity, Routing, RoutingRules, RunError, RunNote, Success, ToolId, ToolUse,
+    ToolUseType,
+};
+use registry::{
+    Decision, ExecutionEnd, FinishedExecution, MissingTool, NewExecution, RegistryError,
+    ResolvedTool,
+};
+use sandbox::{FailureKind, Limits, Outcome, Program};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::auth::{ClientKind, Requester};
+use crate::calls::ProgramCalls;
+use crate::error::registry_error;
+use crate::state::SharedGateway;
+
+/// How a user gets the CLI.
+pub const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
+
+/// A program that was analysed and whose tools are known.
+struct Plan {
+    code: String,
+    args: Value,
+    analysis: Arc<Analysis>,
+    tools: Vec<ResolvedTool>,
+    tools_used: Vec<ToolUse>,
+    routing: Routing,
+}
+
+/// Executes a program, or says who has to.
+pub async fn execute(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: ExecuteRequest,
+    cancel: CancellationToken,
+) -> Envelope {
+    if let Some(decision) = &request.continue_workflow {
+        return continue_workflow(decision);
+    }
+    let options = request.options.unwrap_or_default();
+    let plan = match plan(gateway, requester, request).await {
+        Ok(plan) => plan,
+        Err(error) => {
+            tracing::info!(
+                scope = %requester.scope(),
+                error.code = error.error_code.name(),
+                "Refused a program"
+            );
+            return Envelope::error(error);
+        }
+    };
+    if options.dry_run {
+        return dry_run(plan);
+    }
+    match (plan.routing, requester.client) {
+        (Routing::Server, _) => run(gateway, requester, plan, options.timeout_ms, cancel).await,
+        (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan).await,
+        (Routing::Client, ClientKind::Plain) => Envelope::error(needs_package(&plan)),
+    }
+}
+
+/// Answers a decision about a paused run of the gateway.
+///
+/// The gateway's own runs never wait for a human in this release, so no
+/// workflow of its kind exists.
+pub fn continue_workflow(request: &ContinueRequest) -> Envelope {
+    let shown: String = request.workflow_id.chars().take(64).flat_map(char::escape_debug).collect();
+    Envelope::error(ErrorBody::new(
+        ErrorCode::WorkflowNotFound,
+        format!("no paused run `{shown}` belongs to this key"),
+    ))
+}
+
+async fn plan(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: ExecuteRequest,
+) -> Result<Plan, ErrorBody> {
+    let code = request.code.ok_or_else(|| {
+        ErrorBody::new(ErrorCode::InvalidRequest, "`code` is missing: the program to run")
+    })?;
+    let args = match request.args {
+        None | Some(Value::Null) => json!({}),
+        Some(args @ Value::Object(_)) => args,
+        Some(_) => {
+            return Err(ErrorBody::new(ErrorCode::InvalidRequest, "`args` is not an object"));
+        }
+    };
+    let local_tools = local_tools(requester.client, &request.local_tools)?;
+    let analysis = gateway.analyser.analyse(&code).await?;
+    if let Some(error) = analysis.error_body() {
+        return Err(error);
+    }
+    let resolved = gateway
+        .registry
+        .resolve(&requester.tenant(), &analysis.tools)
+        .await
+        .map_err(|error| registry_error(&error))?;
+    let unknown: Vec<&MissingTool> =
+        resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();
+    if !unknown.is_empty() {
+        return Err(unknown_tools(&unknown, &resolved.tools));
+    }
+    // What the caller's machine calls its own runs there, whatever the registry
+    // has under that name; the registry's entry itself stays as it is.
+    let tools_used = analysis
+        .tools
+        .iter()
+        .map(|id| match resolved.get(id) {
+            Some(tool) if tool.routing == Routing::Client || !local_tools.contains(id) => {
+                tool_use(tool)
+            }
+            _ => local_tool_use(id),
+        })
+        .collect::<Vec<_>>();
+    let routing =
+        RoutingRules::decide(analysis.dynamic, tools_used.iter().map(|tool| tool.routing));
+    Ok(Plan { code, args, analysis, tools: resolved.tools, tools_used, routing })
+}
+
+/// Reads the ids that only the caller's machine knows; only the CLI may name such.
+fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {
+    const LIMIT: usize = 2_000;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let refuse = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
+    if client == ClientKind::Plain {
+        return Err(refuse("`local_tools` is for callers that run programs themselves".into()));
+    }
+    if names.len() > LIMIT {
+        return Err(refuse(format!("`local_tools` names more than {LIMIT} tools")));
+    }
+    names
+        .iter()
+        .map(|name| name.parse().map_err(|error| refuse(format!("`local_tools`: {error}"))))
+        .collect()
+}
+
+fn local_tool_use(id: &ToolId) -> ToolUse {
+    ToolUse {
+        id: id.to_string(),
+        fqdn: None,
+        kind: ToolUseType::Tool,
+        routing: Routing::Client,
+        integrity: None,
+        tools: None,
+    }
+}
+
+fn tool_use(tool: &ResolvedTool) -> ToolUse {
+    ToolUse {
+        id: tool.id.to_string(),
+        fqdn: Some(tool.fqdn.to_string()),
+        kind: ToolUseType::Tool,
+        routing: tool.routing,
+        integrity: Some(tool.integrity),
+        tools: None,
+    }
+}
+
+/// Names every unknown tool with its nearest relatives, and what was found beside it.
+fn unknown_tools(unknown: &[&MissingTool], known: &[ResolvedTool]) -> ErrorBody {
+    let described: Vec<String> = unknown
+        .iter()
+        .map(|tool| match tool.suggestions.as_slice() {
+            [] => format!("`{}`", tool.id),
+            near => {
+                let near: Vec<String> = near.iter().map(|id| format!("`{id}`")).collect();
+                format!("`{}` (did you mean {}?)", tool.id, near.join(" or "))
+            }
+        })
+        .collect();
+    let message = match described.len() {
+        1 => format!("tool {} is not registered", described[0]),
+        _ => format!("tools {} are not registered", described.join(", ")),
+    };
+    let details = json!({
+        "unknown_tools": unknown
+            .iter()
+            .map(|tool| json!({ "tool": tool.id, "suggestions": tool.suggestions }))
+            .collect::<Vec<_>>(),
+        "known_tools": known.iter().map(|tool| &tool.id).collect::<Vec<_>>(),
+    });
+    ErrorBody::new(ErrorCode::ToolNotFound, message).with_details(details)
+}
+
+fn client_tools(plan: &Plan) -> Vec<String> {
+    plan.tools_used
+        .iter()
+        .filter(|tool| tool.routing == Routing::Client)
+        .map(|tool| tool.id.clone())
+        .collect()
+}
+
+fn needs_package(plan: &Plan) -> ErrorBody {
+    let tools = client_tools(plan);
+    let why = if tools.is_empty() {
+        "the program chooses its tools as it runs (dynamic)".to_owned()
+    } else {
+        format!("the program uses tools of the user's machine: {}", tools.join(", "))
+    };
+    let mut error = ErrorBody::new(ErrorCode::ClientToolsRequirePackage, why);
+    error.client_tools = Some(tools);
+    error.install_command = Some(INSTALL_COMMAND.to_owned());
+    error
+}
+
+fn dry_run(plan: Plan) -> Envelope {
+    let result = json!({
+        "dry_run": true,
+        "routing": plan.routing,
+        "dynamic": plan.analysis.dynamic,
+        "client_tools": client_tools(&plan),
+        "diagnostics": plan.analysis.diagnostics,
+    });
+    Envelope::Success(Box::new(Success {
+        result,
+        run: RunNote {
+            execution_id: Uuid::now_v7().to_string(),
+            executed: ExecutedOn::Server,
+            duration_ms: 0.0,
+            console: Vec::new(),
+            console_truncated: false,
+            warnings: Vec::new(),
+            calls: Vec::new(),
+        },
+        dag: dag(&plan.analysis),
+        tools_used: plan.tools_used,
+    }))
+}
+
+async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) -> Envelope {
+    let execution_id = Uuid::now_v7();
+    let limit = Limits::client().wall;
+    let decided = record(gateway, requester, &plan, execution_id, Decision::Client, limit).await;
+    if let Err(error) = decided {
+        return Envelope::error(registry_error(&error));
+    }
+    tracing::info!(
+        execution.id = %execution_id,
+        scope = %requester.scope(),
+        tools = plan.tools_used.len(),
+        "Handed a program to the caller's machine"
+    );
+    Envelope::ExecuteLocally(Box::new(Delegation {
+        code_hash: Integrity::of(plan.code.as_bytes()),
+        client_tools: client_tools(&plan),
+        dag: dag(&plan.analysis),
+        static_structure: serde_json::to_value(&plan.analysis.structure).unwrap_or_default(),
+        tools_used: plan.tools_used,
+        code: plan.code,
+        workflow_id: format!("ws_{}", execution_id.simple()),
+    }))
+}
+
+fn dag(analysis: &Analysis) -> Value {
+    serde_json::to_value(&analysis.dag).unwrap_or_default()
+}
+
+async fn record(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    plan: &Plan,
+    id: Uuid,
+    decision: Decision,
+    limit: Duration,
+) -> Result<(), RegistryError> {
+    let new = NewExecution {
+        id,
+        decision,
+        code_hash: Integrity::of(plan.code.as_bytes()),
+        code_bytes: plan.code.len(),
+        args_bytes: plan.args.to_string().len(),
+        dynamic: plan.analysis.dynamic,
+        tools: plan.analysis.tools.clone(),
+        limit,
+        error_code: None,
+    };
+    gateway.registry.begin_execution(&requester.tenant(), new).await
+}
+
+async fn run(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    plan: Plan,
+    timeout_ms: Option<u64>,
+    cancel: CancellationToken,
+) -> Envelope {
+    let execution_id = Uuid::now_v7();
+    let mut limits = Limits::server();
+    if let Some(timeout) = timeout_ms {
+        limits.wall = limits.wall.min(Duration::from_millis(timeout));
+    }
+    // The decision to run is on record before its effect.
+    let decided = record(gateway, requester, &plan, execution_id, Decision::Server, limits.wall);
+    if let Err(error) = decided.await {
+        return Envelope::error(registry_error(&error));
+    }
+    let calls = Arc::new(ProgramCalls::new(gateway.clone(), requester.clone(), &plan.tools));
+    let program = Program {
+        source: plan.analysis.program.clone(),
+        args: plan.args.clone(),
+        epoch_ms: None,
+        seed: None,
+    };
+    let outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
+    let end = match &outcome.result {
+        Ok(_) => ExecutionEnd::Success,
+        Err(failure) if failure.kind == FailureKind::Cancelled => ExecutionEnd::Cancelled,
+        Err(_) => ExecutionEnd::Error,
+    };
+    let calls_made = u32::try_from(outcome.calls).unwrap_or(u32::MAX);
+    let result_bytes = outcome.result.as_ref().map_or(0, |value| value.to_string().len());
+    let duration = outcome.duration;
+    let envelope = envelope(execution_id, &plan, &calls.log(), outcome);
+    let error_code = match &envelope {
+        Envelope::Error(failed) => Some(failed.error.error_code),
+        _ => None,
+    };
+    tracing::info!(
+        execution.id = %execution_id,
+        scope = %requester.scope(),
+        ok = error_code.is_none(),
+        error.code = error_code.map(ErrorCode::name),
+        duration_ms = duration.as_secs_f64() * 1e3,
+        "Executed a program"
+    );
+    let finished = FinishedExecution { end, error_code, result_bytes, calls: calls_made, duration };
+    let finished =
+        gateway.registry.finish_execution(&requester.tenant(), execution_id, finished).await;
+    if let Err(error) = finished {
+        // The result stands; the record says that the run began and not how it ended.
+        tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
+    }
+    envelope
+}
+
+fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) -> Envelope {
+    let run = RunNote {
+        execution_id: execution_id.to_string(),
+        executed: ExecutedOn::Server,
+        duration_ms: outcome.duration.as_secs_f64() * 1e3,
+        console: outcome
+            .console
+            .into_iter()
+            .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
+            .collect(),
+        console_truncated: outcome.console_truncated,
+        warnings: Vec::new(),
+        calls: calls.notes(),
+    };
+    match outcome.result {
+        Ok(result) => Envelope::Success(Box::new(Success {
+            result,
+            run,
+            tools_used: plan.tools_used.clone(),
+            dag: dag(&plan.analysis),
+        })),
+        Err(failure) => Envelope::Error(Box::new(RunError {
+            error: failure::error_body(&failure, &plan.code, calls.issued()),
+            run: Some(run),
+        })),
+    }
+}

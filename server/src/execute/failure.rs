@@ -1,0 +1,44 @@
+//! What the sandbox reports, told in the words of the protocol.
+
+use std::collections::HashSet;
+
+use protocol::{ErrorBody, ErrorCode, ProgramFailure, program_error};
+use sandbox::{Failure, FailureKind};
+
+/// Turns a failed run into the error of its envelope.
+pub(super) fn error_body(
+    failure: &Failure,
+    source: &str,
+    issued: &HashSet<ErrorCode>,
+) -> ErrorBody {
+    let failure = ProgramFailure {
+        code: code_of(failure.kind),
+        name: &failure.name,
+        message: &failure.message,
+        thrown_code: failure.code.as_deref(),
+        line: failure.line,
+        column: failure.column,
+        stack: failure.stack.as_deref(),
+    };
+    program_error(&failure, source, issued)
+}
+
+fn code_of(kind: FailureKind) -> ErrorCode {
+    match kind {
+        FailureKind::Exception => ErrorCode::ProgramFailed,
+        FailureKind::Syntax => ErrorCode::ParseError,
+        FailureKind::WallTime => ErrorCode::TimeLimit,
+        FailureKind::CpuTime => ErrorCode::CpuLimit,
+        FailureKind::OutOfMemory => ErrorCode::OutOfMemory,
+        FailureKind::StackOverflow => ErrorCode::StackOverflow,
+        FailureKind::TooManyCalls => ErrorCode::TooManyCalls,
+        FailureKind::ArgumentTooLarge => ErrorCode::ArgumentTooLarge,
+        FailureKind::ToolResultTooLarge => ErrorCode::ToolResultTooLarge,
+        FailureKind::ResultTooLarge => ErrorCode::ResultTooLarge,
+        FailureKind::ResultNotSerializable => ErrorCode::ResultNotSerializable,
+        FailureKind::Deadlock => ErrorCode::Deadlock,
+        FailureKind::Cancelled => ErrorCode::Cancelled,
+        FailureKind::Crashed => ErrorCode::SandboxCrashed,
+        FailureKind::Unavailable => ErrorCode::SandboxUnavailable,
+    }
+}

@@ -1,0 +1,84 @@
+//! The routes and the layers around them.
+
+pub mod health;
+pub mod mcp;
+pub mod registry;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth;
+use crate::config::Serve;
+use crate::state::SharedGateway;
+
+/// The largest request body, in bytes.
+pub const BODY_LIMIT: usize = 10 * 1024 * 1024;
+
+/// One route, as `pml-server routes --json` lists it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Route {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path, with parameters in braces.
+    pub path: &'static str,
+    /// What it needs: `none`, `key`, or `public` (a key, or none for public entries).
+    pub auth: &'static str,
+}
+
+/// Every route that [`router`] serves.
+pub const ROUTES: &[Route] = &[
+    Route { method: "POST", path: "/mcp", auth: "key" },
+    Route { method: "GET", path: "/mcp", auth: "public" },
+    Route { method: "GET", path: "/mcp/{fqdn}", auth: "public" },
+    Route { method: "GET", path: "/api/v1/routing", auth: "key" },
+    Route { method: "GET", path: "/health", auth: "none" },
+    Route { method: "GET", path: "/ready", auth: "none" },
+    Route { method: "GET", path: "/version", auth: "none" },
+];
+
+/// Builds the gateway's routes.
+pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
+    let mcp = mcp::service(gateway.clone(), serve, shutdown);
+    // A key is asked for before the body is read, so nobody without one can
+    // make the gateway parse anything.
+    let keyed = Router::new()
+        .route("/mcp", post(mcp::post).with_state(mcp))
+        .route("/api/v1/routing", get(registry::get_routing).with_state(gateway.clone()))
+        .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
+    let public = Router::new()
+        .route("/mcp", get(registry::list_entries))
+        .route("/mcp/{fqdn}", get(registry::get_entry))
+        .route("/ready", get(health::ready))
+        .with_state(gateway);
+    let open =
+        Router::new().route("/health", get(health::health)).route("/version", get(health::version));
+    // The outermost layer is the last one added.
+    keyed
+        .merge(public)
+        .merge(open)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(harden))
+}
+
+/// Adds the headers that keep a browser from reading an answer as something else.
+async fn harden(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
+    );
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    response
+}

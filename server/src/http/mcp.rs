@@ -1,0 +1,196 @@
+//! `POST /mcp`: MCP Streamable HTTP, in both protocol eras.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use protocol::meta_tools::{self, META_TOOLS, MetaTool};
+use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
+use registry::{Caller, Right};
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Requester;
+use crate::config::Serve;
+use crate::discover::{self, DiscoverRequest};
+use crate::execute;
+use crate::state::SharedGateway;
+
+/// The MCP endpoint as a tower service.
+pub type McpService = StreamableHttpService<McpHandler, NeverSessionManager>;
+
+/// Builds the MCP endpoint.
+pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> McpService {
+    let mut hosts: Vec<String> =
+        ["localhost", "127.0.0.1", "::1"].into_iter().map(str::to_owned).collect();
+    hosts.extend(serve.allowed_hosts.iter().cloned());
+    // No sessions: every request stands alone, so any replica can answer it.
+    let mut config = StreamableHttpServerConfig::default();
+    config.legacy_session_mode = false;
+    config.json_response = true;
+    config.cancellation_token = shutdown;
+    config.allowed_hosts = hosts;
+    config.allowed_origins = serve.allowed_origins.clone();
+    config.max_request_body_bytes = super::BODY_LIMIT;
+    let config = config.enforce_origin_validation();
+    StreamableHttpService::new(
+        move || Ok(McpHandler { gateway: gateway.clone() }),
+        Arc::new(NeverSessionManager::default()),
+        config,
+    )
+}
+
+/// Hands a request to the MCP endpoint; the caller is in its extensions.
+pub async fn post(State(service): State<McpService>, request: Request) -> Response {
+    service.handle(request).await.into_response()
+}
+
+/// Answers MCP requests.
+#[derive(Clone)]
+pub struct McpHandler {
+    gateway: SharedGateway,
+}
+
+impl ServerHandler for McpHandler {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::default();
+        info.capabilities = ServerCapabilities::builder().enable_tools().build();
+        info.server_info = Implementation::new("pml-server", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        Ok(ListToolsResult::with_all_items(META_TOOLS.iter().map(listed_tool).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        META_TOOLS.iter().find(|tool| tool.name == name).map(listed_tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let parts = context.extensions.get::<http::request::Parts>().ok_or_else(|| {
+            rmcp::ErrorData::internal_error("the request has no HTTP parts", None)
+        })?;
+        let caller =
+            parts.extensions.get::<Arc<Caller>>().cloned().ok_or_else(|| {
+                rmcp::ErrorData::internal_error("the request has no caller", None)
+            })?;
+        let requester = Requester::new(caller, &parts.headers);
+        let run = context.meta.get(meta_tools::RUN_META).cloned();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let cancel = context.ct.clone();
+        Ok(self.dispatch(&requester, &request.name, arguments, run, cancel).await.into())
+    }
+}
+
+impl McpHandler {
+    async fn dispatch(
+        &self,
+        requester: &Requester,
+        name: &str,
+        arguments: Value,
+        run: Option<Value>,
+        cancel: CancellationToken,
+    ) -> CallToolResult {
+        let needed = if meta_tools::DISCOVER.is(name) { Right::Read } else { Right::Execute };
+        if !requester.caller.rights.contains(needed) {
+            return envelope_result(&Envelope::error(ErrorBody::new(
+                ErrorCode::Forbidden,
+                format!("the key lacks the right `{}`", needed.as_str()),
+            )));
+        }
+        let gateway = &self.gateway;
+        if meta_tools::EXECUTE.is(name) {
+            return match parse::<ExecuteRequest>(name, arguments) {
+                Ok(request) => {
+                    envelope_result(&execute::execute(gateway, requester, request, cancel).await)
+                }
+                Err(error) => envelope_result(&Envelope::error(error)),
+            };
+        }
+        if meta_tools::CONTINUE.is(name) {
+            return envelope_result(&match parse::<ContinueRequest>(name, arguments) {
+                Ok(request) => execute::continue_workflow(&request),
+                Err(error) => Envelope::error(error),
+            });
+        }
+        if meta_tools::DISCOVER.is(name) {
+            let found = match parse::<DiscoverRequest>(name, arguments) {
+                Ok(request) => discover::discover(gateway, requester, request).await,
+                Err(error) => Err(error),
+            };
+            return match found {
+                Ok(found) => structured_result(&found, false),
+                Err(error) => envelope_result(&Envelope::error(error)),
+            };
+        }
+        match ToolId::from_wire(name) {
+            Ok(id) => {
+                crate::calls::call_directly(gateway, requester, &id, arguments, run, cancel).await
+            }
+            Err(error) => envelope_result(&Envelope::error(ErrorBody::new(
+                ErrorCode::ToolNotFound,
+                error.to_string(),
+            ))),
+        }
+    }
+}
+
+fn listed_tool(tool: &MetaTool) -> Tool {
+    let schema = match tool.input_schema() {
+        Value::Object(schema) => schema,
+        _ => Default::default(),
+    };
+    Tool::new(tool.name, tool.description, schema)
+}
+
+/// Reads the arguments of a meta-tool.
+fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
+    serde_json::from_value(arguments).map_err(|error| {
+        ErrorBody::new(ErrorCode::InvalidRequest, format!("the arguments of `{tool}`: {error}"))
+    })
+}
+
+/// Puts an envelope into an MCP result: structured, and the same as JSON text.
+pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
+    structured_result(envelope, envelope.is_error())
+}
+
+fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResult {
+    let structured = serde_json::to_value(body)
+        .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
+    if is_error {
+        CallToolResult::structured_error(structured)
+    } else {
+        CallToolResult::structured(structured)
+    }
+}
+
+/// Turns a raw MCP result from an upstream or a native tool into rmcp's type.
+pub fn raw_result(raw: Value) -> CallToolResult {
+    serde_json::from_value(raw).unwrap_or_else(|error| {
+        envelope_result(&Envelope::error(ErrorBody::new(
+            ErrorCode::ToolFailed,
+            format!("the upstream's answer is not an MCP result: {error}"),
+        )))
+    })
+}

@@ -1,0 +1,183 @@
+//! `GET /mcp` and `GET /mcp/{fqdn}`: the registry, read over HTTP.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use protocol::ErrorCode;
+use registry::{CatalogFilter, Entry, EntryName, RegistryError, Visibility};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::auth::Reader;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest page of the catalog.
+const PAGE_LIMIT: u32 = 100;
+
+/// The catalog's query parameters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogQuery {
+    /// Continue after this opaque cursor.
+    cursor: Option<String>,
+    /// Entries per page, 1 to 100.
+    limit: Option<u32>,
+    /// Words to look for.
+    search: Option<String>,
+    /// Only entries of this namespace.
+    namespace: Option<String>,
+    /// Only entries of this type.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Only entries that run there.
+    routing: Option<String>,
+}
+
+/// Lists the entries that the reader can see.
+pub async fn list_entries(
+    State(gateway): State<SharedGateway>,
+    headers: HeaderMap,
+    query: Result<Query<CatalogQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, ApiError> {
+    if wants_event_stream(&headers) {
+        // The server never opens a stream of its own: 2026-07-28 has none, and
+        // the earlier versions allow 405.
+        return Ok((StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST, GET")]).into_response());
+    }
+    let Query(query) =
+        query.map_err(|error| ApiError::new(ErrorCode::InvalidRequest, error.body_text()))?;
+    let reader = Reader::of(&gateway, &headers).await?;
+    let filter = CatalogFilter {
+        search: query.search,
+        namespace: query.namespace,
+        kind: parse_word(query.kind, "type")?,
+        routing: parse_word(query.routing, "routing")?,
+    };
+    let limit = query.limit.unwrap_or(50).clamp(1, PAGE_LIMIT);
+    let page = gateway
+        .registry
+        .catalog(&reader.tenant(), &filter, query.cursor.as_deref(), limit)
+        .await
+        .map_err(|error| match error {
+            RegistryError::Invalid(reason) => ApiError::new(ErrorCode::InvalidRequest, reason),
+            other => other.into(),
+        })?;
+    let cache = match reader {
+        Reader::Anonymous => "public, max-age=60",
+        Reader::Tenant(_) => "private, no-store",
+    };
+    Ok((
+        [(header::CACHE_CONTROL, cache), (header::VARY, "authorization, x-api-key, accept")],
+        Json(page),
+    )
+        .into_response())
+}
+
+/// Serves one entry, under its FQDN or a short form.
+pub async fn get_entry(
+    State(gateway): State<SharedGateway>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let reader = Reader::of(&gateway, &headers).await?;
+    let Ok(wanted) = name.parse::<EntryName>() else { return Ok(not_found(&name)) };
+    let found = match gateway.registry.entry(&reader.tenant(), &wanted).await {
+        Ok(found) => found,
+        Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
+        Err(RegistryError::HashMismatch { current }) => {
+            let body = json!({
+                "error": "hash_mismatch",
+                "message": format!("MCP '{}' has other content now", shown(&name)),
+                "current": current.to_string(),
+            });
+            return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
+        }
+        Err(other) => return Err(other.into()),
+    };
+    Ok(entry_response(&headers, found))
+}
+
+fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
+    let etag = format!("\"{}\"", found.entry.integrity);
+    let cache = if found.visibility == Visibility::Public {
+        "public, max-age=300"
+    } else {
+        "private, no-store"
+    };
+    let matches = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| {
+            value.split(',').any(|tag| {
+                let tag = tag.trim();
+                tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
+            })
+        });
+    let mut response = if matches {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Json(&found.entry).into_response()
+    };
+    let out = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        out.insert(header::ETAG, etag);
+    }
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    out.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key, accept"));
+    response
+}
+
+/// What does not exist and what is another tenant's answer alike.
+fn not_found(name: &str) -> Response {
+    let body = json!({
+        "error": "not_found",
+        "message": format!("MCP '{}' not in registry", shown(name)),
+    });
+    (StatusCode::NOT_FOUND, no_store(), Json(body)).into_response()
+}
+
+fn no_store() -> [(header::HeaderName, &'static str); 1] {
+    [(header::CACHE_CONTROL, "private, no-store")]
+}
+
+/// Returns a name short and plain enough to echo.
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// The routing rules in force, for the CLI's cache; `ETag` is their hash.
+pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMap) -> Response {
+    let routes = gateway.registry.routes();
+    let body = json!({ "rules": &routes.rules });
+    let etag = format!("\"{}\"", routes.etag);
+    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes());
+    let mut response =
+        if same { StatusCode::NOT_MODIFIED.into_response() } else { Json(body).into_response() };
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
+}
+
+fn wants_event_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("text/event-stream"))
+}
+
+/// Reads a query parameter that is one of the words of a serde enum.
+fn parse_word<T: serde::de::DeserializeOwned>(
+    word: Option<String>,
+    name: &str,
+) -> Result<Option<T>, ApiError> {
+    word.map(|word| serde_json::from_value(serde_json::Value::String(word)))
+        .transpose()
+        .map_err(|error| ApiError::new(ErrorCode::InvalidRequest, format!("`{name}`: {error}")))
+}

@@ -1,0 +1,51 @@
+//! What every request shares.
+
+use std::sync::Arc;
+
+use registry::Registry;
+use sandbox::{Pool, PoolConfig};
+
+use crate::analyser::Analyser;
+use crate::upstreams::Upstreams;
+
+/// The gateway's long-lived parts.
+pub struct Gateway {
+    /// Entries, tenants, keys and rules, in Postgres.
+    pub registry: Registry,
+    /// The analysis in killable children.
+    pub analyser: Analyser,
+    /// Warm sealed sandboxes.
+    pub sandboxes: Pool,
+    /// MCP servers behind HTTP.
+    pub upstreams: Upstreams,
+    /// Whether public entries can be read without a key.
+    pub anonymous_read: bool,
+}
+
+/// A shared [`Gateway`].
+pub type SharedGateway = Arc<Gateway>;
+
+impl Gateway {
+    /// Starts the parts around an opened registry.
+    ///
+    /// # Errors
+    /// Returns an error when sealed children cannot be started here.
+    pub fn start(
+        registry: Registry,
+        warm: Option<usize>,
+        anonymous_read: bool,
+    ) -> Result<SharedGateway, sandbox::SandboxError> {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let mut pool = PoolConfig::default();
+        if let Some(warm) = warm {
+            pool.warm = warm;
+        }
+        Ok(Arc::new(Self {
+            registry,
+            analyser: Analyser::start(cores)?,
+            sandboxes: Pool::new(pool)?,
+            upstreams: Upstreams::default(),
+            anonymous_read,
+        }))
+    }
+}
