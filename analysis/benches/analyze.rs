@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use analysis::{Limits, analyze};
 
-/// A piece of an ordinary agent program: 10 lines, 3 calls.
+/// A piece of an ordinary agent program: 12 lines with its block, 3 calls.
 const PIECE: &str = r#"
+const found: { path: string; lines: number }[] = [];
 interface Entry { path: string; size: number }
 const listing = await mcp.filesystem.list_directory({ path: args.root ?? "." });
 const entries: Entry[] = listing.entries.filter((entry: Entry) => entry.size > 0);
@@ -20,7 +21,7 @@ await mcp.json.stringify({ value: { found, count: entries.length } });
 
 fn program(lines: usize) -> String {
     let piece = PIECE.trim_start();
-    let mut source = String::from("const found: { path: string; lines: number }[] = [];\n");
+    let mut source = String::new();
     while source.lines().count() < lines {
         source.push_str("{\n");
         source.push_str(piece);

@@ -14,13 +14,16 @@
 mod call;
 mod class;
 mod control;
+mod engine;
 mod escape;
 mod expr;
 mod finish;
 mod function;
 mod member;
 mod object;
+mod operator;
 mod pattern;
+mod repeat;
 mod scope;
 mod stmt;
 mod value;

@@ -3,13 +3,12 @@
 use std::rc::Rc;
 
 use protocol::ToolId;
-use swc_common::Spanned;
 use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase, TaggedTpl};
 
 use super::Builder;
+use super::engine::changes_argument;
 use super::expr::{bare, bounds};
 use super::finish::{RoundKind, RoundTask};
-use super::member::Key;
 use super::value::{Cap, Deps, Form, SiteId, Value};
 use crate::diagnostic::{Code, shown};
 
@@ -23,73 +22,21 @@ pub(super) enum CallKind {
 }
 
 /// The arguments of a call, followed.
-struct Given {
+pub(super) struct Given {
     /// The values in their places; what a spread of unknown length gives is in `rest`.
-    values: Vec<Value>,
+    pub(super) values: Vec<Value>,
     /// What arguments of unknown place may be.
-    rest: Option<Value>,
+    pub(super) rest: Option<Value>,
 }
 
 impl Given {
-    fn deps(&self) -> Deps {
+    pub(super) fn deps(&self) -> Deps {
         let mut deps = Deps::default();
         for value in self.values.iter().chain(&self.rest) {
             deps.add(&value.all_deps());
         }
         deps
     }
-}
-
-/// What an engine's method does with a function that it is given.
-pub(super) enum Callback {
-    /// Calls it for each item of the receiver.
-    Each,
-    /// Calls it with the running result and each item.
-    Fold,
-    /// Calls it once with what the promise gives.
-    Then,
-    /// Calls it once with the reason of the failure.
-    Catch,
-    /// Calls it once with nothing.
-    Finally,
-}
-
-pub(super) fn callback(method: &str) -> Option<Callback> {
-    Some(match method {
-        "map" | "forEach" | "filter" | "flatMap" | "some" | "every" | "find" | "findIndex"
-        | "findLast" | "findLastIndex" => Callback::Each,
-        "reduce" | "reduceRight" => Callback::Fold,
-        "then" => Callback::Then,
-        "catch" => Callback::Catch,
-        "finally" => Callback::Finally,
-        _ => return None,
-    })
-}
-
-/// Methods that change what they are called on.
-fn changes_receiver(method: &str) -> bool {
-    matches!(
-        method,
-        "push"
-            | "unshift"
-            | "splice"
-            | "fill"
-            | "set"
-            | "add"
-            | "append"
-            | "pop"
-            | "shift"
-            | "sort"
-            | "reverse"
-            | "copyWithin"
-            | "delete"
-            | "clear"
-    )
-}
-
-/// Functions of `Object` and `Reflect` that change their first argument.
-fn changes_argument(method: &str) -> bool {
-    matches!(method, "assign" | "defineProperty" | "defineProperties" | "set" | "setPrototypeOf")
 }
 
 impl<'a> Builder<'a> {
@@ -158,7 +105,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Follows the arguments of a call, in order.
-    fn given(&mut self, args: &'a [ExprOrSpread]) -> Given {
+    pub(super) fn given(&mut self, args: &'a [ExprOrSpread]) -> Given {
         let mut values = Vec::new();
         let mut rest: Option<Value> = None;
         for arg in args {
@@ -209,7 +156,7 @@ impl<'a> Builder<'a> {
         self.apply(callee, this, &given, kind)
     }
 
-    fn apply(
+    pub(super) fn apply(
         &mut self,
         callee: Value,
         this: Option<Value>,
@@ -310,14 +257,14 @@ impl<'a> Builder<'a> {
     }
 
     /// Calls code that cannot be followed.
-    fn unknown_call(&mut self, callee: Deps, given: &Given, how: &str) -> Value {
+    pub(super) fn unknown_call(&mut self, callee: Deps, given: &Given, how: &str) -> Value {
         let deps = callee.and(&given.deps());
         self.escape_given(given, &deps, how);
         Value::computed(deps.and(&self.returned_deps(given)))
     }
 
     /// Returns the tasks whose results the given functions return.
-    fn returned_deps(&self, given: &Given) -> Deps {
+    pub(super) fn returned_deps(&self, given: &Given) -> Deps {
         let mut deps = Deps::default();
         let mut open: Vec<&Value> = given.values.iter().chain(&given.rest).collect();
         while let Some(value) = open.pop() {
@@ -416,203 +363,6 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         self.apply(tool.clone(), None, &Given { values, rest }, CallKind::Plain)
-    }
-
-    /// Calls a method of a value that is no function of the program.
-    fn method(
-        &mut self,
-        object: &'a Expr,
-        receiver: Value,
-        key: &Key,
-        args: &'a [ExprOrSpread],
-        skips: bool,
-    ) -> Value {
-        let deps = receiver.all_deps();
-        let condition = if skips { deps.clone() } else { Deps::default() };
-        let name = key.only().unwrap_or_default().to_owned();
-        let known = callback(&name);
-        let over = bounds(object.span());
-        let result = self.under(&condition, skips, false, |builder| match known {
-            Some(known) => builder.with_callbacks(&receiver, known, over, args),
-            None => {
-                let given = builder.given(args);
-                let result = builder.unknown_call(
-                    deps.clone(),
-                    &given,
-                    "is passed to a method that cannot be followed",
-                );
-                if key.names.is_none() || changes_receiver(&name) {
-                    builder.mutate();
-                    let flows = given.deps();
-                    builder.flows_into(object, &flows);
-                }
-                result
-            }
-        });
-        // The method sees the receiver, and what it holds, as `this`.
-        if receiver.caps().is_empty() && !matches!(receiver.form, Form::Array(_)) {
-            self.escape(&receiver, "holds what a method that cannot be followed may reach");
-        }
-        result
-    }
-
-    /// Follows the functions that an array's or promise's method is given.
-    fn with_callbacks(
-        &mut self,
-        receiver: &Value,
-        kind: Callback,
-        over: (u32, u32),
-        args: &'a [ExprOrSpread],
-    ) -> Value {
-        let deps = receiver.all_deps();
-        let given = self.given(args);
-        let repeats = matches!(kind, Callback::Each | Callback::Fold);
-        let conditional = matches!(kind, Callback::Catch);
-        let whole = Value::computed(deps.clone()).spanning(receiver.span);
-        let first = match kind {
-            Callback::Each => vec![
-                self.item(receiver).spanning(receiver.span),
-                Value::computed(deps.clone()),
-                whole,
-            ],
-            Callback::Fold => {
-                let start = given.values.get(1).cloned().unwrap_or_else(|| whole.clone());
-                let mut flows = start.all_deps().and(&deps);
-                flows.add(&self.returned_deps(&given));
-                let item = self.item(receiver);
-                vec![Value::computed(flows), item, Value::computed(deps.clone()), whole]
-            }
-            Callback::Then => vec![receiver.clone()],
-            Callback::Catch => vec![whole],
-            Callback::Finally => Vec::new(),
-        };
-        let first = Given { values: first, rest: None };
-        let node = match kind {
-            Callback::Each | Callback::Fold => Some(RoundKind::Loop { over, deps: deps.clone() }),
-            Callback::Catch => Some(RoundKind::Decision { test: over, deps: deps.clone() }),
-            Callback::Then | Callback::Finally => None,
-        };
-        let mut result = Value::never();
-        let is_then = matches!(kind, Callback::Then);
-        let mut passed = Deps::default();
-        let mut walk = |builder: &mut Self| {
-            builder.under(&deps, conditional, repeats, |builder| {
-                for (index, value) in given.values.iter().enumerate() {
-                    let failure = is_then && index == 1;
-                    let simple =
-                        matches!(value.caps(), [Cap::Tool(..)]) || value.form == Form::Function;
-                    if simple && (index == 0 || is_then) {
-                        let before = builder.at;
-                        let called = if failure {
-                            let none =
-                                Given { values: vec![Value::computed(deps.clone())], rest: None };
-                            builder.under(&Deps::default(), true, false, |b| {
-                                b.apply(value.clone(), None, &none, CallKind::Plain)
-                            })
-                        } else {
-                            builder.apply(value.clone(), None, &first, CallKind::Plain)
-                        };
-                        builder.at = before;
-                        result = builder.join(&result, &called);
-                    } else {
-                        passed.add(&value.all_deps());
-                        builder.escape_to(
-                            value,
-                            "is passed to a method that cannot be followed",
-                            &deps,
-                            repeats,
-                        );
-                    }
-                }
-            });
-        };
-        match node {
-            Some(node) => self.node(node, walk),
-            None => walk(self),
-        }
-        if let Some(rest) = &given.rest {
-            self.escape(rest, "is passed in a list of unknown length");
-            passed.add(&rest.all_deps());
-        }
-        passed.add(&self.returned_deps(&given));
-        match kind {
-            Callback::Then => result.with_deps(&deps).with_deps(&passed),
-            Callback::Catch => self.or_else(receiver.clone(), result),
-            Callback::Finally => receiver.clone(),
-            Callback::Each | Callback::Fold => {
-                self.escape(&result, "is collected by a method that cannot be followed");
-                Value::computed(deps.and(&result.all_deps()).and(&passed))
-            }
-        }
-    }
-
-    /// Follows `Promise.all([…])` and its like: the members are in flight together.
-    fn together(&mut self, how: &str, args: &'a [ExprOrSpread]) -> Value {
-        let fork = self.add_node(RoundKind::Fork { how: how.to_owned() });
-        let (parent, branch) = (self.parent, self.branch.take());
-        self.parent = Some(fork);
-        let listed = matches!(args, [only] if only.spread.is_none() && matches!(bare(&only.expr), Expr::Array(_)));
-        self.branch = Some(if listed { "member".into() } else { "members".into() });
-        let given = self.given(args);
-        (self.parent, self.branch) = (parent, branch);
-        self.add_node(RoundKind::Join { fork });
-        let Some(members) = given.values.first() else {
-            return self.unknown_call(Deps::default(), &given, "is awaited together with others");
-        };
-        for part in members.parts() {
-            if !part.caps().is_empty() || !part.funcs().is_empty() {
-                self.escape(part, "is awaited together with others");
-            }
-        }
-        match (how, &members.form) {
-            ("all", _) => members.clone(),
-            ("allSettled", Form::Array(items)) => {
-                let items = items.iter().map(|item| Value::computed(item.all_deps())).collect();
-                Value::array(items).with_deps(&members.deps)
-            }
-            _ => Value::computed(given.deps()),
-        }
-    }
-
-    /// Follows `Object.assign(target, …)` and its like.
-    fn change_argument(&mut self, args: &'a [ExprOrSpread]) -> Value {
-        self.mutate();
-        let given = self.given(args);
-        if let (Some(target), Some(value)) = (args.first(), given.values.first()) {
-            self.written_into(&target.expr, value);
-        }
-        let deps = given.deps();
-        if let Some(target) = args.first() {
-            self.flows_into(&target.expr, &deps);
-        }
-        self.unknown_call(Deps::default(), &given, "is copied to or from")
-    }
-
-    /// Lets results flow into the variable that an expression begins with.
-    pub(super) fn flows_into(&mut self, expr: &'a Expr, deps: &Deps) {
-        let mut root = bare(expr);
-        while let Expr::Member(member) = root {
-            root = bare(&member.obj);
-        }
-        let Expr::Ident(name) = root else { return };
-        let Some(binding) = self.lookup(&name.sym) else { return };
-        let deps = deps.clone().and(&self.control.local);
-        let value = self.read(binding);
-        let form = match &value.form {
-            // What was added to a list is not in its place any more.
-            Form::Array(_) | Form::Object { .. } | Form::Result(..) | Form::Param(_) => {
-                for part in value.parts().into_iter().cloned().collect::<Vec<_>>() {
-                    self.escape(&part, "is kept in a value that is changed");
-                }
-                Form::Computed
-            }
-            form => form.clone(),
-        };
-        let mut changed = Value::of(form).with_deps(&value.all_deps()).with_deps(&deps);
-        if !value.caps().is_empty() || !value.funcs().is_empty() {
-            changed = value.with_deps(&deps);
-        }
-        self.write(binding, changed);
     }
 
     /// Follows a tagged template, which is a call.

@@ -1,16 +1,13 @@
 //! Expressions, in evaluation order.
 
-use std::rc::Rc;
-
 use swc_common::{Span, Spanned};
 use swc_ecma_ast::{
-    AssignExpr, AssignOp, AssignTarget, BinExpr, BinaryOp, Expr, Ident, Lit, MemberProp,
-    OptChainBase, SuperProp, Tpl, UnaryOp,
+    AssignExpr, AssignOp, AssignTarget, BinaryOp, Expr, Ident, Lit, MemberProp, OptChainBase,
+    SuperProp,
 };
 
 use super::Builder;
 use super::call::CallKind;
-use super::finish::RoundKind;
 use super::function::FuncBody;
 use super::member::Key;
 use super::scope::ScopeKind;
@@ -185,174 +182,6 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn template(&mut self, template: &'a Tpl) -> Value {
-        let mut texts: Option<Vec<String>> = Some(vec![String::new()]);
-        let mut deps = Deps::default();
-        for (index, quasi) in template.quasis.iter().enumerate() {
-            let cooked = quasi.cooked.as_ref().and_then(|text| text.as_str());
-            texts = texts.zip(cooked).map(|(texts, cooked)| append(&texts, &[cooked.into()]));
-            let Some(expr) = template.exprs.get(index) else { continue };
-            let value = self.expr(expr);
-            self.escape(&value, "is turned into text");
-            deps.add(&value.all_deps());
-            let choices =
-                value.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
-            texts = texts.zip(choices).map(|(texts, choices)| append(&texts, &choices));
-        }
-        text_choice(texts, deps)
-    }
-
-    pub(super) fn unary(&mut self, op: UnaryOp, arg: &'a Expr) -> Value {
-        let value = self.expr(arg);
-        match op {
-            UnaryOp::Bang | UnaryOp::TypeOf | UnaryOp::Void => {}
-            UnaryOp::Delete => {
-                self.mutate();
-                if let Expr::Member(member) = bare(arg) {
-                    let object = self.quiet(&member.obj);
-                    self.written_into(&member.obj, &object);
-                }
-            }
-            UnaryOp::Minus => {
-                if let Some(Scalar::Number(number)) = value.only()
-                    && !value.inexact
-                {
-                    return Value::scalar(Scalar::Number(-number)).with_deps(&value.deps);
-                }
-                self.escape(&value, "is turned into a number");
-            }
-            UnaryOp::Plus | UnaryOp::Tilde => self.escape(&value, "is turned into a number"),
-        }
-        if op == UnaryOp::Void {
-            return Value::undefined();
-        }
-        Value::computed(value.all_deps())
-    }
-
-    fn binary(&mut self, binary: &'a BinExpr) -> Value {
-        if matches!(
-            binary.op,
-            BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::NullishCoalescing
-        ) {
-            let left = self.expr(&binary.left);
-            return self.logical(binary.op, bounds(binary.left.span()), left, |builder| {
-                builder.expr(&binary.right)
-            });
-        }
-        // Long chains lean to the left; they are walked without recursion.
-        let mut chain = vec![binary];
-        let mut first = &*binary.left;
-        while let Expr::Bin(next) = first {
-            if matches!(
-                next.op,
-                BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::NullishCoalescing
-            ) {
-                break;
-            }
-            chain.push(next);
-            first = &next.left;
-        }
-        let mut left = self.expr(first);
-        while let Some(link) = chain.pop() {
-            let right = self.expr(&link.right);
-            left = self.operate(link.op, &left, &right);
-        }
-        left
-    }
-
-    fn operate(&mut self, op: BinaryOp, left: &Value, right: &Value) -> Value {
-        let deps = left.all_deps().and(&right.all_deps());
-        match op {
-            BinaryOp::EqEqEq | BinaryOp::NotEqEq | BinaryOp::InstanceOf => {}
-            BinaryOp::EqEq | BinaryOp::NotEq if left.is_nothing() || right.is_nothing() => {}
-            BinaryOp::Add => {
-                let is_text = |value: &Value| {
-                    value.exact().is_some_and(|all| {
-                        !all.is_empty() && all.iter().all(|one| matches!(one, Scalar::Text(_)))
-                    })
-                };
-                if let (Some(one), Some(other)) = (left.exact(), right.exact())
-                    && (is_text(left) || is_text(right))
-                {
-                    let one: Vec<String> =
-                        one.iter().map(|scalar| scalar.as_key().to_string()).collect();
-                    let other: Vec<Rc<str>> = other.iter().map(Scalar::as_key).collect();
-                    return text_choice(Some(append(&one, &other)), deps);
-                }
-                self.escape(left, "is turned into text");
-                self.escape(right, "is turned into text");
-            }
-            _ => {
-                self.escape(left, "is an operand");
-                self.escape(right, "is an operand");
-            }
-        }
-        Value::computed(deps)
-    }
-
-    /// Follows `left && right` and its like; the right side may not be reached.
-    pub(super) fn logical(
-        &mut self,
-        op: BinaryOp,
-        test: (u32, u32),
-        left: Value,
-        right: impl FnOnce(&mut Self) -> Value,
-    ) -> Value {
-        let deps = left.all_deps();
-        let kind = RoundKind::Decision { test, deps: deps.clone() };
-        let (value, writes) = self.branch(|builder| {
-            builder.node(kind, |builder| {
-                builder.way("then", |builder| builder.under(&deps, true, false, right))
-            })
-        });
-        self.merge(vec![writes, super::control::Writes::new()], &deps);
-        match op {
-            // What is falsy leads to no tool, but a value may also be returned as it is.
-            BinaryOp::LogicalAnd if left.is_loaded() => value.with_deps(&deps),
-            BinaryOp::LogicalAnd => self.join(&Value::computed(deps), &value),
-            _ => self.or_else(left, value),
-        }
-    }
-
-    /// Returns a value that is used when it is there, and a substitute otherwise.
-    pub(super) fn or_else(&mut self, value: Value, other: Value) -> Value {
-        if value.is_nothing() {
-            return other.with_deps(&value.deps);
-        }
-        // A reference stays one: that is where the value comes from when it is there.
-        if matches!(value.form, Form::Result(..) | Form::Param(_)) {
-            let mut kept = value.with_deps(&other.all_deps());
-            if other.is_loaded() {
-                kept.add_load(&other);
-                for part in other.parts() {
-                    self.escape(part, "is kept in a value that may be one of several");
-                }
-            }
-            return kept;
-        }
-        self.join(&value, &other)
-    }
-
-    fn choose(
-        &mut self,
-        span: (u32, u32),
-        test: &Value,
-        then: &'a Expr,
-        otherwise: &'a Expr,
-    ) -> Value {
-        let deps = test.all_deps();
-        let kind = RoundKind::Decision { test: span, deps: deps.clone() };
-        let (first, second, writes) = self.node(kind, |builder| {
-            builder.under(&deps, true, false, |builder| {
-                let (first, one) = builder.branch(|b| b.way("then", |b| b.expr(then)));
-                let (second, other) = builder.branch(|b| b.way("else", |b| b.expr(otherwise)));
-                (first, second, vec![one, other])
-            })
-        });
-        self.merge(writes, &deps);
-        self.join(&first, &second).with_deps(&deps)
-    }
-
     fn assign(&mut self, assign: &'a AssignExpr) -> Value {
         match assign.op {
             AssignOp::Assign => {
@@ -443,9 +272,18 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// What the program puts into `args` is not what it was given.
+    pub(super) fn changed_part_of(&mut self, object: &Value) {
+        if matches!(object.form, Form::Param(_)) && !self.args_written {
+            self.args_written = true;
+            self.changed = true;
+        }
+    }
+
     /// Notes that a field of a value is set or removed.
     pub(super) fn written_into(&mut self, expr: &'a Expr, object: &Value) {
         self.mutate();
+        self.changed_part_of(object);
         if self.is_of_the_engine(expr) {
             self.dynamic(
                 Code::DynamicGlobal,
@@ -467,15 +305,6 @@ impl<'a> Builder<'a> {
             }
         }
     }
-}
-
-/// Methods that are understood; a program that replaces them is not.
-pub(super) fn is_understood_method(name: &str) -> bool {
-    super::call::callback(name).is_some()
-        || matches!(
-            name,
-            "all" | "allSettled" | "race" | "any" | "next" | "call" | "apply" | "bind"
-        )
 }
 
 /// Returns the offsets of a span.
@@ -511,33 +340,5 @@ fn literal_value(literal: &Lit) -> Value {
         Lit::Null(_) => Value::scalar(Scalar::Null),
         Lit::Num(number) if number.value.is_finite() => Value::scalar(Scalar::Number(number.value)),
         _ => Value::computed(Deps::default()),
-    }
-}
-
-/// The most texts that a template or sum may be.
-const TEXT_CHOICES: usize = 16;
-/// The longest text that is put together.
-const TEXT_LENGTH: usize = 4 * 1024;
-
-fn append(texts: &[String], ends: &[Rc<str>]) -> Vec<String> {
-    texts
-        .iter()
-        .flat_map(|text| ends.iter().map(move |end| [text.as_str(), end].concat()))
-        .take(TEXT_CHOICES + 1)
-        .collect()
-}
-
-fn text_choice(texts: Option<Vec<String>>, deps: Deps) -> Value {
-    match texts {
-        Some(texts) if texts.is_empty() => Value::never().with_deps(&deps),
-        Some(texts)
-            if texts.len() <= TEXT_CHOICES
-                && texts.iter().all(|text| text.len() <= TEXT_LENGTH) =>
-        {
-            let scalars: Vec<Scalar> =
-                texts.into_iter().map(|text| Scalar::Text(text.into())).collect();
-            Value::of(Form::Const(scalars.into())).with_deps(&deps)
-        }
-        _ => Value::computed(deps),
     }
 }

@@ -184,7 +184,7 @@ impl Finish<'_> {
             return Argument::Literal { value };
         }
         match &value.form {
-            Form::Result(site, path) => {
+            Form::Result(site, path) if !value.defaulted => {
                 let earlier = self.names.get(site).filter(|(place, _)| *place < index);
                 // A value that may come from elsewhere too is no plain reference.
                 if let Some((_, task)) = earlier
@@ -193,7 +193,7 @@ impl Finish<'_> {
                     return Argument::Reference { task: task.clone(), path: path.to_vec() };
                 }
             }
-            Form::Param(path) if value.deps.is_empty() => {
+            Form::Param(path) if value.deps.is_empty() && !value.defaulted => {
                 return Argument::Parameter { path: path.to_vec() };
             }
             Form::Object { .. } | Form::Array(_)

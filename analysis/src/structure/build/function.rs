@@ -150,7 +150,11 @@ impl<'a> Builder<'a> {
         let mut id = self.func;
         loop {
             let func = &self.funcs[id as usize];
-            if !func.is_arrow() || id == MAIN {
+            if id == MAIN {
+                // What the engine wraps the program in may have the global object here.
+                return Value::cap(Cap::Global);
+            }
+            if !func.is_arrow() {
                 if func.this.form == Form::Never {
                     return Value::computed(func.unknown.clone());
                 }
@@ -325,7 +329,9 @@ impl<'a> Builder<'a> {
                 let anything = Value::computed(unknown.clone());
                 // A reference stays one: it is better to show, and no key is made of it.
                 value = if value.step(crate::structure::PathStep::Index(0)).is_some() {
-                    value.with_deps(&unknown)
+                    let mut kept = value.with_deps(&unknown);
+                    kept.defaulted = true;
+                    kept
                 } else {
                     self.join(&value, &anything)
                 };

@@ -8,7 +8,8 @@ use swc_ecma_ast::{
 
 use super::Builder;
 use super::control::Writes;
-use super::expr::{bare, is_understood_method};
+use super::engine::is_understood_method;
+use super::expr::bare;
 use super::member::Key;
 use super::value::{Cap, Deps, Form, Value};
 use crate::diagnostic::Code;
@@ -218,7 +219,10 @@ impl<'a> Builder<'a> {
         let object = self.expr(&member.obj);
         let key = self.member_key(&member.prop);
         self.written_into(&member.obj, &object);
-        if key.only().is_some_and(is_understood_method) {
+        // A tool's result is data; only a function can take the place of one.
+        let may_be_function =
+            !value.funcs().is_empty() || (value.form == Form::Computed && value.deps.is_empty());
+        if may_be_function && key.only().is_some_and(is_understood_method) {
             self.dynamic(
                 Code::DynamicGlobal,
                 "this replaces a method that the engine offers; give the field another name".into(),

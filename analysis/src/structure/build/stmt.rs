@@ -2,13 +2,12 @@
 
 use swc_common::Spanned;
 use swc_ecma_ast::{
-    BlockStmt, Decl, Expr, ForHead, IfStmt, Lit, Stmt, SwitchStmt, TryStmt, VarDecl, VarDeclKind,
-    VarDeclOrExpr,
+    BlockStmt, Decl, IfStmt, Stmt, SwitchStmt, TryStmt, VarDecl, VarDeclKind, VarDeclOrExpr,
 };
 
 use super::Builder;
 use super::control::{Exit, Writes};
-use super::expr::{bare, bounds};
+use super::expr::bounds;
 use super::finish::RoundKind;
 use super::function::FuncBody;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names, pattern_names};
@@ -62,7 +61,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn statement(&mut self, statement: &'a Stmt) -> Exit {
+    pub(super) fn statement(&mut self, statement: &'a Stmt) -> Exit {
         if self.fatal.is_some() {
             return Exit::default();
         }
@@ -364,111 +363,6 @@ impl<'a> Builder<'a> {
             exit.add(&caught);
             exit.deps.add(&failing);
         }
-        exit.settle()
-    }
-
-    /// Follows `while`, `do … while` and `for (;;)`.
-    fn repeat(
-        &mut self,
-        statement: &'a Stmt,
-        test: Option<&'a Expr>,
-        test_first: bool,
-        update: Option<&'a Expr>,
-        body: &'a Stmt,
-    ) -> Exit {
-        let mut exit = Exit::default();
-        let over = bounds(test.map_or(statement.span(), Spanned::span));
-        // `while (true)` is entered for certain.
-        let endless =
-            test.is_none_or(|test| matches!(bare(test), Expr::Lit(Lit::Bool(b)) if b.value));
-        let node = self.add_node(RoundKind::Loop { over, deps: Deps::default() });
-        let (parent, branch) = (self.parent.replace(node), self.branch.take());
-        self.looped(statement.span().lo.0, |builder| {
-            let none = Deps::default();
-            let mut deps = Deps::default();
-            if test_first && let Some(test) = test {
-                let value = builder.way("test", |b| b.under(&none, false, true, |b| b.expr(test)));
-                deps = value.all_deps();
-            }
-            let jumped =
-                builder.way("body", |b| b.under(&deps, false, true, |b| b.statement(body)));
-            let mut rest = Deps::default();
-            if jumped.may() {
-                rest.add(&jumped.deps);
-            }
-            if let Some(update) = update {
-                let _ = builder
-                    .way("update", |b| b.under(&deps, jumped.may(), true, |b| b.expr(update)));
-            }
-            if !test_first && let Some(test) = test {
-                let value =
-                    builder.way("test", |b| b.under(&rest, jumped.may(), true, |b| b.expr(test)));
-                deps = value.all_deps();
-            }
-            exit.add(&jumped);
-            exit.always = jumped.always && endless && !jumped.breaks && !jumped.continues;
-            deps.add(&rest);
-            exit.deps.add(&deps);
-            builder.loop_deps(node, deps.clone());
-            deps
-        });
-        (self.parent, self.branch) = (parent, branch);
-        (exit.breaks, exit.continues) = (false, false);
-        exit.settle()
-    }
-
-    /// Follows `for … of` and `for … in`.
-    fn iterate(
-        &mut self,
-        statement: &'a Stmt,
-        head: &'a ForHead,
-        right: &'a Expr,
-        body: &'a Stmt,
-        items: bool,
-    ) -> Exit {
-        let scope = self.scope_at(statement.span().lo.0, ScopeKind::Head, |names| {
-            if let ForHead::VarDecl(declared) = head {
-                head_names(declared, names);
-            }
-        });
-        let mut exit = Exit::default();
-        let over = self.expr(right);
-        let deps = over.all_deps();
-        let item = if items {
-            self.item(&over)
-        } else {
-            let leads = !over.caps().is_empty();
-            if leads {
-                self.escape(&over, "is iterated");
-            }
-            Value::computed(deps.clone())
-        };
-        let kind = RoundKind::Loop { over: bounds(right.span()), deps: deps.clone() };
-        self.node(kind, |builder| {
-            builder.within(scope, |builder| {
-                builder.looped(statement.span().lo.0, |builder| {
-                    builder.way("body", |builder| {
-                        builder.under(&deps, false, true, |builder| {
-                            match head {
-                                ForHead::VarDecl(declared) => {
-                                    for declarator in &declared.decls {
-                                        builder.bind(&declarator.name, item.clone());
-                                    }
-                                }
-                                ForHead::Pat(pattern) => builder.bind(pattern, item.clone()),
-                                ForHead::UsingDecl(_) => {
-                                    builder.escape(&item, "is declared by `using`");
-                                }
-                            }
-                            exit.add(&builder.statement(body));
-                        });
-                    });
-                    deps.clone()
-                });
-            });
-        });
-        exit.deps.add(&deps);
-        (exit.breaks, exit.continues) = (false, false);
         exit.settle()
     }
 }

@@ -146,6 +146,8 @@ pub(super) struct Value {
     pub(super) inexact: bool,
     /// It may also be something else entirely, of which nothing is known.
     pub(super) partial: bool,
+    /// A substitute may stand in its place when it is not there.
+    pub(super) defaulted: bool,
     /// Whether it or a part of it leads to tools or is a function.
     loaded: bool,
     weight: u32,
@@ -168,6 +170,7 @@ impl Value {
             shared: false,
             inexact: false,
             partial: false,
+            defaulted: false,
             loaded,
             weight,
             level,
@@ -342,6 +345,7 @@ impl Value {
         joined.shared = self.shared || other.shared;
         joined.inexact = self.inexact || other.inexact;
         joined.partial = self.partial || other.partial;
+        joined.defaulted = self.defaulted || other.defaulted;
         joined
     }
 
@@ -371,7 +375,7 @@ impl Value {
             Form::Param(path) => Form::Param(longer(path, step)?),
             _ => return None,
         };
-        Some(Self { deps: self.deps.clone(), ..Self::of(form) })
+        Some(Self { deps: self.deps.clone(), defaulted: self.defaulted, ..Self::of(form) })
     }
 }
 

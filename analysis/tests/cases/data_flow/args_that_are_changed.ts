@@ -1,0 +1,2 @@
+args.path = "other";
+await mcp.fs.read({ path: args.path });
