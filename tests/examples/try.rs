@@ -131,7 +131,12 @@ fn show(name: &str, program: &str, envelope: &Value) -> Anyhow<()> {
         let after = task["depends_on"].as_array().map_or(0, Vec::len);
         let after =
             if after > 0 { format!(" after {}", task["depends_on"]) } else { String::new() };
-        println!("     layer {}  {} {}{after}", task["layer"], task["id"], task["tool"]);
+        println!(
+            "     layer {}  {} {}{after}",
+            task["layer"],
+            task["id"].as_str().unwrap_or("?"),
+            task["tool"].as_str().unwrap_or("?")
+        );
     }
     println!(
         "   ran on the {} in {:.1} ms",

@@ -16,7 +16,6 @@ fn server_tools_run_on_the_server() {
     assert_eq!(success(&envelope), &json!({}));
     assert_eq!(envelope["executed"], "server");
     assert_eq!(calls(&envelope), [("json:parse", "server")]);
-    assert!(envelope["execution_id"].as_str().unwrap().starts_with("ex_"), "{envelope:#}");
     let used = &envelope["tools_used"][0];
     assert_eq!((&used["id"], &used["type"]), (&json!("json:parse"), &json!("tool")));
     assert!(used["fqdn"].as_str().unwrap().starts_with("pml.mcp.json.parse."), "{used}");
@@ -31,7 +30,7 @@ fn client_tools_run_on_the_client() {
     project.write("test.txt", "on the user's disk\n");
     let code = "return await mcp.filesystem.read_file({ path: 'test.txt' })";
 
-    let delegated = HttpMcp::new(&tenant, Era::Stateless).as_package().execute(code);
+    let delegated = HttpMcp::new(&tenant, Era::Stateless).with_package().execute(code);
     assert_eq!(delegated["status"], "execute_locally", "{delegated:#}");
     assert_eq!(delegated["code"], code);
     assert!(delegated["code_hash"].as_str().unwrap().starts_with("sha256-"));

@@ -88,6 +88,22 @@ fn keys_are_made_with_and_without_a_server() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// Commands beside a running server do not get in each other's way.
+#[test]
+fn commands_may_run_at_once() {
+    let server = Installation::new().start();
+    let installation = server.installation();
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            scope.spawn(move || {
+                installation.run_well(&["scope", "create", &format!("once.p{n}")]);
+                installation.run_well(&["keys", "create", "--scope", &format!("once.p{n}")]);
+            });
+        }
+    });
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// Wrong input to the operator's commands is told, with what to do.
 #[test]
 fn wrong_operators_input_is_told() {

@@ -76,13 +76,36 @@ fn types_are_erased() {
     both_return(
         "interface Point { x: number; y?: number }
          type Name<T> = T extends string ? T : never;
-         class Box<T> { constructor(private readonly inner: string) {} get(): string { return this.inner; } }
+         abstract class Base<T> { protected readonly kind?: T; abstract get(): string; }
+         class Box extends Base<number> implements Point { x = 1; private inner: string = 'in'; override get(): string { return this.inner; } }
          const point = { x: 1 } satisfies Point;
          const name: Name<'a'> = 'a' as const;
          function pick<T, K extends keyof T>(from: T, key: K): T[K] { return from[key]!; }
-         return [pick(point, 'x'), name, await mcp.json.stringify({ value: 'ok' })];",
-        &json!([1, "a", "\"ok\""]),
+         return [pick(point, 'x'), name, new Box().get(), await mcp.json.stringify({ value: 'ok' })];",
+        &json!([1, "a", "in", "\"ok\""]),
     );
+}
+
+/// TypeScript that is more than types is refused at its place, never run as something else.
+#[test]
+fn what_cannot_be_erased_is_refused() {
+    let mut pml = Project::new().stdio();
+    for code in [
+        "enum Colour { Red }\nreturn Colour.Red",
+        "class A { constructor(private x: number) {} }",
+        "namespace N { export const a = 1 }",
+        "import fs from 'node:fs'; return 1",
+        "const fs = await import('node:fs'); return 1",
+        "export const a = 1",
+    ] {
+        let envelope = pml.execute(code);
+        if envelope["status"] == "success" {
+            assert_eq!(envelope["result"], 0, "{code}: {envelope:#}");
+            continue;
+        }
+        failure(&envelope, "UNSUPPORTED_SYNTAX");
+        assert!(envelope["details"]["line"].as_u64() >= Some(1), "{code}: {envelope:#}");
+    }
 }
 
 /// Variables with literal values reach the tools with those values.

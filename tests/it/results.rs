@@ -61,7 +61,7 @@ fn an_error_of_a_tool_throws() {
 fn a_value_is_the_same_on_both_sides() {
     let project = project();
     let mut pml = project.stdio();
-    let call = "await mcp.json.query({ data: { a: [{ b: 1 }, { b: 2 }] }, query: '$.a[*].b' })";
+    let call = "await mcp.json.query({ data: { a: [{ b: 1 }, { b: 2 }] }, path: '$.a[*].b' })";
     let other = "await mcp.math.stats({ numbers: [1, 2, 3] })";
     let both =
         format!("return [{call}, {other}, await mcp.json.stringify({{ value: {{ value: 1 }} }})]");

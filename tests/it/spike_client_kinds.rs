@@ -24,9 +24,17 @@ const READ: &str = "return await mcp.filesystem.read_text_file({ path: 'a.txt' }
 fn spike_1_pml_with_client_tools_runs_them_here() {
     let project = Project::new().allow(&["filesystem:read_text_file"]);
     project.write("a.txt", "here");
-    let envelope = project.stdio().execute(READ);
+    let mut pml = project.stdio();
+    let envelope = pml.execute(READ);
     assert_eq!(success(&envelope), "here");
     assert_eq!(envelope["executed"], "client");
+    // An id of a run has one form, whichever side ran it.
+    let server = pml.execute("return await mcp.math.eval({ expression: '1' })");
+    let form = |envelope: &Value| {
+        let id = envelope["execution_id"].as_str().expect("a run has an id").to_owned();
+        id.chars().map(|c| if c.is_ascii_hexdigit() { 'x' } else { c }).collect::<String>()
+    };
+    assert_eq!(form(&server), form(&envelope));
 }
 
 #[test]

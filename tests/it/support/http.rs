@@ -116,7 +116,7 @@ impl HttpMcp {
     }
 
     /// Says that the client can run programs itself, as `pml` does.
-    pub(crate) fn as_package(mut self) -> Self {
+    pub(crate) fn with_package(mut self) -> Self {
         self.package = true;
         self
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::binaries::built;
@@ -160,6 +160,9 @@ impl Server {
     /// Makes a tenant of its own, with a key of these rights.
     pub(crate) fn tenant_that_can(&self, rights: &str) -> Tenant {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
+        // One at a time: what happens when operators collide has a test of its own.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let scope = format!("it.p{}", COUNT.fetch_add(1, Ordering::Relaxed));
         self.installation.run_well(&["scope", "create", &scope]);
         let key =
