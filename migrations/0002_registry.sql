@@ -88,10 +88,24 @@ comment on column tools.search is 'Its words for full-text search; generated';
 alter table mcp_servers enable row level security, force row level security;
 alter table tools enable row level security, force row level security;
 
+-- Reading goes by `visible` alone: a policy for every command would also let the
+-- project read what is private to one of its members.
 create policy visible on mcp_servers for select using (is_visible(org, project, visibility, owner));
-create policy tenant on mcp_servers using (org = app_org() and project = app_project());
+create policy tenant_insert on mcp_servers for insert
+    with check (org = app_org() and project = app_project());
+create policy tenant_update on mcp_servers for update
+    using (org = app_org() and project = app_project() and is_visible(org, project, visibility, owner))
+    with check (org = app_org() and project = app_project());
+create policy tenant_delete on mcp_servers for delete
+    using (org = app_org() and project = app_project() and is_visible(org, project, visibility, owner));
 create policy visible on tools for select using (is_visible(org, project, visibility, owner));
-create policy tenant on tools using (org = app_org() and project = app_project());
+create policy tenant_insert on tools for insert
+    with check (org = app_org() and project = app_project());
+create policy tenant_update on tools for update
+    using (org = app_org() and project = app_project() and is_visible(org, project, visibility, owner))
+    with check (org = app_org() and project = app_project());
+create policy tenant_delete on tools for delete
+    using (org = app_org() and project = app_project() and is_visible(org, project, visibility, owner));
 -- The public catalog is the operator's: the gateway cannot write it, whatever tenant it claims.
 create policy catalog_insert on mcp_servers as restrictive for insert to pml_app with check (org <> 'pml');
 create policy catalog_update on mcp_servers as restrictive for update to pml_app using (org <> 'pml');

@@ -41,6 +41,7 @@ select
     t.read_only,
     t.deterministic,
     t.visibility,
+    t.owner,
     t.search
 from tools t
 join mcp_servers s on s.org = t.org and s.project = t.project and s.namespace = t.namespace;

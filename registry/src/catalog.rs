@@ -105,7 +105,7 @@ async fn page(
     limit: usize,
 ) -> Result<CatalogPage, RegistryError> {
     // A text search cannot contain a NUL; nothing contains one.
-    let search = filter.search.as_ref().map(|text| text.replace('\0', "\u{fffd}").to_lowercase());
+    let search = filter.search.as_ref().map(|text| text.replace('\0', "\u{fffd}"));
     let [org, project, namespace] = match after {
         Some(parts) => parts.map(Some),
         None => [None, None, None],
@@ -122,7 +122,7 @@ async fn page(
                 and (visibility = 'project' or owner = $3)))))
             and ($4::text is null or (org collate "C", project collate "C", namespace collate "C")
                 > ($4 collate "C", $5 collate "C", $6 collate "C"))
-            and ($7::text is null or position($7 in lower(namespace || ' ' || description)) > 0)
+            and ($7::text is null or position(lower($7) in lower(namespace || ' ' || description)) > 0)
             and ($8::text is null or kind = $8)
             and ($9::text is null or effective_routing(routing, namespace, namespace || ':*') = $9)
             and ($10::text is null or namespace = $10)
@@ -147,7 +147,7 @@ async fn page(
             select from mcp_servers
             where (visibility = 'public' or (org = $1 and (visibility = 'org' or (project = $2
                     and (visibility = 'project' or owner = $3)))))
-                and ($4::text is null or position($4 in lower(namespace || ' ' || description)) > 0)
+                and ($4::text is null or position(lower($4) in lower(namespace || ' ' || description)) > 0)
                 and ($5::text is null or kind = $5)
                 and ($6::text is null or effective_routing(routing, namespace, namespace || ':*') = $6)
                 and ($7::text is null or namespace = $7)

@@ -67,6 +67,7 @@ impl Registry {
         }
         let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
         let limit = i64::from(limit.min(LIMIT));
+        let principal = tenant.principal_name().to_owned();
         let public = Scope::public();
         let rows = self
             .in_tenant(tenant, move |connection| {
@@ -79,7 +80,9 @@ impl Registry {
                         visible as (
                             select distinct on (r.tool_id) r.*
                             from pml_registry r
-                            where ((r.org = $1 and r.project = $2) or (r.org = $6 and r.project = $7))
+                            where ((r.org = $1 and r.project = $2
+                                    and (r.visibility <> 'private' or r.owner = $8))
+                                or (r.org = $6 and r.project = $7 and r.visibility = 'public'))
                                 and ($3::text is null or r.tool_id like $3)
                             order by r.tool_id, (r.org = $1 and r.project = $2) desc
                         ),
@@ -106,6 +109,7 @@ impl Registry {
                         limit,
                         public.org(),
                         public.project(),
+                        principal,
                     )
                     .fetch_all(connection)
                     .await?;

@@ -136,6 +136,8 @@ impl Registry {
         let namespace_name = namespace.to_owned();
         let action_name = action.map(str::to_owned);
         let (namespace, action) = (namespace_name.clone(), action_name.clone());
+        // Said again beside the policy, with the tenant as an argument.
+        let own = tenant.clone();
         let row = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
@@ -149,6 +151,8 @@ impl Registry {
                                 from pml_registry
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5 and name = $6
+                                    and (visibility = 'public' or (org = $7 and (visibility = 'org'
+                                        or (project = $8 and (visibility = 'project' or owner = $9)))))
                                 order by (org = $1 and project = $2) desc
                                 limit 1"#,
                                 first.org(),
@@ -157,6 +161,9 @@ impl Registry {
                                 second.project(),
                                 namespace,
                                 action,
+                                own.org(),
+                                own.project(),
+                                own.principal_name(),
                             )
                             .fetch_optional(connection)
                             .await?
@@ -170,6 +177,8 @@ impl Registry {
                                 from mcp_servers
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5
+                                    and (visibility = 'public' or (org = $6 and (visibility = 'org'
+                                        or (project = $7 and (visibility = 'project' or owner = $8)))))
                                 order by (org = $1 and project = $2) desc
                                 limit 1"#,
                                 first.org(),
@@ -177,6 +186,9 @@ impl Registry {
                                 second.org(),
                                 second.project(),
                                 namespace,
+                                own.org(),
+                                own.project(),
+                                own.principal_name(),
                             )
                             .fetch_optional(connection)
                             .await?

@@ -3,11 +3,11 @@
 use std::str::FromStr as _;
 
 use protocol::{Routing, Scope, ToolPattern};
-use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::tenant::in_tenant;
-use crate::{CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, pool_options, seed};
+use crate::{ACQUIRE_TIMEOUT, CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, seed};
 
 /// Migrates, seeds, makes scopes and edits routing rules.
 ///
@@ -34,7 +34,13 @@ impl Operator {
     pub async fn connect(owner_url: &str) -> Result<Self, RegistryError> {
         let options = PgConnectOptions::from_str(owner_url)
             .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
-        let pool = pool_options(1).connect_with(options).await?;
+        // Without the time limits of a request: a migration may take long, and so
+        // may the wait for another process's.
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options)
+            .await?;
         Ok(Self { pool })
     }
 
@@ -45,7 +51,13 @@ impl Operator {
     pub async fn migrate(&self) -> Result<(), RegistryError> {
         let pool = self.pool.clone();
         MIGRATOR.run(&pool).await?;
-        sqlx::raw_sql("grant select on _sqlx_migrations to pml_app").execute(&pool).await?;
+        // One at a time, or the second of two grants fails on the row that the first changed.
+        sqlx::raw_sql(
+            "begin; select pg_advisory_xact_lock(hashtext('pml: grant after migrations')); \
+             grant select on _sqlx_migrations to pml_app; commit",
+        )
+        .execute(&pool)
+        .await?;
         Ok(())
     }
 

@@ -78,6 +78,7 @@ impl Registry {
         }
         let wanted: Vec<String> = ids.iter().map(|id| id.as_str().to_owned()).collect();
         let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
+        let principal = tenant.principal_name().to_owned();
         let public = Scope::public();
         let rows = self
             .in_tenant(tenant, move |connection| {
@@ -90,7 +91,9 @@ impl Registry {
                             select distinct on (r.tool_id) r.*
                             from pml_registry r
                             where r.tool_id = any ($3)
-                                and ((r.org = $1 and r.project = $2) or (r.org = $4 and r.project = $5))
+                                and ((r.org = $1 and r.project = $2
+                                        and (r.visibility <> 'private' or r.owner = $7))
+                                    or (r.org = $4 and r.project = $5 and r.visibility = 'public'))
                             order by r.tool_id, (r.org = $1 and r.project = $2) desc
                         )
                         select w.id as "id!", f.org as "org?", f.project as "project?",
@@ -101,7 +104,9 @@ impl Registry {
                                 select n.tool_id
                                 from pml_registry n
                                 where f.tool_id is null
-                                    and ((n.org = $1 and n.project = $2) or (n.org = $4 and n.project = $5))
+                                    and ((n.org = $1 and n.project = $2
+                                            and (n.visibility <> 'private' or n.owner = $7))
+                                        or (n.org = $4 and n.project = $5 and n.visibility = 'public'))
                                     and similarity(n.tool_id, w.id) > 0.25
                                 group by n.tool_id
                                 order by similarity(n.tool_id, w.id) desc, n.tool_id
@@ -115,6 +120,7 @@ impl Registry {
                         public.org(),
                         public.project(),
                         SUGGESTIONS,
+                        principal,
                     )
                     .fetch_all(connection)
                     .await?;
