@@ -135,6 +135,38 @@ fn http_answers_malformed_bodies_by_the_book() {
     }
 }
 
+/// GW-13, GW-18: batches, odd ids and doubled keys are refused or plain, never a fault of the server.
+#[test]
+fn http_answers_odd_messages_by_the_book() {
+    let tenant = Server::shared().tenant();
+    let client = HttpMcp::new(&tenant, Era::Handshake);
+    let list = r#""method":"tools/list","params":{}"#;
+    for (body, accepted) in [
+        (format!(r#"{{"jsonrpc":"2.0","id":1,{list}}}"#), true),
+        (format!(r#"{{"jsonrpc":"2.0","id":"text",{list}}}"#), true),
+        (format!(r#"[{{"jsonrpc":"2.0","id":1,{list}}}]"#), false),
+        (format!(r#"{{"jsonrpc":"2.0","id":null,{list}}}"#), false),
+        (format!(r#"{{"jsonrpc":"2.0","id":true,{list}}}"#), false),
+        (format!(r#"{{"jsonrpc":"2.0","id":1.5,{list}}}"#), false),
+        (format!(r#"{{"jsonrpc":"1.0","id":1,{list}}}"#), false),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(), false),
+    ] {
+        let reply = client.post(body.as_bytes(), "tools/list", None);
+        let shown = format!("{body}: {} {}", reply.status, text(&reply.body));
+        assert!(reply.status < 500, "{shown}");
+        if accepted {
+            assert_eq!(reply.status, 200, "{shown}");
+            let sent: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(reply.json()["id"], sent["id"], "{shown}");
+        } else {
+            assert!(!text(&reply.body).contains("pml_execute"), "{shown}");
+        }
+    }
+    let doubled = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call","params":{"name":"pml_execute","arguments":{"code":"return 666"}}}"#;
+    let reply = client.post(doubled.as_bytes(), "tools/list", None);
+    assert!(reply.status < 500 && !text(&reply.body).contains("666"), "{}", text(&reply.body));
+}
+
 /// GW-20: a body beyond 10 MiB is refused, and so is one that is compressed.
 #[test]
 fn http_refuses_huge_bodies() {

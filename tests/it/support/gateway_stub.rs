@@ -17,6 +17,8 @@ pub(crate) enum Answer {
     Json(Value),
     /// Answers with this status, type and body.
     Raw(u16, &'static str, Vec<u8>),
+    /// Answers 307 with this place.
+    Redirect(String),
     /// Says nothing, and keeps the connection.
     Never,
     /// Closes the connection at once.
@@ -40,7 +42,12 @@ impl GatewayStub {
             let Some(request) = Request::read(&mut stream) else { return };
             count.fetch_add(1, Ordering::SeqCst);
             let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+            let mut more = String::new();
             let (status, kind, bytes) = match answer(&body) {
+                Answer::Redirect(place) => {
+                    more = format!("location: {place}\r\n");
+                    (307, "text/plain", Vec::new())
+                }
                 Answer::Json(value) => (200, "application/json", value.to_string().into_bytes()),
                 Answer::Raw(status, kind, bytes) => (status, kind, bytes),
                 Answer::Close => return,
@@ -51,7 +58,7 @@ impl GatewayStub {
                 }
             };
             let head = format!(
-                "HTTP/1.1 {status} Stub\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                "HTTP/1.1 {status} Stub\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{more}connection: close\r\n\r\n",
                 bytes.len()
             );
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));

@@ -1,0 +1,54 @@
+//! What a tree of processes has used, as `/proc` tells it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::Duration;
+
+/// The unit of the times in `/proc/<pid>/stat`; part of the kernel's interface to programs.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// Returns the CPU time of a process, all that it started and all that it has reaped.
+#[allow(dead_code, reason = "not every bench counts CPU time")]
+pub(crate) fn cpu_of_tree(root: u32) -> Duration {
+    let ticks: u64 = tree(root).iter().filter_map(|pid| stat(*pid)).map(|stat| stat.ticks).sum();
+    Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
+}
+
+/// Returns the resident memory of one process, in MiB.
+#[allow(dead_code, reason = "not every bench looks at memory")]
+pub(crate) fn resident_mib(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(f64::NAN) / 1024.0
+}
+
+fn tree(root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        if let Some(stat) = stat(pid) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(parent) = tree.get(next) {
+        tree.extend(children.remove(parent).unwrap_or_default());
+        next += 1;
+    }
+    tree
+}
+
+struct Stat {
+    parent: u32,
+    /// In user and kernel mode, its own and of the children that it has waited for.
+    ticks: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, brackets too.
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    let ticks = fields.get(11..15)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum();
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
+}

@@ -1,0 +1,60 @@
+//! `pml init`: connects a project's agent without losing what is there.
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+use crate::support::expect::success;
+
+fn read(project: &Project, name: &str) -> Value {
+    serde_json::from_str(&project.read(name)).unwrap()
+}
+
+/// The three files are written, and what they say starts a working `pml stdio`.
+#[test]
+fn init_writes_what_an_agent_needs() {
+    let project = Project::new();
+    let output = project.run(&["init", "--yes"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let entry = read(&project, ".mcp.json")["mcpServers"]["pml"].clone();
+    let command = entry["command"].as_str().expect("a command");
+    assert!(entry["args"].to_string().contains("stdio"), "{entry}");
+    assert!(read(&project, ".pml.json").is_object());
+    let ignored = project.read(".gitignore");
+    assert!(ignored.lines().any(|line| line == ".pml/" || line == ".pml"), "{ignored}");
+    assert!(!project.read(".mcp.json").contains("pml_"), "a key is never written into the project");
+    // The named command is this very program, or found on the user's PATH as `pml`.
+    assert!(command == "pml" || std::path::Path::new(command).is_file(), "{command}");
+    assert_eq!(success(&project.stdio().execute("return 1")), 1);
+}
+
+/// What was in `.mcp.json` stays, with a copy of the old file; a second run changes nothing.
+#[test]
+fn init_merges_and_keeps_a_copy() {
+    let project = Project::new();
+    let before =
+        json!({ "mcpServers": { "other": { "command": "x", "args": [] } }, "more": 1 }).to_string();
+    project.write(".mcp.json", &before);
+    project.write(".gitignore", "node_modules");
+    assert!(project.run(&["init", "--yes"]).status.success());
+    let merged = read(&project, ".mcp.json");
+    assert_eq!(merged["mcpServers"]["other"]["command"], "x");
+    assert_eq!(merged["more"], 1);
+    assert!(merged["mcpServers"]["pml"].is_object());
+    assert_eq!(project.read(".mcp.json.backup"), before);
+    assert!(project.read(".gitignore").starts_with("node_modules\n"));
+
+    let files = [".mcp.json", ".pml.json", ".gitignore"].map(|name| project.read(name));
+    assert!(project.run(&["init", "--yes"]).status.success());
+    assert_eq!([".mcp.json", ".pml.json", ".gitignore"].map(|name| project.read(name)), files);
+}
+
+/// A `.mcp.json` that cannot be read is left alone.
+#[test]
+fn init_leaves_a_broken_file_alone() {
+    let project = Project::new();
+    project.write(".mcp.json", "{ not json");
+    let output = project.run(&["init", "--yes"]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains(".mcp.json"), "{}", text(&output.stderr));
+    assert_eq!(project.read(".mcp.json"), "{ not json");
+}

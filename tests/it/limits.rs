@@ -1,0 +1,126 @@
+//! The limits of a run, each with its own code, on both sides.
+
+use serde_json::json;
+
+use crate::support::cli::Project;
+use crate::support::expect::{failure, success};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, envelope};
+use crate::support::server::Server;
+
+/// Runs a program on the gateway and, with a client tool declared, on this machine.
+#[track_caller]
+fn both_fail(code: &str, expected: &str) {
+    let tenant = Server::shared().tenant();
+    let mut pml = Project::of(&tenant).allow(&["*"]).stdio();
+    failure(&HttpMcp::new(&tenant, Era::Stateless).execute(code), expected);
+    let local = format!("if (args.never) await mcp.filesystem.read_file({{ path: '' }}); {code}");
+    failure(&pml.execute(&local), expected);
+    assert_eq!(success(&pml.execute("return 1")), 1);
+}
+
+#[test]
+fn too_many_calls_end_a_run() {
+    both_fail(
+        "for (let n = 0; n < 2000; n++) await mcp.math.eval({ expression: '1' })",
+        "TOO_MANY_CALLS",
+    );
+}
+
+#[test]
+fn a_huge_result_is_refused() {
+    both_fail("return 'x'.repeat(3_000_000)", "RESULT_TOO_LARGE");
+}
+
+#[test]
+fn a_huge_argument_is_refused() {
+    both_fail("await mcp.json.parse({ data: 'x'.repeat(3_000_000) })", "ARGUMENT_TOO_LARGE");
+}
+
+#[test]
+fn a_result_that_is_no_data_is_refused() {
+    both_fail("const a: any = {}; a.a = a; return a", "RESULT_NOT_SERIALIZABLE");
+}
+
+/// `timeout_ms` shortens the wall time, and cannot lengthen it.
+#[test]
+fn the_wall_time_can_be_shortened() {
+    let tenant = Server::shared().tenant();
+    let code = "await new Promise((done) => setTimeout(done, 20_000)); return 1";
+    let arguments = json!({ "code": code, "options": { "timeout_ms": 200 } });
+    let answer = HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", arguments.clone());
+    failure(&envelope(&answer), "TIME_LIMIT");
+    failure(&Project::of(&tenant).stdio().execute_request(arguments), "TIME_LIMIT");
+}
+
+/// The console is kept up to its limit, and says that more was printed.
+#[test]
+fn the_console_is_cut_and_says_so() {
+    let tenant = Server::shared().tenant();
+    let envelope = HttpMcp::new(&tenant, Era::Stateless)
+        .execute("for (let n = 0; n < 5000; n++) console.log('x'.repeat(100)); return 1");
+    assert_eq!(success(&envelope), 1);
+    assert_eq!(envelope["console_truncated"], true);
+    assert!(envelope["console"].to_string().len() < 300_000);
+    let short = HttpMcp::new(&tenant, Era::Stateless)
+        .execute("console.log('a', { b: 1 }); console.error('e'); return 1");
+    assert_eq!(short["console"][0]["level"], "log");
+    assert_eq!(short["console"][1], json!({ "level": "error", "text": "e" }));
+    assert!(short.get("console_truncated").is_none());
+}
+
+/// `dry_run` says where a program would run, and runs nothing.
+#[test]
+fn a_dry_run_runs_nothing() {
+    let tenant = Server::shared().tenant();
+    let dry = |code: &str| {
+        let arguments = json!({ "code": code, "options": { "dry_run": true } });
+        envelope(&HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", arguments))
+    };
+    let server = dry("return await mcp.math.eval({ expression: '1' })");
+    assert_eq!(success(&server)["routing"], "server");
+    assert_eq!(server["calls"], json!([]));
+    let client = dry("return await mcp.filesystem.list_directory({ path: '.' })");
+    assert_eq!(success(&client)["client_tools"], json!(["filesystem:list_directory"]));
+    let project = Project::of(&tenant).allow(&["*"]);
+    let local = json!({
+        "code": "await mcp.filesystem.write_file({ path: 'made.txt', content: '' })",
+        "options": { "dry_run": true },
+    });
+    success(&project.stdio().execute_request(local));
+    assert!(!project.path("made.txt").exists(), "a dry run through `pml` runs nothing either");
+}
+
+/// `local_tools` is for `pml` only, counts for one submission, and is never stored.
+#[test]
+fn local_tools_are_for_the_package() {
+    let tenant = Server::shared().tenant();
+    let plain = HttpMcp::new(&tenant, Era::Stateless);
+    let package = HttpMcp::new(&tenant, Era::Stateless).with_package();
+    for (code, id) in [
+        ("return await mcp.mine.tool({})", "mine:tool"),
+        ("return await mcp.math.eval({ expression: '1' })", "math:eval"),
+    ] {
+        let arguments = json!({ "code": code, "local_tools": [id] });
+        failure(&envelope(&plain.call("pml_execute", arguments.clone())), "INVALID_REQUEST");
+        let answer = package.call("pml_execute", arguments)["structuredContent"].clone();
+        assert_eq!(answer["client_tools"], json!([id]), "{answer:#}");
+        assert!(answer["tools_used"][0].get("fqdn").is_none(), "{answer:#}");
+    }
+    failure(&package.execute("return await mcp.mine.tool({})"), "TOOL_NOT_FOUND");
+    let server = package.execute("return await mcp.math.eval({ expression: '1' })");
+    assert_eq!((success(&server), &server["executed"]), (&json!(1), &json!("server")));
+}
+
+/// A dynamic program runs on the client only, and each of its calls is decided on its own.
+#[test]
+fn a_dynamic_program_is_decided_call_by_call() {
+    let tenant = Server::shared().tenant();
+    let code = "const name = ['ma', 'th'].reverse().reverse().join(''); return await mcp[name].eval({ expression: '2 + 3' })";
+    failure(&HttpMcp::new(&tenant, Era::Stateless).execute(code), "CLIENT_TOOLS_REQUIRE_PACKAGE");
+    let mut allowed = Project::of(&tenant).allow(&["math:eval"]).stdio();
+    let envelope = allowed.execute(code);
+    assert_eq!((success(&envelope), &envelope["executed"]), (&json!(5), &json!("client")));
+    let mut asking = Project::of(&tenant).stdio();
+    assert_eq!(asking.execute(code)["status"], "approval_required");
+}
