@@ -1,0 +1,189 @@
+//! Decisions and their ends: recorded once each, for their tenant, for ever.
+
+use std::time::Duration;
+
+use protocol::{ErrorCode, Integrity};
+use registry::{
+    AuditEvent, AuditOutcome, Decision, ExecutionEnd, ExecutionStatus, FinishedExecution,
+    NewExecution, RegistryError, Tenant,
+};
+use sqlx::Executor as _;
+use uuid::Uuid;
+
+use crate::database::{Database, act_as, is_not_found, sqlstate};
+
+pub(crate) fn new_execution() -> NewExecution {
+    NewExecution {
+        id: Uuid::now_v7(),
+        decision: Decision::Server,
+        code_hash: Integrity::of(b"return 1"),
+        code_bytes: 8,
+        args_bytes: 2,
+        dynamic: false,
+        tools: vec!["json:parse".parse().unwrap()],
+        limit: Duration::from_secs(30),
+        error_code: None,
+    }
+}
+
+pub(crate) fn finished() -> FinishedExecution {
+    FinishedExecution {
+        end: ExecutionEnd::Success,
+        error_code: None,
+        result_bytes: 1,
+        calls: 3,
+        duration: Duration::from_millis(12),
+    }
+}
+
+#[tokio::test]
+async fn an_execution_begins_and_ends_once() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    for (decision, open, end, closed) in [
+        (Decision::Server, ExecutionStatus::Running, ExecutionEnd::Success, ExecutionStatus::Success),
+        (Decision::Client, ExecutionStatus::Delegated, ExecutionEnd::Error, ExecutionStatus::Error),
+        (
+            Decision::Server,
+            ExecutionStatus::Running,
+            ExecutionEnd::Cancelled,
+            ExecutionStatus::Cancelled,
+        ),
+    ] {
+        let new = NewExecution { decision, ..new_execution() };
+        let id = new.id;
+        registry.begin_execution(&web, new.clone()).await.unwrap();
+        let begun = registry.execution(&web, id).await.unwrap();
+        assert_eq!((begun.status, begun.finished_at), (open, None));
+        assert_eq!((begun.principal.as_str(), begun.tools), ("operator", vec!["json:parse".into()]));
+        assert_eq!(begun.code_hash, new.code_hash.to_string());
+        // The same id again is somebody else's mistake.
+        let again = registry.begin_execution(&web, new).await.unwrap_err();
+        assert!(matches!(again, RegistryError::Conflict(_)), "{again}");
+
+        let last = FinishedExecution {
+            end,
+            error_code: (end == ExecutionEnd::Error).then_some(ErrorCode::ALL[0]),
+            ..finished()
+        };
+        registry.finish_execution(&web, id, last).await.unwrap();
+        let ended = registry.execution(&web, id).await.unwrap();
+        assert_eq!((ended.status, ended.calls, ended.duration_ms), (closed, Some(3), Some(12)));
+        assert_eq!(ended.error_code.as_deref(), last.error_code.map(ErrorCode::name));
+        assert!(ended.finished_at.unwrap() >= ended.started_at);
+        let twice = registry.finish_execution(&web, id, finished()).await.unwrap_err();
+        assert!(matches!(twice, RegistryError::Conflict(_)), "{twice}");
+        assert_eq!(registry.execution(&web, id).await.unwrap(), ended);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_over_when_it_is_recorded() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let new = NewExecution {
+        decision: Decision::Refused,
+        error_code: Some(ErrorCode::ALL[0]),
+        ..new_execution()
+    };
+    let id = new.id;
+    registry.begin_execution(&web, new).await.unwrap();
+    let refused = registry.execution(&web, id).await.unwrap();
+    assert_eq!(refused.status, ExecutionStatus::Refused);
+    assert_eq!(refused.error_code.as_deref(), Some(ErrorCode::ALL[0].name()));
+    assert!(refused.finished_at.is_some());
+    let late = registry.finish_execution(&web, id, finished()).await.unwrap_err();
+    assert!(matches!(late, RegistryError::Conflict(_)), "{late}");
+}
+
+/// Of many that tell its end at once, one is believed.
+#[tokio::test]
+async fn a_race_has_one_winner() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let new = new_execution();
+    let id = new.id;
+    registry.begin_execution(&web, new).await.unwrap();
+    let mut enders = tokio::task::JoinSet::new();
+    for calls in 0..16 {
+        let (registry, web) = (registry.clone(), web.clone());
+        enders.spawn(async move {
+            let end = FinishedExecution { calls, ..finished() };
+            (calls, registry.finish_execution(&web, id, end).await)
+        });
+    }
+    let (winners, losers): (Vec<_>, Vec<_>) =
+        enders.join_all().await.into_iter().partition(|(_, end)| end.is_ok());
+    assert_eq!(winners.len(), 1);
+    assert!(losers.iter().all(|(_, end)| matches!(end, Err(RegistryError::Conflict(_)))));
+    let calls = registry.execution(&web, id).await.unwrap().calls;
+    assert_eq!(calls, Some(winners[0].0 as i32));
+}
+
+#[tokio::test]
+async fn an_end_that_never_came_is_indeterminate() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let new = NewExecution { limit: Duration::ZERO, ..new_execution() };
+    let id = new.id;
+    registry.begin_execution(&web, new).await.unwrap();
+    let open = registry.execution(&web, id).await.unwrap();
+    assert_eq!((open.status, open.finished_at), (ExecutionStatus::Indeterminate, None));
+    // The end was late, not lost.
+    registry.finish_execution(&web, id, finished()).await.unwrap();
+    assert_eq!(registry.execution(&web, id).await.unwrap().status, ExecutionStatus::Success);
+}
+
+#[tokio::test]
+async fn executions_need_a_scope_that_exists() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let nowhere = Tenant::of("acme.nowhere".parse().unwrap());
+    assert!(is_not_found(registry.begin_execution(&nowhere, new_execution()).await));
+    let refused = registry.begin_execution(&Tenant::anonymous(), new_execution()).await;
+    assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
+    assert!(is_not_found(registry.execution(&web, Uuid::now_v7()).await));
+    assert!(is_not_found(registry.finish_execution(&web, Uuid::now_v7(), finished()).await));
+}
+
+/// What was recorded stays, for the serving role and for the owner alike.
+#[tokio::test]
+async fn the_audit_log_is_append_only() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let detail = serde_json::json!({ "reason": "\u{202e}no" });
+    let event = AuditEvent::new("tool.call", "shell:exec", AuditOutcome::Refused)
+        .with_detail(detail.clone());
+    registry.audit(&web, event).await.unwrap();
+    for mut connection in [database.app().await, database.owner().await] {
+        for statement in [
+            "update audit_log set outcome = 'allowed'",
+            "delete from audit_log",
+            "truncate audit_log",
+        ] {
+            act_as(&mut connection, "acme.web", "eve").await;
+            assert_eq!(sqlstate(connection.execute(statement).await), "42501", "{statement}");
+            connection.execute("rollback").await.unwrap();
+        }
+    }
+    let kept: (String, String, serde_json::Value) = sqlx::query_as(
+        "select target, outcome, detail from audit_log where action = 'tool.call'",
+    )
+    .fetch_one(&mut database.superuser().await)
+    .await
+    .unwrap();
+    assert_eq!(kept, ("shell:exec".to_owned(), "refused".to_owned(), detail));
+    let anonymous = AuditEvent::new("tool.call", "x:y", AuditOutcome::Failed);
+    let refused = registry.audit(&Tenant::anonymous(), anonymous).await;
+    assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
+    // A text that Postgres cannot store is said to be one.
+    let nul = AuditEvent::new("tool.call", "a\0b", AuditOutcome::Failed);
+    let refused = registry.audit(&web, nul).await;
+    assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
+}

@@ -1,0 +1,311 @@
+//! Nothing crosses a tenant: by the policies alone, by the queries alone, and together.
+
+use std::collections::BTreeSet;
+
+use registry::{CatalogFilter, DiscoverQuery, Registry, Tenant, Total, Visibility};
+use sqlx::{AssertSqlSafe, Executor as _};
+use uuid::Uuid;
+
+use crate::database::{Database, act_as, is_not_found, sqlstate};
+use crate::executions::new_execution;
+use crate::published::{Published, canaries, tamper};
+
+/// What each caller of [`canaries`] may know of.
+fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
+    let all = [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")];
+    let org = |scope: &str| scope.split('.').next().unwrap().to_owned();
+    let mut names = BTreeSet::new();
+    for (name, scope) in all {
+        names.insert(format!("canary_{name}_public"));
+        if org(scope) == org(tenant) {
+            names.insert(format!("canary_{name}_org"));
+        }
+        if scope == tenant {
+            names.insert(format!("canary_{name}_project"));
+            if principal == "alice" {
+                names.insert(format!("canary_{name}_private"));
+            }
+        }
+    }
+    names
+}
+
+const CALLERS: [(&str, &str); 7] = [
+    ("acme.web", "alice"),
+    ("acme.web", "bob"),
+    ("acme.web", ""),
+    ("acme.shop", "alice"),
+    ("other.web", "alice"),
+    ("nobody.here", "alice"),
+    ("", ""),
+];
+
+fn tenant(scope: &str, principal: &str) -> Tenant {
+    match (scope, principal) {
+        ("", _) => Tenant::anonymous(),
+        (scope, "") => Tenant::of(scope.parse().unwrap()),
+        _ => Tenant::member(scope.parse().unwrap(), principal.parse().unwrap()),
+    }
+}
+
+/// By the policies alone: no query says which tenant asks.
+#[tokio::test]
+async fn raw_sql_sees_no_foreign_row() {
+    let database = Database::migrated().await;
+    canaries(&database).await;
+    // One connection for all of them, as in a pool.
+    let mut app = database.app().await;
+    for (scope, principal) in CALLERS {
+        act_as(&mut app, scope, principal).await;
+        for (table, column) in
+            [("mcp_servers", "namespace"), ("tools", "namespace"), ("pml_registry", "namespace")]
+        {
+            let names: Vec<String> =
+                sqlx::query_scalar(AssertSqlSafe(format!("select {column} from {table}")))
+                    .fetch_all(&mut app)
+                    .await
+                    .unwrap();
+            let names: BTreeSet<String> = names.into_iter().collect();
+            assert_eq!(names, visible(scope, principal), "{table} as `{scope}` `{principal}`");
+        }
+        app.execute("commit").await.unwrap();
+    }
+    // Without a transaction of anybody there is nothing but what is public.
+    let open: i64 = sqlx::query_scalar("select count(*) from tools where visibility <> 'public'")
+        .fetch_one(&mut app)
+        .await
+        .unwrap();
+    assert_eq!(open, 0);
+}
+
+/// By the policies alone: other tables, and writing.
+#[tokio::test]
+async fn raw_sql_changes_no_foreign_row() {
+    let database = Database::migrated().await;
+    let [web, shop, other] = canaries(&database).await;
+    let registry = database.registry().await;
+    for tenant in [&web, &shop, &other] {
+        registry.begin_execution(tenant, new_execution()).await.unwrap();
+        registry.create_key(tenant, crate::keys::new_key()).await.unwrap();
+    }
+    let mut app = database.app().await;
+    act_as(&mut app, "other.web", "bob").await;
+    for table in ["api_keys", "audit_log", "executions", "projects"] {
+        let count = format!("select count(*) from {table} where org <> 'other'");
+        let foreign: i64 =
+            sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut app).await.unwrap();
+        assert_eq!(foreign, 0, "{table}");
+        let count = format!("select count(*) from {table}");
+        let own: i64 = sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut app).await.unwrap();
+        assert!(own > 0, "{table}");
+    }
+    for statement in [
+        "update mcp_servers set result = 'json' where org = 'acme'",
+        "update mcp_servers set result = 'json' where namespace = 'canary_foreign_private'",
+        "delete from mcp_servers where org = 'acme'",
+        "delete from mcp_servers where namespace = 'canary_foreign_private'",
+        "update tools set read_only = true where org = 'acme'",
+        "delete from tools where org = 'acme'",
+        "update api_keys set revoked_at = now() where org = 'acme'",
+        "update executions set status = 'success', finished_at = now() where org = 'acme'",
+    ] {
+        let changed = app.execute(statement).await.expect(statement).rows_affected();
+        assert_eq!(changed, 0, "{statement}");
+    }
+    app.execute("commit").await.unwrap();
+    // Without a condition there is no read that a policy for reading could stop.
+    act_as(&mut app, "other.web", "bob").await;
+    app.execute("update mcp_servers set result = 'json'").await.unwrap();
+    app.execute("delete from tools").await.unwrap();
+    app.execute("commit").await.unwrap();
+    let mut all = database.superuser().await;
+    let changed: Vec<String> = sqlx::query_scalar(
+        "select namespace from mcp_servers where result = 'json' order by namespace",
+    )
+    .fetch_all(&mut all)
+    .await
+    .unwrap();
+    assert_eq!(changed, ["canary_foreign_org", "canary_foreign_project", "canary_foreign_public"]);
+    let left: i64 = sqlx::query_scalar("select count(*) from tools where owner = 'alice'")
+        .fetch_one(&mut all)
+        .await
+        .unwrap();
+    assert_eq!(left, 9, "four of each project of `acme`, and alice's own of `other`");
+}
+
+#[tokio::test]
+async fn nobody_writes_rows_of_another_scope_or_of_the_catalog() {
+    let database = Database::seeded().await;
+    let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    let mut app = database.app().await;
+    let tools = [("tool", "")];
+    let planted = Published::new(&web, "planted", &tools).seen_by(Visibility::Public, "eve");
+    for scope in [shop.scope().unwrap().clone(), "pml.mcp".parse().unwrap()] {
+        for claimed in ["acme.web", "pml.mcp"] {
+            if claimed == scope.as_str() && scope.org() != "pml" {
+                continue;
+            }
+            act_as(&mut app, claimed, "eve").await;
+            assert_eq!(sqlstate(planted.insert(&mut app, &scope).await), "42501", "as {claimed}");
+            app.execute("rollback").await.unwrap();
+        }
+    }
+    // The catalog's rows stay as they are for whoever claims to be the catalog.
+    act_as(&mut app, "pml.mcp", "operator").await;
+    for statement in [
+        "update tools set read_only = true",
+        "update mcp_servers set routing = 'server'",
+        "delete from tools",
+        "delete from mcp_servers",
+    ] {
+        assert_eq!(app.execute(statement).await.unwrap().rows_affected(), 0, "{statement}");
+    }
+    // A row cannot be moved to another scope either.
+    app.execute("rollback").await.unwrap();
+    planted_in(&database, &web).await;
+    act_as(&mut app, "acme.web", "eve").await;
+    let moved = app.execute("update mcp_servers set org = 'pml', project = 'mcp'").await;
+    assert_eq!(sqlstate(moved), "42501");
+}
+
+async fn planted_in(database: &Database, tenant: &Tenant) {
+    Published::new(tenant, "planted", &[("tool", "")]).write(database).await;
+}
+
+#[tokio::test]
+async fn the_registry_shows_nothing_foreign() {
+    let database = Database::migrated().await;
+    canaries(&database).await;
+    shows_nothing_foreign(&database.registry().await).await;
+}
+
+/// By the queries alone: the policies are off, as after a mistake in a migration.
+#[tokio::test]
+async fn the_queries_hold_without_the_policies() {
+    let database = Database::migrated().await;
+    let [web, _, other] = canaries(&database).await;
+    let registry = database.registry().await;
+    let execution = new_execution();
+    let id = execution.id;
+    registry.begin_execution(&web, execution).await.unwrap();
+    let (_, key) = registry.create_key(&web, crate::keys::new_key()).await.unwrap();
+    for table in ["mcp_servers", "tools", "api_keys", "audit_log", "executions"] {
+        tamper(&database, &format!("alter table {table} disable row level security")).await;
+    }
+    shows_nothing_foreign(&registry).await;
+    assert!(is_not_found(registry.execution(&other, id).await));
+    assert_eq!(registry.keys(&other).await.unwrap(), []);
+    assert!(is_not_found(registry.revoke_key(&other, key.id).await));
+}
+
+async fn shows_nothing_foreign(registry: &Registry) {
+    for (scope, principal) in CALLERS {
+        let caller = tenant(scope, principal);
+        let seen = visible(scope, principal);
+        let who = format!("`{scope}` `{principal}`");
+        // The catalog, page by page, and its total.
+        let mut listed = BTreeSet::new();
+        let mut cursor = None;
+        loop {
+            let page = registry
+                .catalog(&caller, &CatalogFilter::default(), cursor.as_deref(), 2)
+                .await
+                .unwrap();
+            assert_eq!(page.total, Total::Total(seen.len() as u64), "{who}");
+            listed.extend(page.items.iter().map(|item| item.fqdn.namespace().to_owned()));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(listed, seen, "{who}");
+        for (name, owner) in
+            [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")]
+        {
+            for visibility in ["private", "project", "org", "public"] {
+                let namespace = format!("canary_{name}_{visibility}");
+                // By its full name.
+                for full in
+                    [format!("{owner}.{namespace}"), format!("{owner}.{namespace}.find_canary")]
+                {
+                    let found = registry.entry(&caller, &full.parse().unwrap()).await;
+                    assert_eq!(found.is_ok(), seen.contains(&namespace), "{full} as {who}");
+                    assert!(found.is_ok() || is_not_found(found));
+                }
+                // By its id: a program calls its own scope's tools only.
+                let callable = owner == scope && seen.contains(&namespace);
+                let id = format!("{namespace}:find_canary").parse().unwrap();
+                let resolved = registry.resolve(&caller, &[id]).await.unwrap();
+                assert_eq!(resolved.tools.len(), usize::from(callable), "{namespace} as {who}");
+                // What is near it, for one that nobody has.
+                let near = format!("{namespace}x:find_canary").parse().unwrap();
+                let missing = registry.resolve(&caller, &[near]).await.unwrap().missing;
+                for suggested in &missing[0].suggestions {
+                    assert!(
+                        own(scope, suggested.namespace()) && seen.contains(suggested.namespace()),
+                        "{suggested} as {who}"
+                    );
+                }
+            }
+        }
+        for query in [
+            DiscoverQuery::Text("find the canary that sings".to_owned()),
+            DiscoverQuery::Pattern("*canary*".to_owned()),
+            DiscoverQuery::Pattern("*".to_owned()),
+        ] {
+            let found: BTreeSet<String> = registry
+                .discover(&caller, &query, 100)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|tool| tool.id.namespace().to_owned())
+                .collect();
+            let expected: BTreeSet<String> =
+                seen.iter().filter(|name| own(scope, name)).cloned().collect();
+            assert_eq!(found, expected, "{query:?} as {who}");
+        }
+        for name in ["canary_foreign_private", "canary_foreign_project"] {
+            let found = registry
+                .discover(&caller, &DiscoverQuery::Name(name.to_owned()), 100)
+                .await
+                .unwrap();
+            assert_eq!(!found.is_empty(), own(scope, name) && seen.contains(name), "{name} {who}");
+        }
+    }
+}
+
+/// Tells whether a canary is of the scope itself.
+fn own(scope: &str, namespace: &str) -> bool {
+    let name = match scope {
+        "acme.web" => "canary_web_",
+        "acme.shop" => "canary_shop_",
+        "other.web" => "canary_foreign_",
+        _ => return false,
+    };
+    namespace.starts_with(name)
+}
+
+/// GW-09: what is foreign and what does not exist answer alike, and nothing changes.
+#[tokio::test]
+async fn foreign_ids_answer_as_unknown_ones() {
+    let database = Database::migrated().await;
+    let [web, _, other] = canaries(&database).await;
+    let registry = database.registry().await;
+    let execution = new_execution();
+    let id = execution.id;
+    registry.begin_execution(&web, execution).await.unwrap();
+    let (shown, key) = registry.create_key(&web, crate::keys::new_key()).await.unwrap();
+    for asked in [id, key.id, Uuid::now_v7()] {
+        let said = |error: registry::RegistryError| {
+            error.to_string().replace(&asked.to_string(), "ID")
+        };
+        let unknown = "`ID` is not in the registry";
+        assert_eq!(said(registry.execution(&other, asked).await.unwrap_err()), unknown);
+        let finished = crate::executions::finished();
+        let refused = registry.finish_execution(&other, asked, finished).await.unwrap_err();
+        assert_eq!(said(refused), unknown);
+        assert_eq!(said(registry.revoke_key(&other, asked).await.unwrap_err()), unknown);
+    }
+    registry.authenticate(shown.expose()).await.unwrap();
+    assert_eq!(registry.execution(&web, id).await.unwrap().finished_at, None);
+}

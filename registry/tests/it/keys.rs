@@ -1,0 +1,254 @@
+//! API keys: shown once, checked, expired, revoked everywhere.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use protocol::Scope;
+use registry::{Caller, NewKey, Principal, Registry, RegistryError, Right, Rights, Tenant};
+use sqlx::{Executor as _, Row as _};
+
+use crate::cluster::DEADLINE;
+use crate::database::{Database, is_not_found};
+
+pub(crate) fn new_key() -> NewKey {
+    NewKey {
+        principal: None,
+        name: "laptop".to_owned(),
+        rights: "execute,read".parse().unwrap(),
+        expires_at: None,
+    }
+}
+
+fn is_invalid(result: &Result<Arc<Caller>, RegistryError>) -> bool {
+    matches!(result, Err(RegistryError::InvalidCredential))
+}
+
+#[tokio::test]
+async fn a_key_stands_for_its_principal_scope_and_rights() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let alice: Principal = "alice@acme.example".parse().unwrap();
+    let (key, record) = registry
+        .create_key(&web, NewKey { principal: Some(alice.clone()), ..new_key() })
+        .await
+        .unwrap();
+    let caller = registry.authenticate(key.expose()).await.unwrap();
+    assert_eq!((caller.key_id, &caller.principal), (record.id, &alice));
+    assert_eq!(caller.scope, "acme.web".parse::<Scope>().unwrap());
+    assert!(caller.rights.contains(Right::Execute) && !caller.rights.contains(Right::Admin));
+    assert_eq!(caller.tenant(), Tenant::member("acme.web".parse().unwrap(), alice));
+    // Without a principal the key is one.
+    let (key, record) = registry.create_key(&web, new_key()).await.unwrap();
+    let caller = registry.authenticate(key.expose()).await.unwrap();
+    assert_eq!(caller.principal.as_str(), format!("key:{}", record.id));
+    let listed = registry.keys(&web).await.unwrap();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[1], record);
+}
+
+#[tokio::test]
+async fn a_key_needs_a_right_and_a_scope() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let none = NewKey { rights: Rights::default(), ..new_key() };
+    let refused = registry.create_key(&web, none).await.unwrap_err();
+    assert!(matches!(refused, RegistryError::Invalid(_)), "{refused}");
+    let refused = registry.create_key(&Tenant::anonymous(), new_key()).await.unwrap_err();
+    assert!(matches!(refused, RegistryError::Invalid(_)), "{refused}");
+    let nowhere = Tenant::of("acme.nowhere".parse().unwrap());
+    assert!(is_not_found(registry.create_key(&nowhere, new_key()).await));
+    let named = NewKey { name: "x".repeat(201), ..new_key() };
+    let refused = registry.create_key(&web, named).await.unwrap_err();
+    assert!(matches!(refused, RegistryError::Invalid(_)), "{refused}");
+    assert_eq!(registry.keys(&web).await.unwrap(), []);
+}
+
+/// SE-10: only the hash is stored, nowhere the key.
+#[tokio::test]
+async fn the_database_never_has_the_key() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let (key, _) = registry.create_key(&web, new_key()).await.unwrap();
+    let secret = &key.expose()["pml_key_".len()..];
+    let rows = database
+        .superuser()
+        .await
+        .fetch_all(
+            "select to_jsonb(k)::text as row from api_keys k
+            union all select to_jsonb(a)::text from audit_log a",
+        )
+        .await
+        .unwrap();
+    assert!(rows.len() >= 2);
+    for row in rows {
+        let row: String = row.get("row");
+        assert!(!row.contains(secret) && !row.contains(&secret[..12]), "{row}");
+    }
+}
+
+/// SE-10: what is no key is told from the text alone, also without a database.
+#[tokio::test]
+async fn a_wrong_checksum_never_reaches_the_database() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let (key, _) = registry.create_key(&web, new_key()).await.unwrap();
+    registry.close().await;
+    let real = key.expose();
+    let last = if real.ends_with('0') { '1' } else { '0' };
+    let changed = format!("{}{last}", &real[..real.len() - 1]);
+    for presented in ["", "nonsense", "Bearer", &changed, &real[1..], &format!("{real}\0")] {
+        let refused = registry.authenticate(presented).await;
+        assert!(is_invalid(&refused), "{presented:?}: {refused:?}");
+    }
+    // A well-formed one does ask it.
+    let refused = registry.authenticate(real).await;
+    assert!(matches!(refused, Err(RegistryError::Unavailable(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn unknown_expired_and_revoked_keys_answer_alike() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let other = Database::migrated().await;
+    let [theirs] = other.tenants(["acme.web"]).await;
+    let (unknown, _) = other.registry().await.create_key(&theirs, new_key()).await.unwrap();
+
+    let past = Some(Utc::now() - Duration::from_millis(1));
+    let (expired, _) =
+        registry.create_key(&web, NewKey { expires_at: past, ..new_key() }).await.unwrap();
+    let (revoked, record) = registry.create_key(&web, new_key()).await.unwrap();
+    registry.authenticate(revoked.expose()).await.unwrap();
+    registry.revoke_key(&web, record.id).await.unwrap();
+    for key in [unknown, expired, revoked] {
+        let refused = registry.authenticate(key.expose()).await;
+        assert!(is_invalid(&refused), "{refused:?}");
+    }
+    // Again is no error and keeps the first time.
+    let first = registry.keys(&web).await.unwrap()[1].revoked_at;
+    registry.revoke_key(&web, record.id).await.unwrap();
+    assert_eq!(registry.keys(&web).await.unwrap()[1].revoked_at, first);
+    assert!(first.is_some());
+}
+
+/// A key that is remembered still ends at its time.
+#[tokio::test]
+async fn a_remembered_key_expires() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let soon = Utc::now() + Duration::from_millis(300);
+    let (key, _) =
+        registry.create_key(&web, NewKey { expires_at: Some(soon), ..new_key() }).await.unwrap();
+    let mut accepted = 0;
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let asked = Utc::now();
+        let answer = registry.authenticate(key.expose()).await;
+        if is_invalid(&answer) {
+            break;
+        }
+        answer.unwrap();
+        accepted += 1;
+        assert!(asked < soon, "accepted after its end");
+        assert!(Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    assert!(Utc::now() >= soon && accepted > 0);
+}
+
+/// A revocation is told, not waited for: a key is remembered for one second,
+/// and the other gateway must refuse it before that second is over.
+#[tokio::test]
+async fn a_revocation_reaches_the_other_gateway() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let here = database.registry().await;
+    let there = database.registry().await;
+    listening(&database, 2).await;
+    // A busy machine may lose a second now and then, but not eight times.
+    for _ in 0..8 {
+        let (key, record) = here.create_key(&web, new_key()).await.unwrap();
+        there.authenticate(key.expose()).await.unwrap();
+        let remembered = Instant::now();
+        here.revoke_key(&web, record.id).await.unwrap();
+        while there.authenticate(key.expose()).await.is_ok() {
+            assert!(remembered.elapsed() < DEADLINE, "a revoked key is still accepted");
+            tokio::task::yield_now().await;
+        }
+        if remembered.elapsed() < Duration::from_millis(900) {
+            return;
+        }
+    }
+    panic!("a revocation shows only when the key is forgotten anyway");
+}
+
+/// Waits until so many gateways listen for changes.
+pub(crate) async fn listening(database: &Database, gateways: i64) {
+    let mut superuser = database.superuser().await;
+    crate::cluster::eventually("every gateway listens", async || {
+        let now: i64 = sqlx::query_scalar(
+            "select count(*) from pg_stat_activity
+            where datname = current_database() and query ilike 'listen%'",
+        )
+        .fetch_one(&mut superuser)
+        .await
+        .unwrap();
+        (now == gateways).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn keys_leave_a_trail() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let alice = Tenant::member("acme.web".parse().unwrap(), "alice".parse().unwrap());
+    let (_, record) = registry.create_key(&alice, new_key()).await.unwrap();
+    registry.revoke_key(&alice, record.id).await.unwrap();
+    let trail: Vec<(String, String, String)> = sqlx::query_as(
+        "select principal, action, target from audit_log where action like 'key.%' order by id",
+    )
+    .fetch_all(&mut database.superuser().await)
+    .await
+    .unwrap();
+    let expected = ["key.create", "key.revoke"]
+        .map(|action| ("alice".to_owned(), action.to_owned(), record.id.to_string()));
+    assert_eq!(trail, expected);
+    // Refused ones leave none: the record and its effect are one transaction.
+    registry.revoke_key(&web, uuid::Uuid::now_v7()).await.unwrap_err();
+    let count: i64 = sqlx::query_scalar("select count(*) from audit_log where action like 'key.%'")
+        .fetch_one(&mut database.superuser().await)
+        .await
+        .unwrap();
+    assert_eq!(count, 2);
+}
+
+/// Many at once: each gets its own answer.
+#[tokio::test]
+async fn callers_are_never_mixed_up() {
+    let database = Database::migrated().await;
+    let tenants = database.tenants(["a.a", "b.b", "c.c"]).await;
+    let registry = Registry::connect_with(&database.app_url(), 2).await.unwrap();
+    let mut keys = Vec::new();
+    for tenant in &tenants {
+        keys.push((registry.create_key(tenant, new_key()).await.unwrap().0, tenant.clone()));
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for round in 0..60 {
+        let (key, tenant) = keys[round % 3].clone();
+        let registry = registry.clone();
+        calls.spawn(async move {
+            let caller = registry.authenticate(key.expose()).await.unwrap();
+            assert_eq!(Some(&caller.scope), tenant.scope());
+            assert_eq!(registry.keys(&tenant).await.unwrap().len(), 1);
+        });
+    }
+    calls.join_all().await;
+}

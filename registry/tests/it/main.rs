@@ -1,0 +1,24 @@
+//! The registry and the launcher of its private Postgres, on a real Postgres.
+//!
+//! One cluster serves the whole run; each test clones its own database from a
+//! migrated template and drops it, also when it panics.
+
+#[path = "../../../server/src/embedded_postgres.rs"]
+pub mod embedded_postgres;
+
+mod cancellation;
+mod catalog;
+mod cluster;
+mod database;
+mod discover;
+mod entry;
+mod executions;
+mod isolation;
+mod keys;
+mod launcher;
+mod migrations;
+mod outage;
+mod published;
+mod resolve;
+mod routes;
+mod seed;

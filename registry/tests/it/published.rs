@@ -1,0 +1,138 @@
+//! Entries of tenants, written as the serving role writes them.
+
+use protocol::{EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolId};
+use registry::{Tenant, Visibility};
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor as _};
+
+use crate::database::{Database, act_as};
+
+/// A server that a tenant publishes.
+pub(crate) struct Published<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) namespace: &'a str,
+    pub(crate) visibility: Visibility,
+    pub(crate) owner: &'a str,
+    /// Names and descriptions.
+    pub(crate) tools: &'a [(&'a str, &'a str)],
+}
+
+impl<'a> Published<'a> {
+    /// Describes a server that the whole project sees.
+    pub(crate) fn new(
+        tenant: &'a Tenant,
+        namespace: &'a str,
+        tools: &'a [(&'a str, &'a str)],
+    ) -> Self {
+        Self { tenant, namespace, visibility: Visibility::Project, owner: "someone", tools }
+    }
+
+    /// Narrows or widens who sees it.
+    pub(crate) fn seen_by(mut self, visibility: Visibility, owner: &'a str) -> Self {
+        (self.visibility, self.owner) = (visibility, owner);
+        self
+    }
+
+    /// Writes it.
+    pub(crate) async fn write(self, database: &Database) {
+        let mut connection = database.app().await;
+        let scope = self.tenant.scope().expect("somebody publishes").clone();
+        act_as(&mut connection, scope.as_str(), self.owner).await;
+        self.insert(&mut connection, &scope).await.expect("it is published");
+        connection.execute("commit").await.expect("it is committed");
+    }
+
+    /// Writes it in the transaction of somebody, whoever that is.
+    pub(crate) async fn insert(
+        &self,
+        connection: &mut PgConnection,
+        scope: &Scope,
+    ) -> Result<(), sqlx::Error> {
+        let all: Vec<Value> = self.tools.iter().map(|(name, text)| tool(name, text)).collect();
+        let server = Fqdn::server(scope.clone(), self.namespace).unwrap();
+        let (content, integrity) = stored(&server, all);
+        sqlx::query(
+            "insert into mcp_servers
+                (org, project, namespace, content, integrity, visibility, owner)
+            values ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(scope.org())
+        .bind(scope.project())
+        .bind(self.namespace)
+        .bind(content)
+        .bind(integrity)
+        .bind(self.visibility.as_str())
+        .bind(self.owner)
+        .execute(&mut *connection)
+        .await?;
+        for (name, text) in self.tools {
+            let id = ToolId::new(self.namespace, name).unwrap();
+            let (content, integrity) =
+                stored(&Fqdn::of_tool(scope.clone(), &id), vec![tool(name, text)]);
+            sqlx::query(
+                "insert into tools
+                    (org, project, namespace, name, content, integrity, visibility, owner)
+                values ($1, $2, $3, $4, $5, $6, $7, $8)",
+            )
+            .bind(scope.org())
+            .bind(scope.project())
+            .bind(self.namespace)
+            .bind(name)
+            .bind(content)
+            .bind(integrity)
+            .bind(self.visibility.as_str())
+            .bind(self.owner)
+            .execute(&mut *connection)
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+fn tool(name: &str, description: &str) -> Value {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+}
+
+/// Returns what is stored for an entry, computed from its wire form.
+fn stored(fqdn: &Fqdn, tools: Vec<Value>) -> (String, String) {
+    let entry = RegistryEntry {
+        fqdn: fqdn.to_string(),
+        kind: EntryType::Http,
+        description: format!("Serves {}", fqdn.namespace()),
+        install: None,
+        proxy_to: Some("https://upstream.example/mcp".to_owned()),
+        env_required: Vec::new(),
+        tools: tools.into_iter().map(|tool| serde_json::from_value(tool).unwrap()).collect(),
+        warnings: Vec::new(),
+        routing: Routing::Server,
+        integrity: Integrity::of(b""),
+    };
+    (Value::Object(entry.content()).to_string(), entry.content_integrity().to_string())
+}
+
+/// Fills a database with one server of each visibility for `acme.web`, the same
+/// for `acme.shop` and `other.web`, all with the canary in every name.
+pub(crate) async fn canaries(database: &Database) -> [Tenant; 3] {
+    let tenants = database.tenants(["acme.web", "acme.shop", "other.web"]).await;
+    for (tenant, name) in tenants.iter().zip(["web", "shop", "foreign"]) {
+        for visibility in
+            [Visibility::Private, Visibility::Project, Visibility::Org, Visibility::Public]
+        {
+            let namespace = format!("canary_{name}_{}", visibility.as_str());
+            let tools = [("find_canary", "Finds the canary that sings")];
+            Published::new(tenant, &namespace, &tools)
+                .seen_by(visibility, "alice")
+                .write(database)
+                .await;
+        }
+    }
+    tenants
+}
+
+/// Runs statements as a superuser, past row-level security and triggers.
+pub(crate) async fn tamper(database: &Database, statement: &str) -> u64 {
+    let mut connection = database.superuser().await;
+    let done = connection.execute(AssertSqlSafe(statement.to_owned())).await;
+    done.expect("the superuser may").rows_affected()
+}

@@ -1,0 +1,137 @@
+//! The routing snapshot follows the database.
+
+use protocol::{Routing, ToolId};
+use registry::{Registry, RegistryError, RuleChange, Tenant};
+use sqlx::Executor as _;
+
+use crate::cluster::eventually;
+use crate::database::{Database, is_not_found};
+use crate::keys::listening;
+use crate::published::tamper;
+
+fn id(text: &str) -> ToolId {
+    text.parse().unwrap()
+}
+
+async fn becomes(registry: &Registry, tool: &str, routing: Routing) {
+    let tool = id(tool);
+    eventually("the changed rule is seen", async || {
+        (registry.routes().rules.route(&tool) == routing).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_changed_rule_reaches_every_gateway() {
+    let database = Database::seeded().await;
+    let operator = database.operator().await;
+    let (here, there) = (database.registry().await, database.registry().await);
+    let tool = "acmetool:run";
+    let before = there.routes();
+    assert_eq!((before.version, before.rules.route(&id(tool))), (1, Routing::Client));
+    assert_eq!(before.etag, here.routes().etag);
+
+    let pattern = "acmetool:*".parse().unwrap();
+    operator.change_rule(&pattern, RuleChange::Set(Routing::Server)).await.unwrap();
+    for registry in [&here, &there] {
+        becomes(registry, tool, Routing::Server).await;
+    }
+    let after = there.routes();
+    assert!(after.version > before.version);
+    assert_ne!(after.etag, before.etag);
+    // Who holds the old snapshot keeps it.
+    assert_eq!(before.rules.route(&id(tool)), Routing::Client);
+
+    operator.change_rule(&pattern, RuleChange::Unset).await.unwrap();
+    becomes(&there, tool, Routing::Client).await;
+    assert_eq!(there.routes().etag, before.etag, "the same rules have the same name");
+    assert!(is_not_found(operator.change_rule(&pattern, RuleChange::Unset).await));
+}
+
+/// The snapshot and the view of the database decide alike.
+#[tokio::test]
+async fn the_database_applies_the_same_rules() {
+    let database = Database::seeded().await;
+    let operator = database.operator().await;
+    let registry = database.registry().await;
+    let nobody = Tenant::anonymous();
+    for (pattern, routing) in [
+        ("git:*", Routing::Server),
+        ("git:git_log", Routing::Client),
+        ("*", Routing::Server),
+        ("memory:read_graph", Routing::Server),
+        ("time:*", Routing::Client),
+    ] {
+        let change = RuleChange::Set(routing);
+        operator.change_rule(&pattern.parse().unwrap(), change).await.unwrap();
+    }
+    let routes = registry.reload_routes().await.unwrap();
+    let all: Vec<ToolId> = registry::shipped_catalog()
+        .iter()
+        .flat_map(|server| server.tools.iter().map(|t| (server.namespace.clone(), t.clone())))
+        .map(|(namespace, tool)| ToolId::new(&namespace, &tool.descriptor.name).unwrap())
+        .collect();
+    let resolved = registry.resolve(&nobody, &all).await.unwrap();
+    assert_eq!(resolved.tools.len(), all.len());
+    for tool in &resolved.tools {
+        assert_eq!(tool.routing, routes.rules.route(&tool.id), "{}", tool.id);
+    }
+    assert_eq!(resolved.get(&id("git:git_status")).unwrap().routing, Routing::Server);
+    assert_eq!(resolved.get(&id("git:git_log")).unwrap().routing, Routing::Client);
+}
+
+/// What was said while the listener was away is read when it is back.
+#[tokio::test]
+async fn a_lost_listener_comes_back_and_has_missed_nothing() {
+    let database = Database::seeded().await;
+    let operator = database.operator().await;
+    let registry = database.registry().await;
+    listening(&database, 1).await;
+    for round in 0..5 {
+        let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+            where datname = current_database() and query ilike 'listen%'";
+        let killed: i64 =
+            sqlx::query_scalar(kill).fetch_one(&mut database.superuser().await).await.unwrap();
+        assert_eq!(killed, 1);
+        let routing = if round % 2 == 0 { Routing::Server } else { Routing::Client };
+        let pattern = "acmetool:*".parse().unwrap();
+        operator.change_rule(&pattern, RuleChange::Set(routing)).await.unwrap();
+        becomes(&registry, "acmetool:run", routing).await;
+        listening(&database, 1).await;
+    }
+}
+
+/// A rule that no version of ours could have written does not replace the good ones.
+#[tokio::test]
+async fn unreadable_rules_leave_the_last_good_ones() {
+    let database = Database::seeded().await;
+    let registry = database.registry().await;
+    let before = registry.routes();
+    tamper(&database, "alter table routing_rules drop constraint routing_rules_pattern_check").await;
+    tamper(&database, "insert into routing_rules values ('no pattern', 'server', 'operator')").await;
+    let refused = registry.reload_routes().await.unwrap_err();
+    assert!(matches!(refused, RegistryError::Name(_)), "{refused}");
+    assert_eq!(registry.routes(), before);
+}
+
+/// One notification per statement: a bulk write must not become a storm.
+#[tokio::test]
+async fn a_bulk_write_is_told_once() {
+    let database = Database::seeded().await;
+    let mut listener =
+        sqlx::postgres::PgListener::connect(&database.app_url()).await.unwrap();
+    listener.listen_all(["pml_routes", "pml_keys"]).await.unwrap();
+    database.operator().await.seed(&[]).await.unwrap();
+    database.owner().await.execute("notify pml_keys, 'end'").await.unwrap();
+    let mut told = Vec::new();
+    loop {
+        let notification = listener.recv().await.unwrap();
+        if notification.payload() == "end" {
+            break;
+        }
+        told.push(notification.payload().to_owned());
+    }
+    told.sort();
+    // Equal ones of one transaction are told once.
+    assert_eq!(told, ["mcp_servers", "routing_rules", "tools"]);
+}
