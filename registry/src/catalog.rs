@@ -104,8 +104,10 @@ async fn page(
     after: Option<[String; 3]>,
     limit: usize,
 ) -> Result<CatalogPage, RegistryError> {
-    // A text search cannot contain a NUL; nothing contains one.
-    let search = filter.search.as_ref().map(|text| text.replace('\0', "\u{fffd}"));
+    // Postgres cannot be asked about a NUL; nothing contains one.
+    let storable = |text: &String| text.replace('\0', "\u{fffd}");
+    let search = filter.search.as_ref().map(storable);
+    let namespace_filter = filter.namespace.as_ref().map(storable);
     let [org, project, namespace] = match after {
         Some(parts) => parts.map(Some),
         None => [None, None, None],
@@ -137,7 +139,7 @@ async fn page(
         search,
         kind,
         routing,
-        filter.namespace,
+        namespace_filter,
         limit as i64 + 1,
     )
     .fetch_all(&mut *connection)
@@ -159,7 +161,7 @@ async fn page(
         search,
         kind,
         routing,
-        filter.namespace,
+        namespace_filter,
         EXACT_TOTAL + 1,
     )
     .fetch_one(connection)

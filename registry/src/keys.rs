@@ -17,6 +17,7 @@ use uuid::Uuid;
 pub use secret::ApiKey;
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::tenant::on_live;
 use crate::{Principal, Registry, RegistryError, Tenant};
 
 /// How long a checked key is believed. A revocation is told at once; this is
@@ -276,13 +277,15 @@ impl Registry {
             return Ok(caller);
         }
         let generation = self.keys.generation.load(Ordering::SeqCst);
-        let row = sqlx::query!(
-            r#"select id as "id!", org as "org!", project as "project!",
-                principal as "principal!", rights as "rights!", expires_at as "expires_at?"
-            from key_by_hash($1)"#,
-            hash.as_slice(),
-        )
-        .fetch_optional(&self.pool)
+        let row = on_live(&self.pool, || {
+            sqlx::query!(
+                r#"select id as "id!", org as "org!", project as "project!",
+                    principal as "principal!", rights as "rights!", expires_at as "expires_at?"
+                from key_by_hash($1)"#,
+                hash.as_slice(),
+            )
+            .fetch_optional(&self.pool)
+        })
         .await?
         .ok_or(RegistryError::InvalidCredential)?;
         let caller = Arc::new(Caller {

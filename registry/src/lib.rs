@@ -71,6 +71,7 @@ pub use tenant::{Principal, Tenant};
 
 use keys::KeyCache;
 use routes::RouteSource;
+use tenant::on_live;
 
 /// The migrations of `migrations/`, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
@@ -181,9 +182,8 @@ async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
 /// Refuses a schema that lacks a migration of this program.
 async fn check_schema(pool: &PgPool) -> Result<(), RegistryError> {
     // Not a checked query: the migrator makes this table, the migrations do not.
-    let done: Vec<i64> = sqlx::query_scalar("select version from _sqlx_migrations where success")
-        .fetch_all(pool)
-        .await?;
+    let versions = "select version from _sqlx_migrations where success";
+    let done: Vec<i64> = on_live(pool, || sqlx::query_scalar(versions).fetch_all(pool)).await?;
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
 }

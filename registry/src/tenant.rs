@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use protocol::Scope;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -89,15 +90,16 @@ impl Tenant {
     }
 
     /// Returns the statement that opens a transaction of this tenant, in one round trip.
-    pub(crate) fn begin(&self) -> AssertSqlSafe<String> {
+    pub(crate) fn begin(&self) -> Arc<str> {
         // The grammars of scopes and principals have no quote and no backslash.
-        AssertSqlSafe(format!(
+        format!(
             "begin; select set_config('app.org', '{}', true), \
              set_config('app.project', '{}', true), set_config('app.principal', '{}', true)",
             self.org(),
             self.project(),
             self.principal_name(),
-        ))
+        )
+        .into()
     }
 
     /// Returns the scope of somebody who writes.
@@ -137,7 +139,8 @@ where
 {
     let begin = tenant.begin();
     let task = tokio::spawn(async move {
-        let mut transaction = pool.begin_with(begin).await?;
+        let begin = || pool.begin_with(AssertSqlSafe(Arc::clone(&begin)));
+        let mut transaction = on_live(&pool, begin).await?;
         let out = work(&mut transaction).await?;
         transaction.commit().await?;
         Ok(out)
@@ -147,5 +150,37 @@ where
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is shutting down.
         Err(_) => Err(RegistryError::Unavailable(sqlx::Error::WorkerCrashed)),
+    }
+}
+
+/// Runs what begins some work, again for each pooled connection that turns out
+/// to have died while it was idle, as all of them do when the database restarts.
+///
+/// A connection is not tested before its use, so the first message on it is the
+/// test. Nothing has happened yet that a second try could repeat.
+pub(crate) async fn on_live<T, F>(
+    pool: &PgPool,
+    mut first: impl FnMut() -> F,
+) -> Result<T, sqlx::Error>
+where
+    F: Future<Output = Result<T, sqlx::Error>>,
+{
+    for _ in 0..pool.size() {
+        match first().await {
+            Err(error) if is_disconnect(&error) => {}
+            done => return done,
+        }
+    }
+    first().await
+}
+
+fn is_disconnect(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        // The reason that an ended connection was given: shutdown, crash.
+        sqlx::Error::Database(told) => {
+            matches!(told.code().as_deref(), Some("57P01" | "57P02"))
+        }
+        _ => false,
     }
 }

@@ -18,7 +18,8 @@ struct Steps(u64);
 impl Steps {
     fn below(&mut self, limit: u64) -> u64 {
         // Knuth's MMIX constants; the high bits are the good ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }

@@ -58,9 +58,8 @@ static RUN: LazyLock<RunFolder> = LazyLock::new(|| {
 
 /// As root, Postgres runs as another account, which must get there.
 fn open_to_all(folder: &Path) -> bool {
-    let enters = |folder: &Path| {
-        fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0)
-    };
+    let enters =
+        |folder: &Path| fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0);
     fs::canonicalize(folder).is_ok_and(|folder| folder.ancestors().all(enters))
 }
 

@@ -158,9 +158,8 @@ pub(crate) fn is_not_found<T: std::fmt::Debug>(result: Result<T, RegistryError>)
 async fn create(name: &str, template: &str) {
     let mut connection = superuser().await;
     // The cluster's own locale and encoding, also from `template0`.
-    let create = format!(
-        "create database {name} owner pml_owner template {template} strategy file_copy"
-    );
+    let create =
+        format!("create database {name} owner pml_owner template {template} strategy file_copy");
     connection.execute(AssertSqlSafe(create)).await.expect("the database is made");
     // As the launcher does for the gateway's own.
     let grants = format!(
@@ -179,9 +178,11 @@ async fn connect(url: &str) -> PgConnection {
 
 fn url(role: &str, database: &str) -> String {
     let superuser = cluster::shared().superuser_url();
-    superuser
-        .replacen("postgres://pml@", &format!("postgres://{role}@"), 1)
-        .replacen("/postgres?", &format!("/{database}?"), 1)
+    superuser.replacen("postgres://pml@", &format!("postgres://{role}@"), 1).replacen(
+        "/postgres?",
+        &format!("/{database}?"),
+        1,
+    )
 }
 
 /// Runs a future on a thread of its own, outside the runtime of the test.

@@ -31,7 +31,10 @@ async fn every_form_of_a_name_finds_the_entry() {
     assert_eq!(short, full);
     assert_eq!(short, pinned);
     for unknown in ["nothing", "filesystem:nothing", "pml.mcp.nothing", "a.b.c.d"] {
-        assert!(is_not_found(registry.entry(&nobody, &unknown.parse().unwrap()).await), "{unknown}");
+        assert!(
+            is_not_found(registry.entry(&nobody, &unknown.parse().unwrap()).await),
+            "{unknown}"
+        );
     }
 }
 

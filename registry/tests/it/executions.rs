@@ -42,7 +42,12 @@ async fn an_execution_begins_and_ends_once() {
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
     for (decision, open, end, closed) in [
-        (Decision::Server, ExecutionStatus::Running, ExecutionEnd::Success, ExecutionStatus::Success),
+        (
+            Decision::Server,
+            ExecutionStatus::Running,
+            ExecutionEnd::Success,
+            ExecutionStatus::Success,
+        ),
         (Decision::Client, ExecutionStatus::Delegated, ExecutionEnd::Error, ExecutionStatus::Error),
         (
             Decision::Server,
@@ -56,7 +61,10 @@ async fn an_execution_begins_and_ends_once() {
         registry.begin_execution(&web, new.clone()).await.unwrap();
         let begun = registry.execution(&web, id).await.unwrap();
         assert_eq!((begun.status, begun.finished_at), (open, None));
-        assert_eq!((begun.principal.as_str(), begun.tools), ("operator", vec!["json:parse".into()]));
+        assert_eq!(
+            (begun.principal.as_str(), begun.tools),
+            ("operator", vec!["json:parse".into()])
+        );
         assert_eq!(begun.code_hash, new.code_hash.to_string());
         // The same id again is somebody else's mistake.
         let again = registry.begin_execution(&web, new).await.unwrap_err();
@@ -172,12 +180,11 @@ async fn the_audit_log_is_append_only() {
             connection.execute("rollback").await.unwrap();
         }
     }
-    let kept: (String, String, serde_json::Value) = sqlx::query_as(
-        "select target, outcome, detail from audit_log where action = 'tool.call'",
-    )
-    .fetch_one(&mut database.superuser().await)
-    .await
-    .unwrap();
+    let kept: (String, String, serde_json::Value) =
+        sqlx::query_as("select target, outcome, detail from audit_log where action = 'tool.call'")
+            .fetch_one(&mut database.superuser().await)
+            .await
+            .unwrap();
     assert_eq!(kept, ("shell:exec".to_owned(), "refused".to_owned(), detail));
     let anonymous = AuditEvent::new("tool.call", "x:y", AuditOutcome::Failed);
     let refused = registry.audit(&Tenant::anonymous(), anonymous).await;

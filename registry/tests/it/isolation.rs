@@ -219,8 +219,7 @@ async fn shows_nothing_foreign(registry: &Registry) {
             }
         }
         assert_eq!(listed, seen, "{who}");
-        for (name, owner) in
-            [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")]
+        for (name, owner) in [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")]
         {
             for visibility in ["private", "project", "org", "public"] {
                 let namespace = format!("canary_{name}_{visibility}");
@@ -296,9 +295,8 @@ async fn foreign_ids_answer_as_unknown_ones() {
     registry.begin_execution(&web, execution).await.unwrap();
     let (shown, key) = registry.create_key(&web, crate::keys::new_key()).await.unwrap();
     for asked in [id, key.id, Uuid::now_v7()] {
-        let said = |error: registry::RegistryError| {
-            error.to_string().replace(&asked.to_string(), "ID")
-        };
+        let said =
+            |error: registry::RegistryError| error.to_string().replace(&asked.to_string(), "ID");
         let unknown = "`ID` is not in the registry";
         assert_eq!(said(registry.execution(&other, asked).await.unwrap_err()), unknown);
         let finished = crate::executions::finished();

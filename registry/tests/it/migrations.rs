@@ -124,8 +124,14 @@ async fn every_tenant_table_forces_row_level_security() {
     for table in &tables {
         let name: String = table.get("relname");
         if table.get::<bool, _>("of_tenants") {
-            assert!(table.get::<bool, _>("relrowsecurity"), "row-level security is off on `{name}`");
-            assert!(table.get::<bool, _>("relforcerowsecurity"), "`{name}` does not bind its owner");
+            assert!(
+                table.get::<bool, _>("relrowsecurity"),
+                "row-level security is off on `{name}`"
+            );
+            assert!(
+                table.get::<bool, _>("relforcerowsecurity"),
+                "`{name}` does not bind its owner"
+            );
             assert!(table.get::<bool, _>("has_policy"), "`{name}` has no policy");
             of_tenants.push(name);
         } else {

@@ -96,8 +96,9 @@ async fn futures_of(
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..count {
         let (registry, tenant) = (registry.clone(), tenant.clone());
-        requests
-            .spawn(async move { registry.resolve(&tenant, &["time:convert_time".parse().unwrap()]).await });
+        requests.spawn(async move {
+            registry.resolve(&tenant, &["time:convert_time".parse().unwrap()]).await
+        });
     }
     requests.join_all().await
 }

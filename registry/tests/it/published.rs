@@ -51,7 +51,8 @@ impl<'a> Published<'a> {
     ) -> Result<(), sqlx::Error> {
         let all: Vec<Value> = self.tools.iter().map(|(name, text)| tool(name, text)).collect();
         let server = Fqdn::server(scope.clone(), self.namespace).unwrap();
-        let (content, integrity) = stored(&server, all);
+        let about = format!("Serves {}", self.namespace);
+        let (content, integrity) = stored(&server, &about, all);
         sqlx::query(
             "insert into mcp_servers
                 (org, project, namespace, content, integrity, visibility, owner)
@@ -69,7 +70,7 @@ impl<'a> Published<'a> {
         for (name, text) in self.tools {
             let id = ToolId::new(self.namespace, name).unwrap();
             let (content, integrity) =
-                stored(&Fqdn::of_tool(scope.clone(), &id), vec![tool(name, text)]);
+                stored(&Fqdn::of_tool(scope.clone(), &id), text, vec![tool(name, text)]);
             sqlx::query(
                 "insert into tools
                     (org, project, namespace, name, content, integrity, visibility, owner)
@@ -95,11 +96,11 @@ fn tool(name: &str, description: &str) -> Value {
 }
 
 /// Returns what is stored for an entry, computed from its wire form.
-fn stored(fqdn: &Fqdn, tools: Vec<Value>) -> (String, String) {
+fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String) {
     let entry = RegistryEntry {
         fqdn: fqdn.to_string(),
         kind: EntryType::Http,
-        description: format!("Serves {}", fqdn.namespace()),
+        description: description.to_owned(),
         install: None,
         proxy_to: Some("https://upstream.example/mcp".to_owned()),
         env_required: Vec::new(),

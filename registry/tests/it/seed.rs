@@ -30,11 +30,11 @@ fn the_shipped_catalog_is_real() {
             && ["npx", "uvx"].contains(&install.command.as_str())
         {
             let pinned = |arg: &String| {
-                arg.rsplit_once('@')
-                    .or_else(|| arg.rsplit_once("=="))
-                    .is_some_and(|(name, version)| {
+                arg.rsplit_once('@').or_else(|| arg.rsplit_once("==")).is_some_and(
+                    |(name, version)| {
                         !name.is_empty() && version.starts_with(|c: char| c.is_ascii_digit())
-                    })
+                    },
+                )
             };
             assert!(install.args.iter().any(pinned), "{}: {:?}", server.namespace, install.args);
         }
@@ -78,10 +78,11 @@ async fn different_catalogs_may_be_seeded_at_once() {
     for report in seeds.join_all().await {
         report.expect("every seed works");
     }
-    let endings: i64 = sqlx::query_scalar("select count(distinct right(description, 1)) from mcp_servers")
-        .fetch_one(&mut database.superuser().await)
-        .await
-        .unwrap();
+    let endings: i64 =
+        sqlx::query_scalar("select count(distinct right(description, 1)) from mcp_servers")
+            .fetch_one(&mut database.superuser().await)
+            .await
+            .unwrap();
     assert_eq!(endings, 1);
 }
 

@@ -241,7 +241,7 @@ impl Cluster {
             "jit=off",
         ];
         if durability == Durability::Volatile {
-            settings.extend(["fsync=off", "synchronous_commit=off", "full_page_writes=off"]);
+            settings.extend(["fsync=off", "full_page_writes=off"]);
         }
         for setting in settings {
             server.args(["-c", setting]);
