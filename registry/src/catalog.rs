@@ -209,7 +209,7 @@ fn write_cursor(last: &Fqdn) -> String {
 
 fn read_cursor(cursor: &str) -> Result<[String; 3], RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor is not one of this catalog".to_owned());
-    if !cursor.is_ascii() || cursor.len() % 2 != 0 || cursor.len() > 1_024 {
+    if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) || cursor.len() > 1_024 {
         return Err(invalid());
     }
     let bytes: Result<Vec<u8>, _> = (0..cursor.len() / 2)

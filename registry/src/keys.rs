@@ -165,10 +165,13 @@ pub struct KeyRecord {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
+/// By the key's hash: who it is, and since when that is known.
+type Known = HashMap<[u8; 32], (Arc<Caller>, Instant)>;
+
 /// Remembers checked keys for a moment.
 #[derive(Default)]
 pub(crate) struct KeyCache {
-    known: Mutex<HashMap<[u8; 32], (Arc<Caller>, Instant)>>,
+    known: Mutex<Known>,
     /// Rises when everything is forgotten, so that a look-up from before does
     /// not remember its answer after.
     generation: AtomicU64,
@@ -198,7 +201,7 @@ impl KeyCache {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Arc<Caller>, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,6 +43,7 @@ static RUN: LazyLock<RunFolder> = LazyLock::new(|| {
         .tempdir_in(parent)
         .expect("a folder in the temporary folder")
         .keep();
+    #[expect(clippy::zombie_processes, reason = "it ends after this process")]
     let mut sweeper = Command::new("/bin/sh")
         .args(["-c", SWEEP, "sweep"])
         .arg(&path)

