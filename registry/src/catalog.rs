@@ -104,6 +104,10 @@ async fn page(
     after: Option<[String; 3]>,
     limit: usize,
 ) -> Result<CatalogPage, RegistryError> {
+    // Which index fits depends on the filters that are given.
+    sqlx::raw_sql("set local plan_cache_mode = force_custom_plan")
+        .execute(&mut *connection)
+        .await?;
     // Postgres cannot be asked about a NUL; nothing contains one.
     let storable = |text: &String| text.replace('\0', "\u{fffd}");
     let search = filter.search.as_ref().map(storable);
