@@ -142,24 +142,29 @@ async fn a_remembered_key_expires() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
-    let soon = Utc::now() + Duration::from_millis(300);
-    let (key, _) =
-        registry.create_key(&web, NewKey { expires_at: Some(soon), ..new_key() }).await.unwrap();
-    let mut accepted = 0;
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let asked = Utc::now();
-        let answer = registry.authenticate(key.expose()).await;
-        if is_invalid(&answer) {
-            break;
+    // A busy machine may need longer than the first of these for its first question.
+    for lifetime in [300, 3_000, 20_000].map(Duration::from_millis) {
+        let soon = Utc::now() + lifetime;
+        let new = NewKey { expires_at: Some(soon), ..new_key() };
+        let (key, _) = registry.create_key(&web, new).await.unwrap();
+        let mut accepted = 0;
+        loop {
+            let asked = Utc::now();
+            let answer = registry.authenticate(key.expose()).await;
+            if is_invalid(&answer) {
+                break;
+            }
+            answer.unwrap();
+            accepted += 1;
+            assert!(asked < soon, "accepted after its end");
+            tokio::task::yield_now().await;
         }
-        answer.unwrap();
-        accepted += 1;
-        assert!(asked < soon, "accepted after its end");
-        assert!(Instant::now() < deadline);
-        tokio::task::yield_now().await;
+        assert!(Utc::now() >= soon, "refused before its end");
+        if accepted > 1 {
+            return;
+        }
     }
-    assert!(Utc::now() >= soon && accepted > 0);
+    panic!("the key was never accepted");
 }
 
 /// A revocation is told, not waited for: a key is remembered for one second,
