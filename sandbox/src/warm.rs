@@ -62,13 +62,22 @@ impl Warm {
                 entry
             };
             let lent = entry.map(|child| Lent { child: Some(child), home: Arc::clone(self) });
-            self.refill();
+            if self.is_low() {
+                self.refill();
+            }
             match lent {
                 // One that died while it waited never saw a program; take the next.
                 Ok(lent) if !lent.child().is_alive() => {}
                 other => return other,
             }
         }
+    }
+
+    /// Tells whether the stock must be refilled now. Otherwise that waits until the run is over, as a child
+    /// that starts takes the processor from the run.
+    fn is_low(&self) -> bool {
+        let stock = self.lock();
+        2 * (stock.idle.len() + stock.starting) <= self.target
     }
 
     fn refill(self: &Arc<Self>) {
@@ -155,9 +164,7 @@ impl Lent {
 
     fn leave(&self) {
         self.home.lock().out -= 1;
-        if self.home.reused {
-            self.home.refill();
-        }
+        self.home.refill();
     }
 }
 
