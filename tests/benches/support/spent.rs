@@ -14,6 +14,13 @@ pub(crate) fn cpu_of_tree(root: u32) -> Duration {
     Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
 }
 
+/// Returns the CPU time of one process alone.
+#[allow(dead_code, reason = "not every bench counts CPU time")]
+pub(crate) fn cpu_of_process(pid: u32) -> Duration {
+    let ticks = stat(pid).map_or(0, |stat| stat.own);
+    Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
+}
+
 /// Returns the resident memory of one process, in MiB.
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) fn resident_mib(pid: u32) -> f64 {
@@ -41,6 +48,8 @@ fn tree(root: u32) -> Vec<u32> {
 
 struct Stat {
     parent: u32,
+    /// In user and kernel mode.
+    own: u64,
     /// In user and kernel mode, its own and of the children that it has waited for.
     ticks: u64,
 }
@@ -49,6 +58,8 @@ fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in brackets and may hold anything, brackets too.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-    let ticks = fields.get(11..15)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum();
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
+    let ticks = |range| -> Option<u64> {
+        Some(fields.get(range)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum())
+    };
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, own: ticks(11..13)?, ticks: ticks(11..15)? })
 }

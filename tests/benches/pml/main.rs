@@ -1,0 +1,132 @@
+//! How long `pml stdio` takes to start and what it adds to a call: the built programs as black boxes, beside
+//! the MCP server itself.
+
+#![expect(clippy::unwrap_used, reason = "a bench without its servers has nothing to measure")]
+
+#[path = "../support/figures.rs"]
+mod figures;
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use figures::{Rounds, time};
+use support::binaries::built;
+use support::cli::Project;
+use support::mcp_client::{Era, StdioClient};
+use support::mcp_servers::server_script;
+
+const START_ROUNDS: usize = 40;
+const CALL_ROUNDS: usize = 300;
+const PROGRAM_ROUNDS: usize = 100;
+
+const PML: &str = "`pml stdio`: start → `tools/list`";
+const NODE: &str = "`server-everything` on Node: start → `tools/list`";
+const PROCESS: &str = "`/bin/true`, start to end";
+const THROUGH: &str = "a call of `everything:echo` through `pml stdio`";
+const DIRECT: &str = "the same call, straight to the MCP server";
+const SERVER_ONLY: &str = "program with one server tool, through `pml stdio`";
+const CLIENT_ONLY: &str = "program with one local tool, through `pml stdio`";
+
+/// What was started before has a moment to end.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+fn bare_server(project: &Project) -> Command {
+    let mut command = project.wrap(Command::new("node"), &[]);
+    command.arg(server_script("server-everything"));
+    command
+}
+
+fn starts(project: &Project) -> Rounds {
+    let mut rounds = Rounds::default();
+    let listed = |command: Command| {
+        let started = Instant::now();
+        let mut client = StdioClient::start(command, Era::Handshake, &project.log());
+        let answer = client.request("tools/list", json!({}));
+        let took = started.elapsed();
+        assert!(answer["result"]["tools"].is_array(), "{answer}");
+        drop(client);
+        settle();
+        took
+    };
+    for _ in 0..START_ROUNDS {
+        rounds.add(PML, listed(project.command(&["stdio"])));
+        rounds.add(NODE, listed(bare_server(project)));
+        let started = Instant::now();
+        let status = Command::new("/bin/true").env_clear().stdin(Stdio::null()).status().unwrap();
+        rounds.add(PROCESS, started.elapsed());
+        assert!(status.success());
+        settle();
+    }
+    rounds
+}
+
+fn calls(pml: &mut StdioClient, direct: &mut StdioClient) -> Rounds {
+    let mut rounds = Rounds::default();
+    let mut one = |client: &mut StdioClient, name, tool: &str| {
+        let started = Instant::now();
+        let result = client.call(tool, json!({ "message": "hello" }));
+        rounds.add(name, started.elapsed());
+        assert!(
+            result["content"][0]["text"].as_str().is_some_and(|t| t.contains("hello")),
+            "{result}"
+        );
+    };
+    for _ in 0..CALL_ROUNDS {
+        one(direct, DIRECT, "echo");
+        one(pml, THROUGH, "everything__echo");
+    }
+    rounds
+}
+
+fn programs(pml: &mut StdioClient) -> Rounds {
+    let mut rounds = Rounds::default();
+    for _ in 0..PROGRAM_ROUNDS {
+        for (name, code) in [
+            (SERVER_ONLY, r#"return await mcp.json.parse({ data: "[1]" })"#),
+            (CLIENT_ONLY, r#"return await mcp.filesystem.read_text_file({ path: "a.txt" })"#),
+        ] {
+            let started = Instant::now();
+            let envelope = pml.execute(code);
+            rounds.add(name, started.elapsed());
+            assert_eq!(envelope["status"], "success", "{envelope:#}");
+            settle();
+        }
+    }
+    rounds
+}
+
+fn warm(client: &mut StdioClient, tool: &str) {
+    let result: Value = client.call(tool, json!({ "message": "hello" }));
+    assert_ne!(result["isError"], true, "{result}");
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn main() {
+    let project = Project::new();
+    let servers = json!({ "everything": project.node_server("server-everything", &[]) });
+    let project =
+        project.configure(&json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers }));
+    project.write("a.txt", "hello");
+
+    println!("### `pml stdio`, beside the MCP server that it starts\n");
+    println!("{}", starts(&project).table(&[(PML, &[NODE, PROCESS])]));
+
+    let mut pml = project.stdio();
+    let mut direct = StdioClient::start(bare_server(&project), Era::Handshake, &project.log());
+    warm(&mut pml, "everything__echo");
+    warm(&mut direct, "echo");
+    let table = calls(&mut pml, &mut direct);
+    println!("{}", table.table(&[(THROUGH, &[DIRECT])]));
+    println!("Added to a call, median: {}.\n", time(table.difference(THROUGH, DIRECT)));
+    println!("{}", programs(&mut pml).table(&[]));
+    for name in ["pml", "pml-server"] {
+        let bytes = std::fs::metadata(built(name)).unwrap().len();
+        println!("`{name}`, stripped: {:.1} MiB.", bytes as f64 / 1_048_576.0);
+    }
+    println!();
+}
