@@ -44,4 +44,4 @@ sqlx: postgres ## Check the queries against the migrated schema
 
 bench: postgres ## Measure; the table in docs/performance.md comes from this
 	$(CARGO) build $(LOCKED) --release -p server -p client-cli
-	$(CARGO) bench $(LOCKED) --workspace --benches
+	$(CARGO) bench $(LOCKED) --workspace --bench '*'

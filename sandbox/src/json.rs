@@ -42,7 +42,6 @@ pub(crate) fn clean(text: &mut String) -> Result<(), String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -19,14 +19,17 @@ use support::mcp_client::{Era, StdioClient};
 use support::mcp_servers::server_script;
 
 const START_ROUNDS: usize = 40;
-const CALL_ROUNDS: usize = 300;
 const PROGRAM_ROUNDS: usize = 100;
 
 const PML: &str = "`pml stdio`: start → `tools/list`";
 const NODE: &str = "`server-everything` on Node: start → `tools/list`";
 const PROCESS: &str = "`/bin/true`, start to end";
-const THROUGH: &str = "a call of `everything:echo` through `pml stdio`";
-const DIRECT: &str = "the same call, straight to the MCP server";
+const DIRECT: &str = "a call of `everything:echo`, straight to the MCP server";
+const WITHIN: &str = "the same in a program: one more call of it";
+const THROUGH: &str = "the same as `tools/call` on `pml stdio`: a program of one call";
+/// Calls that a program makes to tell what one more costs.
+const MORE: u32 = 50;
+
 const SERVER_ONLY: &str = "program with one server tool, through `pml stdio`";
 const CLIENT_ONLY: &str = "program with one local tool, through `pml stdio`";
 
@@ -65,20 +68,34 @@ fn starts(project: &Project) -> Rounds {
     rounds
 }
 
+fn echoes(pml: &mut StdioClient, count: u32) -> Duration {
+    let code = format!(
+        "for (let i = 0; i < {count}; i++) await mcp.everything.echo({{ message: 'hello' }}); return 'done'"
+    );
+    let started = Instant::now();
+    let envelope = pml.execute(&code);
+    let took = started.elapsed();
+    assert_eq!(envelope["result"], "done", "{envelope:#}");
+    settle();
+    took
+}
+
 fn calls(pml: &mut StdioClient, direct: &mut StdioClient) -> Rounds {
     let mut rounds = Rounds::default();
-    let mut one = |client: &mut StdioClient, name, tool: &str| {
+    for _ in 0..PROGRAM_ROUNDS {
         let started = Instant::now();
-        let result = client.call(tool, json!({ "message": "hello" }));
-        rounds.add(name, started.elapsed());
-        assert!(
-            result["content"][0]["text"].as_str().is_some_and(|t| t.contains("hello")),
-            "{result}"
-        );
-    };
-    for _ in 0..CALL_ROUNDS {
-        one(direct, DIRECT, "echo");
-        one(pml, THROUGH, "everything__echo");
+        for _ in 0..MORE {
+            direct.call("echo", json!({ "message": "hello" }));
+        }
+        rounds.add(DIRECT, started.elapsed() / MORE);
+        settle();
+        let more = echoes(pml, MORE + 1).saturating_sub(echoes(pml, 1));
+        rounds.add(WITHIN, more / MORE);
+        let started = Instant::now();
+        let result = pml.call("everything__echo", json!({ "message": "hello" }));
+        rounds.add(THROUGH, started.elapsed());
+        assert_ne!(result["isError"], true, "{result}");
+        settle();
     }
     rounds
 }
@@ -121,8 +138,8 @@ fn main() {
     warm(&mut pml, "everything__echo");
     warm(&mut direct, "echo");
     let table = calls(&mut pml, &mut direct);
-    println!("{}", table.table(&[(THROUGH, &[DIRECT])]));
-    println!("Added to a call, median: {}.\n", time(table.difference(THROUGH, DIRECT)));
+    println!("{}", table.table(&[(WITHIN, &[DIRECT]), (THROUGH, &[DIRECT])]));
+    println!("Added to a call in a program, median: {}.\n", time(table.difference(WITHIN, DIRECT)));
     println!("{}", programs(&mut pml).table(&[]));
     for name in ["pml", "pml-server"] {
         let bytes = std::fs::metadata(built(name)).unwrap().len();

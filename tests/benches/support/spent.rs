@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The unit of the times in `/proc/<pid>/stat`; part of the kernel's interface to programs.
@@ -58,7 +59,7 @@ fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in brackets and may hold anything, brackets too.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-    let ticks = |range| -> Option<u64> {
+    let ticks = |range: Range<usize>| -> Option<u64> {
         Some(fields.get(range)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum())
     };
     Some(Stat { parent: fields.get(1)?.parse().ok()?, own: ticks(11..13)?, ticks: ticks(11..15)? })

@@ -1,0 +1,64 @@
+//! The built gateway on its private Postgres, for the time of the bench.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// A gateway that runs; it ends with this value.
+pub(crate) struct Gateway {
+    child: Child,
+    folder: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+}
+
+impl Gateway {
+    /// Starts the program that was built with this bench.
+    pub(crate) fn start() -> Result<Gateway, Box<dyn Error>> {
+        // Short, as the path of a unix socket must be, and open: as root, Postgres runs as another user.
+        let folder = std::env::temp_dir().join(format!("pml-bench-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
+        let data = folder.join("data");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pml-server"))
+            .env("PML_LISTEN", "127.0.0.1:0")
+            .env("PML_DATA_DIR", &data)
+            .env("PML_LOG", "warn")
+            .env_remove("PML_DATABASE_URL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or("the gateway has no stdout")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let mut found = None;
+        for line in lines.by_ref() {
+            let line = line?;
+            if let Some((_, address)) = line.split_once(" on http://") {
+                found = Some(address.trim().parse()?);
+                break;
+            }
+        }
+        // Keep reading, so that the gateway never waits for a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        let address = found.ok_or("the gateway ended before it was up; its log above says why")?;
+        let key = fs::read_to_string(data.join("local.key"))?.trim().to_owned();
+        Ok(Gateway { child, folder, address, key })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // A polite stop lets it stop its Postgres.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
