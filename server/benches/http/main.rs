@@ -145,6 +145,8 @@ struct Flood {
     /// Seconds of the whole tree, and of the gateway's own process, for each answer.
     cpu: Vec<f64>,
     own_cpu: Vec<f64>,
+    /// The same of the children that have ended: those of the sandbox.
+    reaped_cpu: Vec<f64>,
     took: Vec<f64>,
 }
 
@@ -156,7 +158,8 @@ impl Flood {
         clients: usize,
         pid: u32,
     ) -> Result<(), Box<dyn Error>> {
-        let before = (spent::cpu_of_tree(pid), spent::cpu_of_process(pid));
+        let before =
+            (spent::cpu_of_tree(pid), spent::cpu_of_process(pid), spent::cpu_of_reaped(pid));
         let started = Instant::now();
         let lanes: Vec<_> = (0..clients)
             .map(|_| {
@@ -183,9 +186,11 @@ impl Flood {
         std::thread::sleep(Duration::from_millis(300));
         let cpu = spent::cpu_of_tree(pid).saturating_sub(before.0);
         let own = spent::cpu_of_process(pid).saturating_sub(before.1);
+        let reaped = spent::cpu_of_reaped(pid).saturating_sub(before.2);
         self.rate.push(count / length.as_secs_f64());
         self.cpu.push(cpu.as_secs_f64() / count);
         self.own_cpu.push(own.as_secs_f64() / count);
+        self.reaped_cpu.push(reaped.as_secs_f64() / count);
         self.took.extend(took);
         Ok(())
     }
@@ -201,12 +206,13 @@ impl Flood {
             None => String::new(),
         };
         format!(
-            "| {name} | {clients} | {:.0} /s | {} | {} | {} | {} | {ratio} |",
+            "| {name} | {clients} | {:.0} /s | {} | {} | {} | {} | {} | {ratio} |",
             median(self.rate.iter().copied()),
             time(quantile(&took, 0.5)),
             time(quantile(&took, 0.99)),
             cpu(&self.cpu),
             cpu(&self.own_cpu),
+            cpu(&self.reaped_cpu),
         )
     }
 }
@@ -254,9 +260,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     println!(
-        "| request | clients | answers | median | p99 | CPU each, whole tree | CPU each, gateway alone | of the bare handler's rate |"
+        "| request | clients | answers | median | p99 | CPU each, whole tree | of it the gateway | of it ended children | of the bare handler's rate |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     let mut memory = String::new();
     for clients in [8, 32] {
         let mut floods: Vec<Flood> = kinds.iter().map(|_| Flood::default()).collect();

@@ -22,6 +22,13 @@ pub(crate) fn cpu_of_process(pid: u32) -> Duration {
     Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
 }
 
+/// Returns the CPU time of the children that a process has waited for, and of theirs.
+#[allow(dead_code, reason = "not every bench counts CPU time")]
+pub(crate) fn cpu_of_reaped(pid: u32) -> Duration {
+    let ticks = stat(pid).map_or(0, |stat| stat.ticks - stat.own);
+    Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
+}
+
 /// Returns the resident memory of one process, in MiB.
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) fn resident_mib(pid: u32) -> f64 {
