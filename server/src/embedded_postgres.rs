@@ -17,12 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 // The explicit paths let a test include this file by `#[path]`.
+#[path = "embedded_postgres/account.rs"]
+mod account;
 #[path = "embedded_postgres/binaries.rs"]
 mod binaries;
 #[path = "embedded_postgres/cluster.rs"]
 mod cluster;
 #[path = "embedded_postgres/postmaster.rs"]
 mod postmaster;
+#[path = "embedded_postgres/processes.rs"]
+mod processes;
 
 use binaries::Binaries;
 use cluster::Cluster;

@@ -230,6 +230,19 @@ fn a_killed_creation_leaves_no_half_cluster() {
     }
 }
 
+/// Also when the next creation succeeded before the leftovers could go.
+#[test]
+fn leftovers_of_a_killed_creation_go_beside_a_whole_cluster() {
+    let data_dir = fresh_data_dir("leftover");
+    cluster::start(&data_dir).unwrap().stop().unwrap();
+    let leftover = data_dir.join("postgres/init.1");
+    fs::create_dir_all(leftover.join("base/1")).unwrap();
+    let started = cluster::start(&data_dir).unwrap();
+    assert!(!leftover.exists());
+    run(&started, "select 1");
+    started.stop().unwrap();
+}
+
 #[test]
 fn a_cluster_of_another_version_is_refused() {
     let data_dir = fresh_data_dir("version");

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Signal, kill_process};
 
+use super::account::{Account, accounts, closed_ancestor};
 use super::binaries::{Binaries, command, tail};
 use super::postmaster::die_with_parent;
+use super::processes::{PidFile, is_alive, pid_of, processes_in};
 use super::{Durability, EmbeddedPostgresError as Error, POLL};
 
 /// The longest path of a unix socket, without the final NUL.
@@ -37,14 +39,6 @@ create database pml owner pml_owner;
 revoke all on database pml from public;
 grant connect on database pml to pml_app;
 ";
-
-/// The account that runs Postgres when we are root.
-#[derive(Debug, Clone)]
-struct Account {
-    name: String,
-    uid: u32,
-    gid: u32,
-}
 
 /// The folder of one cluster, its lock and its log.
 #[derive(Debug)]
@@ -195,12 +189,6 @@ impl Cluster {
     /// Makes the cluster beside its place and renames it when it is complete, so
     /// that a kill at any instant leaves a whole cluster or none.
     pub(super) fn create(&self, binaries: &Binaries, durability: Durability) -> Result<(), Error> {
-        for entry in fs::read_dir(&self.dir).map_err(Error::io("read", &self.dir))?.flatten() {
-            if entry.file_name().as_bytes().starts_with(b"init.") {
-                // Left by a killed start; what cannot go now goes next time.
-                let _ = fs::remove_dir_all(entry.path());
-            }
-        }
         let fresh = self.dir.join(format!("init.{}", std::process::id()));
         let mut initdb = self.command(binaries.initdb());
         initdb
@@ -348,13 +336,13 @@ impl Cluster {
     /// Waits for the processes of an owner that was killed, which the kernel has
     /// told to stop, and clears what they left. The caller holds the lock.
     pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
-        let data_dir = self.data_dir();
         for signal in [Signal::INT, Signal::QUIT] {
             let deadline = Instant::now() + limit;
             let mut told = false;
             loop {
-                let orphans = processes_in(&data_dir);
+                let orphans = processes_in(&self.dir);
                 if orphans.is_empty() {
+                    self.remove_half_clusters();
                     return self.remove_stale_pid_file();
                 }
                 if Instant::now() >= deadline {
@@ -372,6 +360,16 @@ impl Cluster {
         }
         let step = "the end of an earlier database process";
         Err(Error::Timeout { step, limit: 2 * limit, log: self.log_path() })
+    }
+
+    /// Removes what killed creations left, whether or not one succeeded since.
+    fn remove_half_clusters(&self) {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(b"init.") {
+                // It is in nobody's way; what cannot go now goes next time.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// Removes the lock file of a server that is gone.
@@ -400,45 +398,6 @@ impl Cluster {
     }
 }
 
-/// What `postmaster.pid` says.
-struct PidFile {
-    pid: u32,
-    socket_dir: PathBuf,
-    ready: bool,
-}
-
-impl PidFile {
-    /// Reads the lines that matter: 1 the process, 5 the socket's folder, 8 the status.
-    fn parse(text: &str) -> Option<Self> {
-        let lines: Vec<&str> = text.lines().collect();
-        let pid = lines.first()?.trim().parse().ok()?;
-        let socket_dir = PathBuf::from(lines.get(4).copied().unwrap_or_default());
-        let ready = lines.get(7).is_some_and(|status| status.trim() == "ready");
-        Some(Self { pid, socket_dir, ready })
-    }
-}
-
-fn pid_of(pid: u32) -> Option<Pid> {
-    i32::try_from(pid).ok().and_then(Pid::from_raw)
-}
-
-fn is_alive(pid: u32) -> bool {
-    // Another user's process cannot be signalled, but it lives.
-    pid_of(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
-}
-
-/// Returns the processes whose working folder is the cluster: every process of
-/// a Postgres server works there.
-fn processes_in(data_dir: &Path) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| {
-            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder == data_dir)
-        })
-        .collect()
-}
-
 /// Runs a program to its end.
 fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Error> {
     die_with_parent(&mut command, Signal::KILL);
@@ -455,42 +414,4 @@ fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Erro
     }
     let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
     Err(Error::Failed { step, output: tail(said) })
-}
-
-/// Returns the accounts of this machine.
-///
-/// Read from the file and not from the name service: Postgres looks itself up
-/// too, and refuses a number without an entry.
-fn accounts() -> Vec<Account> {
-    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split(':').collect();
-            let (name, uid, gid) = (fields.first()?, fields.get(2)?, fields.get(3)?);
-            Some(Account {
-                name: (*name).to_owned(),
-                uid: uid.parse().ok().filter(|uid| *uid != 0)?,
-                gid: gid.parse().ok()?,
-            })
-        })
-        .collect()
-}
-
-/// Returns the first folder on the way to `dir`, itself included, that the account cannot enter.
-fn closed_ancestor(dir: &Path, account: &Account) -> Option<PathBuf> {
-    let mut ancestors: Vec<&Path> = dir.ancestors().collect();
-    ancestors.reverse();
-    ancestors
-        .into_iter()
-        .find(|folder| {
-            fs::metadata(folder).is_ok_and(|metadata| {
-                let bit = match metadata.uid() == account.uid {
-                    true => 0o100,
-                    false if metadata.gid() == account.gid => 0o010,
-                    false => 0o001,
-                };
-                metadata.mode() & bit == 0
-            })
-        })
-        .map(Path::to_owned)
 }

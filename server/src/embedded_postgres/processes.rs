@@ -1,0 +1,49 @@
+//! Which processes of a cluster run, by its own file and by the kernel's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, test_kill_process};
+
+/// What `postmaster.pid` says.
+pub(super) struct PidFile {
+    pub(super) pid: u32,
+    pub(super) socket_dir: PathBuf,
+    pub(super) ready: bool,
+}
+
+impl PidFile {
+    /// Reads the lines that matter: 1 the process, 5 the socket's folder, 8 the status.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let lines: Vec<&str> = text.lines().collect();
+        let pid = lines.first()?.trim().parse().ok()?;
+        let socket_dir = PathBuf::from(lines.get(4).copied().unwrap_or_default());
+        let ready = lines.get(7).is_some_and(|status| status.trim() == "ready");
+        Some(Self { pid, socket_dir, ready })
+    }
+}
+
+pub(super) fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+pub(super) fn is_alive(pid: u32) -> bool {
+    // Another user's process cannot be signalled, but it lives.
+    pid_of(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Returns the processes of Postgres that work in a cluster's folder.
+///
+/// A server works in `data`, `initdb` in the folder itself and the server that
+/// it runs in its `init.<pid>`. The name tells them from a person's shell.
+pub(super) fn processes_in(dir: &Path) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+                && fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|name| matches!(name.trim_end(), "postgres" | "initdb"))
+        })
+        .collect()
+}
