@@ -101,6 +101,11 @@ fn long_chains_run_or_are_refused() {
         ("sums", format!("return {}1", "1+".repeat(4_900)), json!(4_901)),
         (
             "else ifs",
+            format!("const a = 0; if(a){{}} {} return 7", "else if(a){}".repeat(490)),
+            json!(7),
+        ),
+        (
+            "more else ifs",
             format!("const a = 0; if(a){{}} {} return 7", "else if(a){}".repeat(4_900)),
             json!(7),
         ),
