@@ -1,13 +1,18 @@
 //! `pml stdio`: an MCP server on stdin and stdout.
 //!
-//! The only writer to stdout is rmcp's transport; logs go to stderr.
+//! The only writer to stdout is the one in `lines`; logs go to stderr.
+
+mod lines;
 
 use std::sync::Arc;
 
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
@@ -26,9 +31,12 @@ use crate::{execute, resume};
 pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let handler = StdioHandler { app: Arc::clone(&app) };
     let served = async {
-        match handler.serve(rmcp::transport::stdio()).await {
+        let (transport, written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
+        match handler.serve(transport).await {
             Ok(service) => {
                 let _ = service.waiting().await;
+                // The last answers are still on their way to stdout.
+                let _ = written.await;
                 Ok(())
             }
             // A client that leaves before it said hello is no failure of ours.
@@ -78,6 +86,56 @@ impl ServerHandler for StdioHandler {
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         Ok(self.dispatch(&request.name, arguments, context.ct).await.into())
+    }
+
+    // rmcp answers empty lists where a server declares nothing; a client must hear
+    // that there is no such method.
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// Answers what did not decode as a request of MCP.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, rmcp::ErrorData> {
+        let method = request.method;
+        Err(if meta_tools::METHODS.contains(&method.as_str()) {
+            let message = format!("the parameters of `{method}` are not as MCP has them");
+            rmcp::ErrorData::invalid_params(message, None)
+        } else {
+            rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+        })
     }
 }
 

@@ -13,6 +13,10 @@ has status `approval_required`, ask the user, then call `pml_continue`.";
 /// The `_meta` key under which a forwarded call names its run: `{run_id, call_index}`.
 pub const RUN_META: &str = "ai.casys.pml/run";
 
+/// The MCP methods with parameters that both programs answer in both eras. Where
+/// these do not fit, the answer is `-32602`; to any unknown method it is `-32601`.
+pub const METHODS: &[&str] = &["server/discover", "tools/list", "tools/call"];
+
 /// One of PML's own tools.
 #[derive(Debug, Clone, Copy)]
 pub struct MetaTool {

@@ -9,7 +9,10 @@ use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, 
 use registry::{Caller, Right};
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
@@ -40,7 +43,12 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
     config.json_response = true;
     config.cancellation_token = shutdown;
     config.allowed_hosts = hosts;
-    config.allowed_origins = serve.allowed_origins.clone();
+    // A page of this machine may call a gateway that runs on it, for example the MCP inspector.
+    config.allowed_origins = ["localhost", "127.0.0.1", "[::1]"]
+        .into_iter()
+        .map(|host| format!("http://{host}:*"))
+        .chain(serve.allowed_origins.iter().cloned())
+        .collect();
     config.max_request_body_bytes = super::BODY_LIMIT;
     let config = config.enforce_origin_validation();
     StreamableHttpService::new(
@@ -99,6 +107,56 @@ impl ServerHandler for McpHandler {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = context.ct.clone();
         Ok(self.dispatch(&requester, &request.name, arguments, run, cancel).await.into())
+    }
+
+    // rmcp answers empty lists where a server declares nothing; a client must hear
+    // that there is no such method.
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, rmcp::ErrorData> {
+        Err(rmcp::ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// Answers what did not decode as a request of MCP.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, rmcp::ErrorData> {
+        let method = request.method;
+        Err(if meta_tools::METHODS.contains(&method.as_str()) {
+            let message = format!("the parameters of `{method}` are not as MCP has them");
+            rmcp::ErrorData::invalid_params(message, None)
+        } else {
+            rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+        })
     }
 }
 
