@@ -54,6 +54,16 @@ impl Cloud {
         Ok(Self { http, gateway, key })
     }
 
+    /// Returns the gateway that is called.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Tells whether there is a key for the gateway, which answers nothing without one.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Submits a program.
     ///
     /// # Errors
@@ -179,7 +189,9 @@ impl Cloud {
         let answer: Value = match serde_json::from_slice(&body) {
             Ok(answer) => answer,
             Err(_) => {
-                return Err(self.nonsense(&format!("HTTP status {status}, a body that is not JSON")));
+                return Err(
+                    self.nonsense(&format!("HTTP status {status}, a body that is not JSON"))
+                );
             }
         };
         if let Some(result) = answer.get("result").filter(|result| result.is_object()) {

@@ -14,29 +14,39 @@ use clap::CommandFactory as _;
 use protocol::{CODE_FIELD_LIMIT, ErrorCode};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use crate::analyser::Analyser;
 use crate::app::App;
 use crate::args::{Cli, Command, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::stdio;
 use crate::workspace::Workspace;
+use crate::{logging, stdio};
 
-/// Runs the chosen command and returns its exit code; failures go to stderr.
+/// The most of a program's file that is read, in bytes: enough to tell how far it is over the limit.
+const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
+
+/// Runs the chosen command and returns its exit code. Failures go to stderr, or
+/// with `--json` as an error envelope to stdout.
 pub fn run(cli: Cli) -> ExitCode {
+    let json = match &cli.command {
+        Command::Exec(exec) => exec.json,
+        Command::Analyze(analyze) => analyze.json,
+        _ => false,
+    };
     match start(cli) {
         Ok(code) => code,
         Err(error) => {
-            note(&error.render());
+            if !json || say(&format!("{:#}\n", error.to_json())).is_err() {
+                note(&error.render());
+            }
             error.exit_code()
         }
     }
 }
 
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
-    start_logging(&cli.settings.log)?;
+    logging::start(&cli.settings.log)?;
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| CliError::failed("the TLS provider was installed twice"))?;
@@ -116,19 +126,6 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs to stderr only: stdout belongs to results and to the MCP transport.
-fn start_logging(filter: &str) -> Result<(), CliError> {
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|error| CliError::cannot_run(format!("PML_LOG is not a log filter: {error}")))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-    Ok(())
-}
-
 fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
     let listen = |kind| {
         signal(kind)
@@ -156,17 +153,17 @@ fn read_program(path: &Path) -> Result<String, CliError> {
     let shown = path.display();
     let mut bytes = Vec::new();
     // One byte past the limit tells too large from just right.
-    let limit = CODE_FIELD_LIMIT as u64 + 1;
+    let limit = FILE_LIMIT as u64 + 1;
     let read = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
     } else {
         std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
     read.map_err(|error| CliError::cannot_run(format!("cannot read `{shown}`: {error}")))?;
-    if bytes.len() > CODE_FIELD_LIMIT {
+    if bytes.len() > FILE_LIMIT {
         return Err(CliError::from_code(
             ErrorCode::SourceTooLarge,
-            format!("`{shown}` has more than {CODE_FIELD_LIMIT} bytes"),
+            format!("`{shown}` has more than {FILE_LIMIT} bytes"),
         ));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol::{ErrorBody, ErrorCode, escape_text};
+use protocol::{Envelope, ErrorBody, ErrorCode, escape_text};
 use serde_json::Value;
 
 /// The classes of failure, each an exit code.
@@ -22,6 +22,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone)]
 pub struct CliError {
     kind: ErrorKind,
+    code: ErrorCode,
     message: String,
     frame: Option<String>,
     hint: Option<String>,
@@ -30,12 +31,22 @@ pub struct CliError {
 impl CliError {
     /// Makes a failure of the command's own work.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Failed, message: message.into(), frame: None, hint: None }
+        Self {
+            kind: ErrorKind::Failed,
+            code: ErrorCode::Internal,
+            message: message.into(),
+            frame: None,
+            hint: None,
+        }
     }
 
     /// Makes a failure of what the user gave.
     pub fn cannot_run(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::CannotRun, ..Self::failed(message) }
+        Self {
+            kind: ErrorKind::CannotRun,
+            code: ErrorCode::InvalidRequest,
+            ..Self::failed(message)
+        }
     }
 
     /// Makes a failure with a code's kind and hint.
@@ -63,6 +74,14 @@ impl CliError {
             ErrorKind::NotPermitted => 3,
             ErrorKind::Unavailable => 4,
         })
+    }
+
+    /// Returns the error envelope for a machine.
+    pub fn to_json(&self) -> Value {
+        let mut error = ErrorBody::new(self.code, self.message.clone());
+        // The code's own hint is for who sends requests, not for who types commands.
+        error.hint = self.hint.clone().unwrap_or_else(|| "See `pml help`.".to_owned());
+        serde_json::to_value(Envelope::error(error)).unwrap_or_default()
     }
 
     /// Returns the text for a terminal, ending with a line end.
@@ -96,6 +115,7 @@ impl From<ErrorBody> for CliError {
         };
         Self {
             kind: kind_of(error.error_code),
+            code: error.error_code,
             message: format!(
                 "{}{place} [{} {}]",
                 error.message, error.error_number, error.error_code

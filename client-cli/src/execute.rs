@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analysis::Analysis;
 use protocol::{
@@ -50,8 +50,14 @@ pub async fn execute(
     let approvals = Arc::clone(&app.approvals);
     let code_hash = Integrity::of(program.code.as_bytes());
     let run = PausedRun::start(code_hash, move |events, stop| async move {
-        let run_id = format!("ex_{}", uuid::Uuid::now_v7().simple());
+        let run_id = uuid::Uuid::now_v7().to_string();
         let LocalProgram { analysis, targets, .. } = &*program;
+        tracing::debug!(
+            run = %run_id,
+            tools = targets.len(),
+            dynamic = analysis.dynamic,
+            "Running a program here"
+        );
         let router = Arc::new(Router::new(
             Arc::clone(&app),
             run_id.clone(),
@@ -75,6 +81,12 @@ pub async fn execute(
             Err(error) => return Envelope::error(error),
         };
         let outcome = sandboxes.run(job, &limits, router.clone(), stop).await;
+        tracing::debug!(
+            run = %run_id,
+            duration_ms = outcome.duration.as_secs_f64() * 1e3,
+            failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
+            "The program ended"
+        );
         envelope(run_id, &program, router.ended(), outcome)
     });
     run.follow(&approvals, &cancel).await
@@ -120,24 +132,20 @@ async fn prepare(
         continue_workflow: None,
         ..request
     };
-    let timeout_ms = request.options.and_then(|options| options.timeout_ms);
-    let answer = match app.cloud() {
-        Ok(cloud) => cloud.execute(&submission, cancel).await,
-        Err(error) => Err(error),
-    };
-    let delegation = match answer {
-        Ok(Envelope::ExecuteLocally(delegation)) => Some(check(*delegation, &code)?),
-        Ok(other) => return Ok(Prepared::Answered(Box::new(other))),
-        // Without the gateway, programs whose tools are all here still run.
-        Err(error)
-            if error.error_code == ErrorCode::GatewayUnreachable
-                && !analysis.dynamic
-                && local.len() == analysis.tools.len() =>
-        {
-            tracing::warn!(error = %error.message, "Running without the gateway");
-            None
+    let dry_run = submission.options.as_ref().is_some_and(|options| options.dry_run);
+    let timeout_ms = submission.options.as_ref().and_then(|options| options.timeout_ms);
+    let all_local = !analysis.dynamic && local.len() == analysis.tools.len();
+    let delegation = match ask_gateway(app, &submission, all_local, cancel).await? {
+        Some(Envelope::ExecuteLocally(_)) if dry_run => {
+            return Err(ErrorBody::new(
+                ErrorCode::GatewayBadAnswer,
+                "the gateway answered a dry run with a program to run",
+            ));
         }
-        Err(error) => return Err(error),
+        Some(Envelope::ExecuteLocally(delegation)) => Some(check(*delegation, &code)?),
+        Some(other) => return Ok(Prepared::Answered(Box::new(other))),
+        None if dry_run => return Ok(Prepared::Answered(Box::new(dry_run_answer(&analysis)))),
+        None => None,
     };
     let named: HashMap<&str, &ToolUse> = delegation
         .iter()
@@ -161,6 +169,62 @@ async fn prepare(
         tools_used,
         timeout_ms,
     })))
+}
+
+/// Asks the gateway what it knows of a program.
+///
+/// Returns nothing for a program whose tools are all here when there is no
+/// gateway to ask: it cannot be reached, or there is no key for it.
+async fn ask_gateway(
+    app: &App,
+    submission: &ExecuteRequest,
+    all_local: bool,
+    cancel: &CancellationToken,
+) -> Result<Option<Envelope>, ErrorBody> {
+    let cloud = app.cloud()?;
+    if all_local && !cloud.has_key() {
+        return Ok(None);
+    }
+    let started = Instant::now();
+    let answer = cloud.execute(submission, cancel).await;
+    tracing::debug!(
+        gateway = %cloud.gateway(),
+        duration_ms = started.elapsed().as_secs_f64() * 1e3,
+        status = answer.as_ref().map_or_else(|error| error.error_code.name(), Envelope::status),
+        "The gateway was asked"
+    );
+    match answer {
+        Err(error) if all_local && error.error_code == ErrorCode::GatewayUnreachable => {
+            tracing::warn!(error = %error.message, "Running without the gateway");
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
+/// Tells of a program whose tools are all here where it would run.
+fn dry_run_answer(analysis: &Analysis) -> Envelope {
+    let result = json!({
+        "dry_run": true,
+        "routing": Routing::Client,
+        "dynamic": analysis.dynamic,
+        "client_tools": analysis.tools,
+        "diagnostics": analysis.diagnostics,
+    });
+    Envelope::Success(Box::new(Success {
+        result,
+        run: RunNote {
+            execution_id: uuid::Uuid::now_v7().to_string(),
+            executed: ExecutedOn::Client,
+            duration_ms: 0.0,
+            console: Vec::new(),
+            console_truncated: false,
+            warnings: Vec::new(),
+            calls: Vec::new(),
+        },
+        tools_used: analysis.tools.iter().map(local_tool_use).collect(),
+        dag: serde_json::to_value(&analysis.dag).unwrap_or_default(),
+    }))
 }
 
 /// Refuses a program with a denied tool before anything runs or anybody is asked.

@@ -19,6 +19,7 @@ mod failure;
 pub mod keys;
 pub mod local_mcp;
 pub mod lockfile;
+mod logging;
 pub mod resume;
 pub mod router;
 pub mod run;

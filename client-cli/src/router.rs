@@ -132,6 +132,15 @@ impl ToolCaller for Router {
                 duration_ms: started.elapsed().as_secs_f64() * 1e3,
             };
             let failed = answer.as_ref().err().map(|error| error.error_code);
+            tracing::debug!(
+                run = %run.run_id,
+                call = call.id,
+                tool = %note.tool,
+                routing = routing.as_str(),
+                duration_ms = note.duration_ms,
+                error = failed.map(|code| code.name()),
+                "A call ended"
+            );
             run.state().log.record(call.id, note, failed);
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }

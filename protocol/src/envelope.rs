@@ -254,6 +254,16 @@ impl Envelope {
         Self::Error(Box::new(RunError { error, run: None }))
     }
 
+    /// Returns its `status`.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Success(_) => "success",
+            Self::ExecuteLocally(_) => "execute_locally",
+            Self::ApprovalRequired(_) => "approval_required",
+            Self::Error(_) => "error",
+        }
+    }
+
     /// Tells whether the MCP result that carries it is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))

@@ -2,7 +2,10 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt, registry};
 
 /// Starts logging to stderr: text on a terminal, JSON lines elsewhere.
 ///
@@ -11,11 +14,26 @@ use tracing_subscriber::EnvFilter;
 pub fn start(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("PML_LOG is not a log filter: {error}"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() {
-        builder.with_target(false).init();
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = if std::io::stderr().is_terminal() {
+        lines.with_target(false).boxed()
     } else {
-        builder.json().flatten_event(true).init();
-    }
+        lines.json().flatten_event(true).boxed()
+    };
+    registry().with(filter).with(limits()).with(lines).init();
     Ok(())
+}
+
+/// What may be logged at all, whatever the filter says.
+///
+/// Libraries log whole messages at their lower levels, and those hold programs,
+/// arguments and results. Their warnings stay, but for those of the MCP
+/// library, some of which quote a message.
+fn limits() -> Targets {
+    let ours = ["server", "pml_server", "registry", "sandbox", "analysis"]
+        .map(|name| (name, LevelFilter::TRACE));
+    Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_target("rmcp", LevelFilter::ERROR)
+        .with_targets(ours)
 }

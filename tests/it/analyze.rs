@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
+use crate::support::expect::failure;
 
 fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
@@ -82,6 +83,31 @@ fn a_program_that_cannot_run_ends_with_two() {
         let diagnostic = &report["diagnostics"][0];
         assert_eq!(diagnostic["severity"], "error", "{program}: {report:#}");
         assert!(diagnostic["line"].as_u64() >= Some(1) && diagnostic["column"].as_u64() >= Some(1));
+    }
+}
+
+/// With `--json` a machine finds JSON on stdout, whatever is wrong with the file.
+#[test]
+fn machines_get_json_for_every_failure() {
+    let project = Project::offline();
+    let too_large = " ".repeat(70_000);
+    let (report, code) = project.analyze(&too_large);
+    assert_eq!(code, 2);
+    assert_eq!(report["diagnostics"][0]["code"], "SOURCE_TOO_LARGE", "{report:#}");
+    let (envelope, code) = project.exec(&too_large);
+    assert_eq!(code, 2);
+    assert!(failure(&envelope, "SOURCE_TOO_LARGE").contains("70000"), "{envelope:#}");
+    let inputs: [(&str, &[u8], &str); 3] = [
+        ("-", &[b' '; 600_000], "SOURCE_TOO_LARGE"),
+        ("-", b"return '\xff'", "INVALID_REQUEST"),
+        ("no-such-file.ts", b"", "INVALID_REQUEST"),
+    ];
+    for (file, input, told) in inputs {
+        for command in ["analyze", "exec"] {
+            let output = project.run_with(&[command, file, "--json"], input);
+            assert_eq!(output.status.code(), Some(2), "{command} {file}");
+            failure(&serde_json::from_slice(&output.stdout).unwrap(), told);
+        }
     }
 }
 

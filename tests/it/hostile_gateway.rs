@@ -81,6 +81,16 @@ fn other_code_never_runs() {
     failure(&lie, "CODE_HASH_MISMATCH");
 }
 
+/// CL-10: a gateway cannot turn a dry run into a run.
+#[test]
+fn a_dry_run_stays_dry() {
+    let stub = GatewayStub::start(|request| result(request, delegation(WRITE, &hash(WRITE))));
+    let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
+    let asked = json!({ "code": WRITE, "options": { "dry_run": true } });
+    failure(&project.stdio().execute_request(asked), "GATEWAY_BAD_ANSWER");
+    assert!(!project.path("made.txt").exists());
+}
+
 /// CL-10: a hash that is not the code's stops the run.
 #[test]
 fn a_wrong_hash_stops() {

@@ -39,7 +39,7 @@ fn nothing_private_is_logged() {
     pml.hang_up();
     pml.wait();
     let log = std::fs::read_to_string(project.log()).unwrap();
-    assert!(log.len() > 1_000, "everything is logged");
+    assert!(log.contains("A call ended"), "all that may be logged is");
     assert_eq!(server.stop(), Some(0));
     let first_key = installation.first_key();
     let leaks: Vec<String> = [("pml", log), ("pml-server", installation.log())]

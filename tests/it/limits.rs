@@ -87,8 +87,11 @@ fn a_dry_run_runs_nothing() {
         "code": "await mcp.filesystem.write_file({ path: 'made.txt', content: '' })",
         "options": { "dry_run": true },
     });
-    success(&project.stdio().execute_request(local));
-    assert!(!project.path("made.txt").exists(), "a dry run through `pml` runs nothing either");
+    for project in [&project, &Project::offline().allow(&["*"])] {
+        let told = project.stdio().execute_request(local.clone());
+        assert_eq!(success(&told)["routing"], "client");
+        assert!(!project.path("made.txt").exists(), "a dry run through `pml` runs nothing either");
+    }
 }
 
 /// `local_tools` is for `pml` only, counts for one submission, and is never stored.

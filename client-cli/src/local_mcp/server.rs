@@ -327,6 +327,7 @@ async fn start(
     }
     match spawn::start(&shared.supervisor, &launch, shared.timing.start).await {
         Ok(session) => {
+            tracing::debug!(server, "Started an MCP server");
             let now = Instant::now();
             let running = Arc::new(Running {
                 session,
@@ -344,6 +345,7 @@ async fn start(
             Ok(taken)
         }
         Err(StartFailure { reason, stderr }) => {
+            tracing::debug!(server, reason, "An MCP server did not start");
             slot.failures += 1;
             slot.not_before = Some(Instant::now() + back_off(slot.failures));
             slot.last_failure.clone_from(&reason);
