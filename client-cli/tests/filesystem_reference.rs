@@ -8,6 +8,9 @@ use client_cli::tools::filesystem;
 use client_cli::workspace::Workspace;
 use serde_json::{Value, json};
 
+#[path = "../../tests/it/support/mcp_servers.rs"]
+#[expect(dead_code, reason = "the black-box tests install more than these")]
+mod mcp_servers;
 #[path = "support/reference.rs"]
 mod reference;
 

@@ -14,6 +14,9 @@ use client_cli::workspace::Workspace;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+#[path = "../../tests/it/support/mcp_servers.rs"]
+#[expect(dead_code, reason = "the black-box tests install more than these")]
+mod mcp_servers;
 #[path = "support/processes.rs"]
 mod processes;
 
@@ -321,6 +324,8 @@ async fn nothing_is_left_after_the_end() {
 /// server is: one of ours with orphans, and `npx` that starts `node`.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_after_kill_9() {
+    // Here, and not against the deadline of the driver.
+    mcp_servers::npm(mcp_servers::SERVERS);
     for kind in ["strange", "npx"] {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -354,11 +359,11 @@ async fn driver_of_the_kill_9_test() {
     let none = CancellationToken::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/strange_server.mjs");
     let (command, args, first, long) = if kind == "npx" {
-        let packages = std::env::var("PML_TEST_MCP_DIR").expect("PML_TEST_MCP_DIR is not set: run these tests with `make test`, which installs the pinned MCP servers");
+        let packages = mcp_servers::npm(mcp_servers::SERVERS);
         let args = vec![
             "--offline".to_owned(),
             "--prefix".to_owned(),
-            packages,
+            packages.to_str().unwrap().to_owned(),
             "mcp-server-filesystem".to_owned(),
             "${workspace}".to_owned(),
         ];

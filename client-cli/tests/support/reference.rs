@@ -1,28 +1,10 @@
 //! The reference MCP servers, started bare, to compare with.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
-
-/// Returns the folder in which the pinned npm packages are installed.
-pub(crate) fn packages() -> PathBuf {
-    let folder = std::env::var_os("PML_TEST_MCP_DIR").map(PathBuf::from).unwrap_or_else(|| {
-        panic!("PML_TEST_MCP_DIR is not set: run these tests with `make test`, which installs the pinned MCP servers")
-    });
-    assert!(
-        folder.join("node_modules/@modelcontextprotocol/server-filesystem").is_dir(),
-        "PML_TEST_MCP_DIR={} has no node_modules/@modelcontextprotocol/server-filesystem",
-        folder.display()
-    );
-    folder
-}
-
-/// Returns the script of a reference server.
-pub(crate) fn script(server: &str) -> PathBuf {
-    packages().join("node_modules/@modelcontextprotocol").join(server).join("dist/index.js")
-}
 
 /// The reference filesystem server on one folder.
 pub(crate) struct Reference {
@@ -35,7 +17,7 @@ pub(crate) struct Reference {
 impl Reference {
     pub(crate) fn start(folder: &Path) -> Self {
         let mut child = Command::new("node")
-            .arg(script("server-filesystem"))
+            .arg(crate::mcp_servers::server_script("server-filesystem"))
             .arg(folder)
             .env("TZ", "UTC")
             .stdin(Stdio::piped())

@@ -1,7 +1,8 @@
 //! Real MCP servers and clients from npm and PyPI, installed once into a cache.
 //!
 //! What is installed is pinned under `tests/fixtures`; the cache lies in the
-//! build folder, one folder for each state of the pins.
+//! build folder, one folder for each state of the pins. The CLI's own tests
+//! include this file too.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ pub(crate) fn node_22() -> PathBuf {
 }
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
 }
 
 /// Installs by `make` into a folder named after the pins, once for all tests that run.
