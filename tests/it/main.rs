@@ -9,6 +9,7 @@ mod bombs;
 mod clients;
 mod conformance;
 mod credentials;
+mod documents;
 mod ends;
 mod gateway_down;
 mod hostile_gateway;
