@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use protocol::{
-    EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, RoutingRules, ToolId, ToolUse,
-};
+use protocol::{EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, ToolId, ToolUse};
 use sandbox::{Pool, PoolConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -39,7 +37,6 @@ pub struct App {
     local: LocalServers,
     registered: Mutex<()>,
     cloud: Result<Cloud, ErrorBody>,
-    rules: RoutingRules,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
 }
@@ -57,7 +54,7 @@ impl App {
         let workspace = Arc::new(workspace);
         let store = TrustStore::of_user().map_err(config_error)?;
         let config = Config::load(&workspace, &store).map_err(config_error)?;
-        if let Some(warning) = config.warning() {
+        for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
         let environment = Arc::new(Environment::load(&workspace));
@@ -80,7 +77,6 @@ impl App {
             local,
             registered: Mutex::default(),
             cloud,
-            rules: RoutingRules::shipped(),
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
         }))
@@ -133,11 +129,6 @@ impl App {
     /// Tells whether this machine answers a tool without asking the registry.
     pub fn is_local(&self, id: &ToolId) -> bool {
         self.local.knows(id.namespace()) || is_native(id)
-    }
-
-    /// Returns where the shipped rules send a tool.
-    pub fn shipped_routing(&self, id: &ToolId) -> Routing {
-        self.rules.route(id)
     }
 
     /// Finds where a tool runs: `mcpServers` first, then native tools, then what

@@ -3,14 +3,14 @@
 //! Analyse here, ask the gateway what it knows, check its answer, then run the
 //! program in the sandbox with every call going through the [`Router`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use analysis::Analysis;
 use protocol::{
-    Delegation, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Integrity, Routing,
-    RunError, RunNote, Success, ToolId, ToolUse, ToolUseType,
+    Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Integrity, RunError, RunNote,
+    Success, ToolId, ToolUse,
 };
 use sandbox::{Limits, Outcome, Program};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::consent::permissions::Verdict;
+use crate::consult::{self, Word, consult};
 use crate::failure;
 use crate::router::{Ended, Router, Target};
 use crate::run::PausedRun;
@@ -121,44 +122,19 @@ async fn prepare(
         return Err(error);
     }
     refuse_denied(app, &analysis)?;
-    let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
-    let all_server = !analysis.dynamic
-        && local.is_empty()
-        && analysis.tools.iter().all(|id| app.shipped_routing(id) == Routing::Server);
-    let submission = ExecuteRequest {
-        // Arguments leave the machine only with a program that has no local part.
-        args: all_server.then(|| args.clone()),
-        local_tools: local.iter().map(|id| id.to_string()).collect(),
-        continue_workflow: None,
-        ..request
+    let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
+    let told = match consult(app, request, &analysis, &args, cancel).await? {
+        Word::RunHere(told) => told,
+        Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
-    let dry_run = submission.options.as_ref().is_some_and(|options| options.dry_run);
-    let timeout_ms = submission.options.as_ref().and_then(|options| options.timeout_ms);
-    let all_local = !analysis.dynamic && local.len() == analysis.tools.len();
-    let delegation = match ask_gateway(app, &submission, all_local, cancel).await? {
-        Some(Envelope::ExecuteLocally(_)) if dry_run => {
-            return Err(ErrorBody::new(
-                ErrorCode::GatewayBadAnswer,
-                "the gateway answered a dry run with a program to run",
-            ));
-        }
-        Some(Envelope::ExecuteLocally(delegation)) => Some(check(*delegation, &code)?),
-        Some(other) => return Ok(Prepared::Answered(Box::new(other))),
-        None if dry_run => return Ok(Prepared::Answered(Box::new(dry_run_answer(&analysis)))),
-        None => None,
-    };
-    let named: HashMap<&str, &ToolUse> = delegation
-        .iter()
-        .flat_map(|delegation| &delegation.tools_used)
-        .map(|tool| (tool.id.as_str(), tool))
-        .collect();
+    let named: HashMap<&str, &ToolUse> = told.iter().map(|tool| (tool.id.as_str(), tool)).collect();
     // What may be called is what our own analysis found; the gateway only says where it is.
     let mut targets = HashMap::new();
     let mut tools_used = Vec::new();
     for id in &analysis.tools {
         let known = named.get(id.as_str()).copied();
         let target = app.find_target(id, known).await?;
-        tools_used.push(known.cloned().unwrap_or_else(|| local_tool_use(id)));
+        tools_used.push(known.cloned().unwrap_or_else(|| consult::local_tool_use(id)));
         targets.insert(id.clone(), target);
     }
     Ok(Prepared::Local(Box::new(LocalProgram {
@@ -169,62 +145,6 @@ async fn prepare(
         tools_used,
         timeout_ms,
     })))
-}
-
-/// Asks the gateway what it knows of a program.
-///
-/// Returns nothing for a program whose tools are all here when there is no
-/// gateway to ask: it cannot be reached, or there is no key for it.
-async fn ask_gateway(
-    app: &App,
-    submission: &ExecuteRequest,
-    all_local: bool,
-    cancel: &CancellationToken,
-) -> Result<Option<Envelope>, ErrorBody> {
-    let cloud = app.cloud()?;
-    if all_local && !cloud.has_key() {
-        return Ok(None);
-    }
-    let started = Instant::now();
-    let answer = cloud.execute(submission, cancel).await;
-    tracing::debug!(
-        gateway = %cloud.gateway(),
-        duration_ms = started.elapsed().as_secs_f64() * 1e3,
-        status = answer.as_ref().map_or_else(|error| error.error_code.name(), Envelope::status),
-        "The gateway was asked"
-    );
-    match answer {
-        Err(error) if all_local && error.error_code == ErrorCode::GatewayUnreachable => {
-            tracing::warn!(error = %error.message, "Running without the gateway");
-            Ok(None)
-        }
-        answer => answer.map(Some),
-    }
-}
-
-/// Tells of a program whose tools are all here where it would run.
-fn dry_run_answer(analysis: &Analysis) -> Envelope {
-    let result = json!({
-        "dry_run": true,
-        "routing": Routing::Client,
-        "dynamic": analysis.dynamic,
-        "client_tools": analysis.tools,
-        "diagnostics": analysis.diagnostics,
-    });
-    Envelope::Success(Box::new(Success {
-        result,
-        run: RunNote {
-            execution_id: uuid::Uuid::now_v7().to_string(),
-            executed: ExecutedOn::Client,
-            duration_ms: 0.0,
-            console: Vec::new(),
-            console_truncated: false,
-            warnings: Vec::new(),
-            calls: Vec::new(),
-        },
-        tools_used: analysis.tools.iter().map(local_tool_use).collect(),
-        dag: serde_json::to_value(&analysis.dag).unwrap_or_default(),
-    }))
 }
 
 /// Refuses a program with a denied tool before anything runs or anybody is asked.
@@ -241,39 +161,6 @@ fn refuse_denied(app: &App, analysis: &Analysis) -> Result<(), ErrorBody> {
         }
     }
     Ok(())
-}
-
-/// Holds the gateway's answer against what was submitted.
-fn check(delegation: Delegation, code: &str) -> Result<Delegation, ErrorBody> {
-    let submitted = Integrity::of(code.as_bytes());
-    if delegation.code_hash != submitted || delegation.code != code {
-        return Err(ErrorBody::new(
-            ErrorCode::CodeHashMismatch,
-            format!(
-                "the gateway answered with a program ({}) that is not the submitted one ({submitted})",
-                delegation.code_hash
-            ),
-        ));
-    }
-    let mut seen = HashSet::new();
-    if let Some(twice) = delegation.tools_used.iter().find(|tool| !seen.insert(&tool.id)) {
-        return Err(ErrorBody::new(
-            ErrorCode::GatewayBadAnswer,
-            format!("the gateway named tool `{}` twice", protocol::escape_text(&twice.id)),
-        ));
-    }
-    Ok(delegation)
-}
-
-fn local_tool_use(id: &ToolId) -> ToolUse {
-    ToolUse {
-        id: id.to_string(),
-        fqdn: None,
-        kind: ToolUseType::Tool,
-        routing: Routing::Client,
-        integrity: None,
-        tools: None,
-    }
 }
 
 fn envelope(

@@ -13,6 +13,7 @@ pub mod cloud;
 pub mod commands;
 pub mod config;
 pub mod consent;
+mod consult;
 pub mod error;
 pub mod execute;
 mod failure;

@@ -53,28 +53,47 @@ fn nothing_private_is_logged() {
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
-/// P8: arguments leave the machine only with a program that has no local part.
+/// P8: arguments leave the machine only with a program that has no local part, and
+/// that the gateway has said it runs.
 #[test]
 fn arguments_of_local_programs_stay_here() {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let hear = std::sync::Arc::clone(&heard);
     let stub = GatewayStub::start(move |request| {
         hear.lock().unwrap().push(request.to_string());
-        Answer::Close
+        let asked = &request["params"]["arguments"];
+        if asked["options"]["dry_run"] != true {
+            return Answer::Close;
+        }
+        // The tools of `notes` are of the user's machine, those of `json` are not.
+        let here = asked["code"].as_str().unwrap().contains("mcp.notes");
+        let plan = json!({
+            "status": "success", "execution_id": "1", "executed": "server", "duration_ms": 0.0,
+            "result": { "dry_run": true, "routing": if here { "client" } else { "server" } },
+            "console": [], "calls": [], "tools_used": [], "dag": { "tasks": [] },
+        });
+        Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
+            "content": [{ "type": "text", "text": plan.to_string() }], "structuredContent": plan,
+        }}))
     });
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test").allow(&["*"]);
     project.write("a.txt", format!("file {CANARY}"));
     let mut pml = project.stdio();
-    let code = "return args.secret + await mcp.filesystem.read_text_file({ path: 'a.txt' })";
-    pml.execute_request(json!({ "code": code, "args": { "secret": CANARY } }));
-    pml.execute_request(json!({ "code": "return await mcp.json.parse({ data: args.x })", "args": { "x": "other-5b" } }));
+    for code in [
+        "return args.secret + await mcp.filesystem.read_text_file({ path: 'a.txt' })",
+        "return args.secret + await mcp.notes.list({})",
+        "return await mcp[args.secret].list({})",
+    ] {
+        pml.execute_request(json!({ "code": code, "args": { "secret": CANARY } }));
+    }
+    let server = "return await mcp.json.parse({ data: args.x })";
+    pml.execute_request(json!({ "code": server, "args": { "x": "other-5b" } }));
     let heard = heard.lock().unwrap();
-    assert!(!heard.is_empty());
+    assert!(heard.len() >= 5, "{heard:?}");
     assert!(heard.iter().all(|body| !body.contains(CANARY)), "{heard:?}");
-    assert!(
-        heard.iter().any(|body| body.contains("other-5b")),
-        "the twin: server programs need theirs"
-    );
+    let with_args: Vec<_> = heard.iter().filter(|body| body.contains("other-5b")).collect();
+    assert_eq!(with_args.len(), 1, "the twin: server programs need theirs; {heard:?}");
+    assert!(!with_args[0].contains("dry_run"), "{with_args:?}");
 }
 
 /// CL-04: a repository cannot name the gateway that gets the user's programs and key.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::cli::{Project, text};
-use crate::support::expect::{failure, question, success};
+use crate::support::expect::{calls, failure, question, success};
 use crate::support::mcp_client::StdioClient;
 
 const LIST: &str = "return typeof await mcp.filesystem.list_directory({ path: '.' })";
@@ -67,6 +67,30 @@ fn a_denied_tool_stops_the_program_before_it_runs() {
     );
     failure(&envelope, "PERMISSION_DENIED");
     assert!(!project.path("made.txt").exists());
+}
+
+/// An `ask` rule holds for the gateway's tools too, also in a program of nothing else.
+#[test]
+fn an_ask_rule_holds_for_server_programs() {
+    let project = Project::new()
+        .configure(&json!({ "permissions": { "ask": ["json:*"], "allow": ["math:*"] } }));
+    let mut pml = project.stdio();
+    let code = "const n = await mcp.math.eval({ expression: '1+1' });
+        return await mcp.json.parse({ data: args.text + n })";
+    let run = json!({ "code": code, "args": { "text": "4" } });
+    let asked = pml.execute_request(run.clone());
+    question(&asked);
+    assert!(asked["description"].as_str().unwrap().contains("json:parse"), "{asked:#}");
+    let done = pml.resume(&asked, true, false);
+    assert_eq!(success(&done), 42);
+    let sides: Vec<_> = calls(&done).into_iter().map(|(_, side)| side).collect();
+    assert_eq!(sides, ["server", "server"], "{done:#}");
+    let asked = pml.execute_request(run);
+    question(&asked);
+    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    // The twin: without such a rule the gateway runs it.
+    let plain = Project::new().stdio().execute("return await mcp.math.eval({ expression: '1' })");
+    assert_eq!((success(&plain), &plain["executed"]), (&json!(1), &json!("server")));
 }
 
 /// `deny` and `ask` hold for MCP servers that are configured or were used before
