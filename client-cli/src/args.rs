@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 #[command(name = "pml", version, max_term_width = 100)]
 #[command(after_help = "\
 Start here:
-  pml init                 connect this project's agent (Claude Code, Cursor, VS Code)
+  pml init                 write .mcp.json and .pml.json, so that this project's agent finds PML
   pml exec program.ts      run a program; `-` reads it from stdin
   pml analyze program.ts   see which tools a program calls and where it would run")]
 pub struct Cli {

@@ -138,12 +138,23 @@ impl Config {
         }
     }
 
-    /// Returns what to tell the user about an untrusted file.
-    pub fn warning(&self) -> Option<String> {
-        (!self.ignored_untrusted.is_empty()).then(|| {
+    /// Returns what to tell the user about settings that do not count.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.ignored_untrusted.is_empty() {
             let names = self.ignored_untrusted.join("`, `");
-            format!("`{FILE}` is not trusted, so `{names}` in it do not count; look at it, then run `pml trust`")
-        })
+            warnings.push(format!("`{FILE}` is not trusted, so `{names}` in it do not count; look at it, then run `pml trust`"));
+        }
+        for (name, is_set) in [
+            ("workspace", self.workspace.is_some()),
+            ("registries", !self.registries.is_empty()),
+            ("expose_tools", !self.expose_tools.is_empty()),
+        ] {
+            if is_set {
+                warnings.push(format!("`{name}` in `{FILE}` has no effect in this version"));
+            }
+        }
+        warnings
     }
 }
 

@@ -76,7 +76,7 @@ pub enum Command {
     Migrate,
     /// Write the shipped catalog into the database; safe to repeat.
     Seed,
-    /// Make and look at tenants.
+    /// Make tenants.
     #[command(subcommand)]
     Scope(ScopeCommand),
     /// Make API keys.

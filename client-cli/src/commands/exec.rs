@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use protocol::{
-    Approval, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest, RunNote,
+    Approval, ApprovalType, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest,
+    RunNote,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +75,10 @@ pub async fn exec(
         }
         Envelope::ApprovalRequired(approval) => {
             let error = CliError::from_code(ErrorCode::ApprovalDenied, approval.description.clone())
-                .with_hint("Nobody could be asked. Run it on a terminal, or allow the tool in `.pml.json` under `permissions.allow`.");
+                .with_hint(match approval.approval_type {
+                    ApprovalType::ToolPermission => "Nobody could be asked. Run it on a terminal, or allow the tool in `.pml.json` under `permissions.allow`.",
+                    _ => "Nobody could be asked. Run it once on a terminal: the answer is kept in `.pml/mcp.lock`.",
+                });
             if exec.json { Ok(error.exit_code()) } else { Err(error) }
         }
         Envelope::ExecuteLocally(_) => Err(CliError::from_code(

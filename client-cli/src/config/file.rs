@@ -224,6 +224,13 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         ));
     }
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
+        if matches!(entry.0.network, Some(Network::Hosts(_))) {
+            // As with `policy`: a limit that does not hold must not look like one.
+            let reason = format!(
+                "this version cannot limit the hosts that `{name}` reaches; remove its `network`, or set it to \"all\""
+            );
+            return Err(unusable(&reason));
+        }
         ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
         if RESERVED.contains(&name.as_str()) {
             return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));

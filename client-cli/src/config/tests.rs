@@ -69,11 +69,16 @@ fn an_untrusted_file_only_restricts() {
             "expose_tools"
         ]
     );
-    assert!(config.warning().unwrap().contains("pml trust"));
+    assert!(config.warnings()[0].contains("pml trust"));
 
     project.trust();
     let config = project.load().unwrap();
-    assert_eq!((config.trust, config.warning()), (Trust::Trusted, None));
+    assert_eq!(config.trust, Trust::Trusted);
+    let warned = config.warnings().join("\n");
+    for name in ["workspace", "registries", "expose_tools"] {
+        assert!(warned.contains(&format!("`{name}` in")), "{warned}");
+    }
+    assert!(!warned.contains("trust"), "{warned}");
     assert_eq!(config.permissions.decide(&id("git:log")).verdict, Verdict::Allow);
     assert_eq!(config.permissions.decide(&id("shell:exec")).verdict, Verdict::Deny);
     assert_eq!(config.mcp_servers["notes"].args, ["${workspace}"]);
@@ -113,6 +118,7 @@ fn a_file_that_is_not_understood_is_an_error() {
             None,
         ),
         ("{\"mcpServers\": {\"a\": {\"cmd\": \"x\"}}}", None),
+        ("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"network\": [\"x.test\"]}}}", None),
         ("{\"mcpServers\": {\"a b\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"pml\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"filesystem\": {\"command\": \"x\"}}}", None),

@@ -122,7 +122,7 @@ fn welcome(
              export PML_CLOUD_URL=http://{address}\n  \
              export PML_API_KEY=$(cat {})\n  \
              echo 'return await mcp.math.eval({{ expression: \"6 * 7\" }})' | pml exec -\n  \
-             pml init        # in a project: connects Claude Code, Cursor or VS Code\n",
+             pml init        # in a project: writes .mcp.json, which tells its agent of PML\n",
             key.path.display()
         );
     }
