@@ -5,16 +5,14 @@ use std::time::Instant;
 
 use analysis::{Limits, analyze};
 
-/// A piece of an ordinary agent program: 12 lines with its block, 3 calls.
+/// A piece of an ordinary agent program: 10 lines with its block, 3 calls.
 const PIECE: &str = r#"
 const found: { path: string; lines: number }[] = [];
-interface Entry { path: string; size: number }
 const listing = await mcp.filesystem.list_directory({ path: args.root ?? "." });
-const entries: Entry[] = listing.entries.filter((entry: Entry) => entry.size > 0);
+const entries = listing.entries.filter((entry: { path: string; size: number }) => entry.size > 0);
 for (const entry of entries.slice(0, 10)) {
   const text = await mcp.filesystem.read_file({ path: `${args.root}/${entry.path}` });
-  if (!text.includes("TODO")) continue;
-  found.push({ path: entry.path, lines: text.split("\n").length });
+  if (text.includes("TODO")) found.push({ path: entry.path, lines: text.split("\n").length });
 }
 await mcp.json.stringify({ value: { found, count: entries.length } });
 "#;
