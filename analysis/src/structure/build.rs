@@ -35,7 +35,7 @@ use protocol::ToolId;
 
 use self::control::Control;
 use self::finish::{RoundNode, RoundTask};
-use self::function::{Func, FuncBody};
+use self::function::{Func, FuncBody, FuncKey};
 use self::scope::{Binding, BindingId, Scope, ScopeId};
 use self::value::{FuncId, SiteId, Value};
 use super::StaticStructure;
@@ -64,7 +64,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     };
     let mut builder = Builder::new(source, limits);
     builder.scopes.push(Scope::default());
-    builder.add_func(0, FuncBody::Function(main), 0);
+    builder.add_func((0, false), FuncBody::Function(main), 0);
     for round in 0.. {
         builder.begin_round();
         builder.walk_main();
@@ -96,7 +96,7 @@ struct Builder<'a> {
     scope_ids: HashMap<(u32, u8), ScopeId>,
     bindings: Vec<Binding>,
     funcs: Vec<Func<'a>>,
-    func_ids: HashMap<u32, FuncId>,
+    func_ids: HashMap<FuncKey, FuncId>,
     sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
     /// What a loop writes, for those who read it earlier in the same loop.
     loop_writes: HashMap<u32, HashMap<BindingId, Value>>,

@@ -214,6 +214,9 @@ impl<'a> Builder<'a> {
                 "is passed to a function that may be replaced",
             );
         }
+        if callee.inexact && !callee.funcs().is_empty() {
+            result = result.loosened();
+        }
         if understood && kind != CallKind::New {
             return result.with_deps(&callee.deps);
         }

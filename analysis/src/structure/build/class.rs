@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use swc_common::Spanned;
 use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey, PropName};
 
 use super::Builder;
 use super::call::CallKind;
 use super::function::FuncBody;
-use super::scope::{ScopeKind, lexical_names, var_names};
+use super::scope::ScopeKind;
 use super::value::{Deps, Form, FuncId, Value};
 
 /// The fields under which a class is followed; no program can write them.
@@ -90,16 +89,8 @@ impl<'a> Builder<'a> {
                     deps.add(&self.field(prop.value.as_deref(), prop.is_static));
                 }
                 ClassMember::StaticBlock(block) => {
-                    let key = block.span().lo.0;
-                    let statements = &block.body.stmts;
-                    let scope = self.scope_at(key, ScopeKind::Body, |names| {
-                        var_names(statements, names);
-                        lexical_names(statements, names);
-                    });
-                    self.within(scope, |builder| {
-                        builder.hoist_functions(statements);
-                        let _ = builder.statements(statements);
-                    });
+                    let body = FuncBody::Static(block);
+                    let _ = self.initialize(body, true);
                 }
                 _ => {}
             }
@@ -120,24 +111,29 @@ impl<'a> Builder<'a> {
         }
         let mut objects = Value::object(methods, true);
         objects.deps = deps.clone();
+        // The constructor, a field or a getter may have put something else in the place
+        // of a method.
+        objects.shared = true;
         let mut fields = vec![(OBJECTS.into(), objects), (MAKERS.into(), makers)];
         fields.extend(statics);
         let mut made = Value::object(fields, true);
         made.deps = deps;
+        made.shared = true;
         self.bounded(made)
     }
 
     /// Follows what a field is set to when an object is made.
     fn field(&mut self, value: Option<&'a swc_ecma_ast::Expr>, is_static: bool) -> Deps {
         let Some(value) = value else { return Deps::default() };
-        let none = Deps::default();
-        let value = self.under(&none, !is_static, !is_static, |builder| builder.expr(value));
-        self.escape(&value, "is kept in a field of a class");
-        let mut deps = value.all_deps();
-        for func in value.funcs() {
-            deps.add(&self.funcs[*func as usize].returned.all_deps());
-        }
-        deps
+        self.initialize(FuncBody::Field(value), is_static)
+    }
+
+    /// Follows code that runs after all keys of the class, or with each of its objects:
+    /// like a function, it sees the variables around it as they are by then.
+    fn initialize(&mut self, body: FuncBody<'a>, is_static: bool) -> Deps {
+        let func = self.func_of(body);
+        self.call_from_unknown(func, &Deps::default(), !is_static, !is_static);
+        self.funcs[func as usize].returned.all_deps()
     }
 
     /// Returns the object that a call of a class makes, and what the call runs.

@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
                 let item = self.item(receiver);
                 vec![Value::computed(flows), item, Value::computed(deps.clone()), whole]
             }
-            Callback::Then => vec![receiver.clone()],
+            Callback::Then => vec![receiver.clone().loosened()],
             Callback::Catch => vec![whole],
             Callback::Finally => Vec::new(),
         };
@@ -191,9 +191,9 @@ impl<'a> Builder<'a> {
         }
         passed.add(&self.returned_deps(&given));
         match kind {
-            Callback::Then => result.with_deps(&deps).with_deps(&passed),
-            Callback::Catch => self.or_else(receiver.clone(), result),
-            Callback::Finally => receiver.clone(),
+            Callback::Then => result.with_deps(&deps).with_deps(&passed).loosened(),
+            Callback::Catch => self.or_else(receiver.clone(), result).loosened(),
+            Callback::Finally => receiver.clone().loosened(),
             Callback::Each | Callback::Fold => {
                 self.escape(&result, "is collected by a method that cannot be followed");
                 Value::computed(deps.and(&result.all_deps()).and(&passed))
@@ -220,7 +220,7 @@ impl<'a> Builder<'a> {
             }
         }
         match (how, &members.form) {
-            ("all", _) => members.clone(),
+            ("all", _) => members.clone().loosened(),
             ("allSettled", Form::Array(items)) => {
                 let items = items.iter().map(|item| Value::computed(item.all_deps())).collect();
                 Value::array(items).with_deps(&members.deps)

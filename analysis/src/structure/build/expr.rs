@@ -2,8 +2,8 @@
 
 use swc_common::{Span, Spanned};
 use swc_ecma_ast::{
-    AssignExpr, AssignOp, AssignTarget, BinaryOp, Expr, Ident, Lit, MemberProp, OptChainBase,
-    SuperProp,
+    AssignExpr, AssignOp, AssignTarget, BinaryOp, Expr, Ident, Lit, MemberExpr, MemberProp,
+    OptChainBase, SimpleAssignTarget, SuperProp,
 };
 
 use super::Builder;
@@ -95,7 +95,7 @@ impl<'a> Builder<'a> {
             Expr::Await(awaited) => {
                 let value = self.expr(&awaited.arg);
                 self.awaited(&value);
-                value
+                settled(value)
             }
             Expr::Yield(yielded) => {
                 let value = match &yielded.arg {
@@ -185,6 +185,16 @@ impl<'a> Builder<'a> {
     fn assign(&mut self, assign: &'a AssignExpr) -> Value {
         match assign.op {
             AssignOp::Assign => {
+                if let AssignTarget::Simple(target) = &assign.left
+                    && let Some(member) = member_target(target)
+                {
+                    // What is left of `=` is looked at first.
+                    let object = self.expr(&member.obj);
+                    let key = self.member_key(&member.prop);
+                    let value = self.expr(&assign.right);
+                    self.put_member(member, object, &key, value.clone());
+                    return value;
+                }
                 let value = self.expr(&assign.right);
                 match &assign.left {
                     AssignTarget::Simple(target) => self.assign_simple(target, value.clone()),
@@ -193,9 +203,18 @@ impl<'a> Builder<'a> {
                 value
             }
             op => {
-                let old = match &assign.left {
-                    AssignTarget::Simple(target) => self.simple_value(target),
-                    AssignTarget::Pat(_) => Value::computed(Deps::default()),
+                let member = match &assign.left {
+                    AssignTarget::Simple(target) => member_target(target),
+                    AssignTarget::Pat(_) => None,
+                };
+                let member = member.map(|member| {
+                    let object = self.expr(&member.obj);
+                    (member, object, self.member_key(&member.prop))
+                });
+                let old = match (&member, &assign.left) {
+                    (Some((_, object, key)), _) => self.member(object, key),
+                    (None, AssignTarget::Simple(target)) => self.simple_value(target),
+                    (None, AssignTarget::Pat(_)) => Value::computed(Deps::default()),
                 };
                 let logical = match op {
                     AssignOp::AndAssign => Some(BinaryOp::LogicalAnd),
@@ -215,8 +234,14 @@ impl<'a> Builder<'a> {
                         self.operate(op, &old, &right)
                     }
                 };
-                if let AssignTarget::Simple(target) = &assign.left {
-                    self.assign_simple(target, value.clone());
+                match (member, &assign.left) {
+                    (Some((member, object, key)), _) => {
+                        self.put_member(member, object, &key, value.clone());
+                    }
+                    (None, AssignTarget::Simple(target)) => {
+                        self.assign_simple(target, value.clone());
+                    }
+                    (None, AssignTarget::Pat(_)) => {}
                 }
                 value
             }
@@ -304,6 +329,32 @@ impl<'a> Builder<'a> {
                 ),
             }
         }
+    }
+}
+
+/// Returns the member that is assigned to, if it is one.
+fn member_target(target: &SimpleAssignTarget) -> Option<&MemberExpr> {
+    let target = match target {
+        SimpleAssignTarget::Member(member) => return Some(member),
+        SimpleAssignTarget::Paren(inner) => &inner.expr,
+        SimpleAssignTarget::TsAs(cast) => &cast.expr,
+        SimpleAssignTarget::TsSatisfies(cast) => &cast.expr,
+        SimpleAssignTarget::TsNonNull(cast) => &cast.expr,
+        SimpleAssignTarget::TsTypeAssertion(cast) => &cast.expr,
+        SimpleAssignTarget::TsInstantiation(cast) => &cast.expr,
+        _ => return None,
+    };
+    match bare(target) {
+        Expr::Member(member) => Some(member),
+        _ => None,
+    }
+}
+
+/// Returns what awaiting a value gives; an object may have a `then` that gives another.
+pub(super) fn settled(value: Value) -> Value {
+    match value.form {
+        Form::Object { .. } | Form::Array(_) => value.loosened(),
+        _ => value,
     }
 }
 

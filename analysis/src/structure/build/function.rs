@@ -3,7 +3,8 @@
 
 use swc_common::{Span, Spanned};
 use swc_ecma_ast::{
-    ArrowExpr, ArrowFunctionBody, Constructor, Function, ParamOrTsParamProp, Pat, Stmt,
+    ArrowExpr, ArrowFunctionBody, Constructor, Expr, Function, ParamOrTsParamProp, Pat,
+    StaticBlock, Stmt,
 };
 
 use super::control::Control;
@@ -12,12 +13,18 @@ use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
 use crate::parse;
 
+/// Where a function starts, and whether it is a field's.
+pub(super) type FuncKey = (u32, bool);
+
 /// The code of a function.
 #[derive(Clone, Copy)]
 pub(super) enum FuncBody<'a> {
     Arrow(&'a ArrowExpr),
     Function(&'a Function),
     Constructor(&'a Constructor),
+    /// What a field of a class is set to.
+    Field(&'a Expr),
+    Static(&'a StaticBlock),
 }
 
 impl<'a> FuncBody<'a> {
@@ -26,7 +33,15 @@ impl<'a> FuncBody<'a> {
             Self::Arrow(arrow) => arrow.span,
             Self::Function(function) => function.span,
             Self::Constructor(constructor) => constructor.span,
+            Self::Field(value) => value.span(),
+            Self::Static(block) => block.span,
         }
+    }
+
+    /// Returns what tells the function from all others of the program.
+    fn key(self) -> FuncKey {
+        // A field may be set to a function, which then starts where the field's value does.
+        (self.span().lo.0, matches!(self, Self::Field(_)))
     }
 
     fn params(self) -> Vec<&'a Pat> {
@@ -42,6 +57,7 @@ impl<'a> FuncBody<'a> {
                     ParamOrTsParamProp::TsParamProp(_) => None,
                 })
                 .collect(),
+            Self::Field(_) | Self::Static(_) => Vec::new(),
         }
     }
 
@@ -55,6 +71,8 @@ impl<'a> FuncBody<'a> {
             Self::Constructor(constructor) => {
                 constructor.body.as_ref().map_or(&[], |body| &body.stmts)
             }
+            Self::Field(_) => &[],
+            Self::Static(block) => &block.body.stmts,
         }
     }
 
@@ -62,7 +80,7 @@ impl<'a> FuncBody<'a> {
         match self {
             Self::Arrow(arrow) => arrow.is_async,
             Self::Function(function) => function.is_async,
-            Self::Constructor(_) => false,
+            Self::Constructor(_) | Self::Field(_) | Self::Static(_) => false,
         }
     }
 }
@@ -112,7 +130,7 @@ impl Func<'_> {
 
 impl<'a> Builder<'a> {
     /// Returns the function at a place, new or known from an earlier round.
-    pub(super) fn add_func(&mut self, key: u32, body: FuncBody<'a>, parent: FuncId) -> FuncId {
+    pub(super) fn add_func(&mut self, key: FuncKey, body: FuncBody<'a>, parent: FuncId) -> FuncId {
         if let Some(id) = self.func_ids.get(&key) {
             return *id;
         }
@@ -140,9 +158,13 @@ impl<'a> Builder<'a> {
 
     /// Returns the value of a function expression.
     pub(super) fn function(&mut self, body: FuncBody<'a>) -> Value {
-        let key = body.span().lo.0;
+        Value::function(self.func_of(body))
+    }
+
+    /// Returns the function at this place.
+    pub(super) fn func_of(&mut self, body: FuncBody<'a>) -> FuncId {
         let parent = self.func;
-        Value::function(self.add_func(key, body, parent))
+        self.add_func(body.key(), body, parent)
     }
 
     /// Returns what `this` is here.
@@ -261,6 +283,10 @@ impl<'a> Builder<'a> {
             self.escape(value, "is passed to a function that has no parameter for it");
         }
         if let Some(this) = this {
+            let mut this = this.clone();
+            // The function can change what it is called on.
+            this.shared |= matches!(this.form, Form::Object { .. } | Form::Array(_));
+            let this = &this;
             let known = self.funcs[id as usize].this.clone();
             let joined = self.join(&known, this);
             if joined != known {
@@ -301,6 +327,18 @@ impl<'a> Builder<'a> {
         self.scope = func.scope;
         self.func = id;
         let control = std::mem::replace(&mut self.control, control);
+        if let FuncBody::Field(value) = body {
+            let value = self.expr(value);
+            self.escape(&value, "is kept in a field of a class");
+            let mut deps = value.all_deps();
+            for func in value.funcs() {
+                deps.add(&self.funcs[*func as usize].returned.all_deps());
+            }
+            self.give_back(id, Value::computed(deps));
+            self.control = control;
+            (self.scope, self.func, self.at) = before;
+            return;
+        }
         let key = body.span().lo.0;
         let params = self.scope_at(key, ScopeKind::Params, |names| {
             for pattern in body.params() {
@@ -360,8 +398,11 @@ impl<'a> Builder<'a> {
 
     /// Returns a value from a function.
     pub(super) fn give_back(&mut self, id: FuncId, value: Value) {
+        let mut value = value;
         if self.funcs[id as usize].body.is_async() {
             self.awaited(&value);
+            // What is given is a promise, an object that the program can change.
+            value = value.loosened();
         }
         if id == MAIN {
             self.escape(&value, "is returned from the program");

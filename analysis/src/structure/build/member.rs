@@ -91,7 +91,9 @@ impl Builder<'_> {
                 for name in names {
                     let item = match name.parse::<usize>() {
                         Ok(index) if index.to_string() == **name => {
-                            items.get(index).cloned().unwrap_or_else(Value::undefined)
+                            // Beyond its end, an array has what its prototype has.
+                            let beyond = || Value::computed(value.all_deps());
+                            items.get(index).cloned().unwrap_or_else(beyond)
                         }
                         _ if &**name == "length" => Value::computed(value.deps.clone()),
                         _ => Value::computed(value.all_deps()),
@@ -100,8 +102,9 @@ impl Builder<'_> {
                 }
                 found
             }
+            // The name may also be one that only the prototype has.
             (Form::Object { .. } | Form::Array(_), _) => {
-                self.any_part(value).with_deps(&value.deps)
+                self.any_part(value).with_deps(&value.deps).loosened()
             }
             (Form::Result(..) | Form::Param(_), Some(names)) if names.len() == 1 => {
                 let step = step_of(&names[0]);

@@ -151,7 +151,8 @@ impl<'a> Builder<'a> {
         let mut deps = super::value::Deps::default();
         for (index, item) in array.elems.iter().enumerate() {
             let Some(item) = item else {
-                items.push(Value::undefined());
+                // A hole shows what the prototype has there.
+                items.push(Value::computed(super::value::Deps::default()));
                 continue;
             };
             // Members of a fork are told apart by their place.

@@ -136,6 +136,11 @@ impl<'a> Builder<'a> {
             // What is falsy leads to no tool, but a value may also be returned as it is.
             BinaryOp::LogicalAnd if left.is_loaded() => value.with_deps(&deps),
             BinaryOp::LogicalAnd => self.join(&Value::computed(deps), &value),
+            BinaryOp::NullishCoalescing => {
+                let is_there = left.is_nothing() || !left.caps().is_empty();
+                let left = if is_there { left } else { left.without(Scalar::is_nothing) };
+                self.or_else(left, value)
+            }
             _ => self.or_else(left, value),
         }
     }

@@ -2,8 +2,8 @@
 
 use swc_common::Spanned;
 use swc_ecma_ast::{
-    ArrayPat, AssignTargetPat, Expr, MemberExpr, MemberProp, ObjectPat, ObjectPatProp,
-    OptChainBase, Pat, SimpleAssignTarget,
+    ArrayPat, AssignTargetPat, Expr, MemberExpr, ObjectPat, ObjectPatProp, OptChainBase, Pat,
+    SimpleAssignTarget,
 };
 
 use super::Builder;
@@ -11,7 +11,7 @@ use super::control::Writes;
 use super::engine::is_understood_method;
 use super::expr::bare;
 use super::member::Key;
-use super::value::{Cap, Deps, Form, Value};
+use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::Code;
 use crate::parse;
 
@@ -47,17 +47,24 @@ impl<'a> Builder<'a> {
                 self.args_written = true;
                 self.changed = true;
             }
+            "Promise" => self.dynamic(
+                Code::DynamicGlobal,
+                "what the engine offers is replaced; use a variable of the program".into(),
+            ),
             _ => {}
         }
         self.escape(&value, "is kept in a variable that the program does not declare");
     }
 
-    fn with_default(&mut self, value: Value, default: &'a Expr) -> Value {
+    fn with_default(&mut self, mut value: Value, default: &'a Expr) -> Value {
         let deps = value.all_deps();
         let none = Deps::default();
         let (default, writes) =
             self.branch(|builder| builder.under(&none, true, false, |b| b.expr(default)));
         self.merge(vec![writes, Writes::new()], &deps);
+        if !value.is_nothing() && value.caps().is_empty() {
+            value = value.without(|scalar| *scalar == Scalar::Undefined);
+        }
         self.or_else(value, default)
     }
 
@@ -138,6 +145,8 @@ impl<'a> Builder<'a> {
             let part = match &value.form {
                 // Any iterable can be taken apart, not only what has indices.
                 Form::Object { .. } | Form::Function => self.item(&value),
+                // The iterator ends where the array does.
+                Form::Array(items) if index >= items.len() => Value::undefined(),
                 _ if leads => Value::computed(value.all_deps()),
                 _ => self.member(&value, &Key::name(&index.to_string())),
             };
@@ -199,13 +208,6 @@ impl<'a> Builder<'a> {
     pub(super) fn simple_value(&mut self, target: &'a SimpleAssignTarget) -> Value {
         match target {
             SimpleAssignTarget::Ident(name) => self.ident(&name.id),
-            SimpleAssignTarget::Member(member) => {
-                let object = self.quiet(&member.obj);
-                match &member.prop {
-                    MemberProp::Ident(name) => self.member(&object, &Key::name(&name.sym)),
-                    _ => Value::computed(object.all_deps()),
-                }
-            }
             SimpleAssignTarget::Paren(inner) => self.quiet(&inner.expr),
             SimpleAssignTarget::TsAs(cast) => self.quiet(&cast.expr),
             SimpleAssignTarget::TsNonNull(cast) => self.quiet(&cast.expr),
@@ -218,6 +220,17 @@ impl<'a> Builder<'a> {
     fn assign_member(&mut self, member: &'a MemberExpr, value: Value) {
         let object = self.expr(&member.obj);
         let key = self.member_key(&member.prop);
+        self.put_member(member, object, &key, value);
+    }
+
+    /// Assigns to a part of a value that has been followed already.
+    pub(super) fn put_member(
+        &mut self,
+        member: &'a MemberExpr,
+        object: Value,
+        key: &Key,
+        value: Value,
+    ) {
         self.written_into(&member.obj, &object);
         // A tool's result is data; only a function can take the place of one.
         let may_be_function =
@@ -230,6 +243,11 @@ impl<'a> Builder<'a> {
         }
         self.escape(&value, "is kept in a field");
         let root = bare(&member.obj);
+        // What is right of `=` may have changed it meanwhile.
+        let object = match root {
+            Expr::Ident(name) => self.ident(name),
+            _ => object,
+        };
         let direct = match (root, &object.form, key.only()) {
             (Expr::Ident(name), Form::Object { fields, open }, Some(field)) if !object.partial => {
                 self.lookup(&name.sym)

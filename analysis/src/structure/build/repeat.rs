@@ -10,6 +10,17 @@ use super::finish::RoundKind;
 use super::scope::{ScopeKind, head_names};
 use super::value::{Deps, Value};
 
+/// What a loop goes over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Iteration {
+    /// `for … of`
+    Items,
+    /// `for await … of`
+    Awaited,
+    /// `for … in`
+    Names,
+}
+
 impl<'a> Builder<'a> {
     /// Follows `while`, `do … while` and `for (;;)`.
     pub(super) fn repeat(
@@ -68,7 +79,7 @@ impl<'a> Builder<'a> {
         head: &'a ForHead,
         right: &'a Expr,
         body: &'a Stmt,
-        items: bool,
+        kind: Iteration,
     ) -> Exit {
         let scope = self.scope_at(statement.span().lo.0, ScopeKind::Head, |names| {
             if let ForHead::VarDecl(declared) = head {
@@ -78,8 +89,11 @@ impl<'a> Builder<'a> {
         let mut exit = Exit::default();
         let over = self.expr(right);
         let deps = over.all_deps();
-        let item = if items {
+        let item = if kind == Iteration::Items {
             self.item(&over)
+        } else if kind == Iteration::Awaited {
+            // The values may come from an iterator of the program's own.
+            self.item(&over).loosened()
         } else {
             let leads = !over.caps().is_empty();
             if leads {

@@ -10,6 +10,7 @@ use super::control::{Exit, Writes};
 use super::expr::bounds;
 use super::finish::RoundKind;
 use super::function::FuncBody;
+use super::repeat::Iteration;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names, pattern_names};
 use super::value::{Deps, Value};
 use crate::parse;
@@ -138,10 +139,12 @@ impl<'a> Builder<'a> {
                 });
             }
             Stmt::ForOf(repeat) => {
-                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, true);
+                let kind = if repeat.is_await { Iteration::Awaited } else { Iteration::Items };
+                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, kind);
             }
             Stmt::ForIn(repeat) => {
-                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, false);
+                let kind = Iteration::Names;
+                return self.iterate(statement, &repeat.left, &repeat.right, &repeat.body, kind);
             }
             Stmt::With(with) => {
                 // Strict code has no `with`; the parser refuses it.

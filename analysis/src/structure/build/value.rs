@@ -35,6 +35,11 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
+    /// Returns whether it is `undefined` or `null`.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Undefined | Self::Null)
+    }
+
     /// Returns the text that the value has as a key or in a template.
     pub(super) fn as_key(&self) -> Rc<str> {
         match self {
@@ -259,8 +264,12 @@ impl Value {
 
     /// Returns the constants that it is known to be one of, fit to choose a tool by.
     pub(super) fn exact(&self) -> Option<&[Scalar]> {
+        let has_text = |scalar: &Scalar| match scalar {
+            Scalar::Number(number) => number_text(*number).is_some(),
+            _ => true,
+        };
         match &self.form {
-            Form::Const(scalars) if !self.inexact => Some(scalars),
+            Form::Const(scalars) if !self.inexact && scalars.iter().all(has_text) => Some(scalars),
             Form::Never => Some(&[]),
             _ => None,
         }
@@ -355,7 +364,26 @@ impl Value {
 
     /// Returns whether it is `undefined` or `null`.
     pub(super) fn is_nothing(&self) -> bool {
-        matches!(self.only(), Some(Scalar::Undefined | Scalar::Null))
+        self.only().is_some_and(Scalar::is_nothing)
+    }
+
+    /// Returns the value after code ran on it that may have put another in its place:
+    /// good enough to show, not to choose a tool by.
+    pub(super) fn loosened(mut self) -> Self {
+        self.inexact = true;
+        self.shared |= matches!(self.form, Form::Object { .. } | Form::Array(_));
+        self
+    }
+
+    /// Returns the value without the constants that `gone` takes away.
+    pub(super) fn without(mut self, gone: impl Fn(&Scalar) -> bool) -> Self {
+        if let Form::Const(scalars) = &self.form
+            && scalars.iter().any(&gone)
+        {
+            let left: Vec<Scalar> = scalars.iter().filter(|one| !gone(one)).cloned().collect();
+            self.form = if left.is_empty() { Form::Never } else { Form::Const(left.into()) };
+        }
+        self
     }
 
     pub(super) fn with_deps(mut self, deps: &Deps) -> Self {

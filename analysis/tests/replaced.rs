@@ -1,0 +1,90 @@
+//! Names that choose a tool, and code that puts others in their place.
+
+use analysis::{Limits, analyze};
+
+fn tools_of(source: &str) -> (Vec<String>, bool) {
+    let analysis = analyze(source, &Limits::default());
+    assert!(analysis.can_run(), "{source}: {:?}", analysis.first_error());
+    (analysis.tools.iter().map(ToString::to_string).collect(), analysis.dynamic)
+}
+
+/// Programs that call `a:b` while a reader of the text would say `a:x`.
+const REPLACED: &[&str] = &[
+    // An awaited object may have a `then`.
+    "mcp.a[(await { k: 'x', then(r) { r({ k: 'b' }) } }).k]({})",
+    "const f = async () => ({ k: 'x', then(r) { r({ k: 'b' }) } }); const { k } = await f(); mcp.a[k]({})",
+    "const [{ k }] = await Promise.all([{ k: 'x', then(r) { r({ k: 'b' }) } }]); mcp.a[k]({})",
+    "for await (const { k } of [{ k: 'x', then(r) { r({ k: 'b' }) } }]) mcp.a[k]({})",
+    "const p = (async () => 'x')(); Object.assign(p, { then(r) { r('b') } }); const f = async () => p; mcp.a[await f()]({})",
+    // The parts of a class run when an object is made, or after all of its keys.
+    "let k = 'x'; class A { f = mcp.a[k]({}) } k = 'b'; new A()",
+    "let k = 'x'; class A { #f = mcp.a[k]({}) } k = 'b'; new A()",
+    "let k = 'x'; class A { static f = mcp.a[k]({}); static [(k = 'b')] = 1 }",
+    "let k = 'x'; class A { static { mcp.a[k]({}) } static [(k = 'b')] = 1 }",
+    // What the engine offers is replaced.
+    "Promise = { all: async () => ['b'] }; const [k] = await Promise.all(['x']); mcp.a[k]({})",
+    "({ Promise } = { Promise: { all: () => ['b'] } }); mcp.a[Promise.all(['x'])[0]]({})",
+    "Object.getPrototypeOf([])[0] = 'b'; mcp.a[[,][0] ?? 'x']({})",
+    "Object.getPrototypeOf([])[0] = 'b'; const [k = 'x'] = [,]; mcp.a[k]({})",
+    "Object.getPrototypeOf([])[7] = 'b'; mcp.a[['x'][7] ?? 'x']({})",
+    "Object.getPrototypeOf([]).k = 'b'; mcp.a[['x'][args.n]]({})",
+    "Object.getPrototypeOf([])[Symbol.asyncIterator] = async function* () { yield 'b' }; for await (const k of ['x']) mcp.a[k]({})",
+    // A method changes what it is called on.
+    "mcp.a[{ k: 'x', f() { this.k = 'b'; return this } }.f().k]({})",
+    "({ k: 'x', go() { this.k = 'b'; mcp.a[this.k]({}) } }).go()",
+    "mcp.a[{ f() { return 'x' }, g() { this.f = () => 'b'; return this } }.g().f()]({})",
+    // Another function stands where the one in the text stood.
+    "const o = { f: () => 'x' }; const p = o; p.f = () => 'b'; mcp.a[o.f()]({})",
+    "const o = { n: { f: () => 'x' } }; const q = o.n; q.f = () => 'b'; mcp.a[o.n.f()]({})",
+    "const l = [() => 'x']; const g = (m) => { m[0] = () => 'b' }; g(l); const [f] = l; mcp.a[f()]({})",
+    "class A { constructor() { this.m = () => 'b' } m() { return 'x' } } mcp.a[new A().m()]({})",
+    "class A { constructor() { return { m: () => 'b' } } m() { return 'x' } } mcp.a[new A().m()]({})",
+    "class A { m = () => 'b'; m() { return 'x' } } mcp.a[new A().m()]({})",
+    "class A { ['m'] = () => 'b'; m() { return 'x' } } mcp.a[new A().m()]({})",
+    "class A { static m() { return 'x' } static m = () => 'b' } mcp.a[A.m()]({})",
+    "class A { m() { return 'x' } get m() { return () => 'b' } } mcp.a[new A().m()]({})",
+    "class A { m() { return 'x' } [args.n ?? 'm']() { return 'b' } } mcp.a[new A().m()]({})",
+    "class A { static m() { return 'x' } static [args.n ?? 'm']() { return 'b' } } mcp.a[A.m()]({})",
+    "class A { m() { return 'x' } } const { prototype: p } = A; p.m = () => 'b'; mcp.a[new A().m()]({})",
+    "class A { m() { return 'x' } } Object.getPrototypeOf(new A()).m = () => 'b'; mcp.a[new A().m()]({})",
+    // The left side of `=` is looked at before the right one.
+    "let k = 'b'; mcp.a[k]({}).y = k = 'x'",
+    "let k = 'b'; (mcp.a[k]({})).y += k = 'x'",
+    "let k = 'b'; const o = {}; o[mcp.a[k]({})] ??= k = 'x'",
+];
+
+#[test]
+fn what_may_have_been_replaced_chooses_no_tool() {
+    for source in REPLACED {
+        let (tools, dynamic) = tools_of(source);
+        assert!(dynamic || tools.contains(&"a:b".to_owned()), "{source}: {tools:?}");
+    }
+}
+
+/// A name that has no simple text is not cut short.
+#[test]
+fn numbers_in_names_are_written_as_the_engine_writes_them() {
+    for source in ["mcp.a['b' + 1e-7]({})", "mcp.a[`b${0.5}`]({})", "mcp.a[`b${1e21}`]({})"] {
+        let (tools, dynamic) = tools_of(source);
+        assert!(dynamic && tools.is_empty(), "{source}: {tools:?}");
+    }
+    assert_eq!(tools_of("mcp.a['b' + 10]({})"), (vec!["a:b10".to_owned()], false));
+}
+
+/// Names written out in the program choose a tool, with their defaults.
+#[test]
+fn names_that_are_written_out_are_understood() {
+    for (source, expected) in [
+        ("const f = (k, j = 'b') => mcp.a[j]({ k }); f(1, 'c'); f(2)", &["a:b", "a:c"][..]),
+        ("let k; mcp.a[k ?? 'b']({})", &["a:b"]),
+        ("let k; if (args.x) k = 'c'; mcp.a[k ?? 'b']({})", &["a:b", "a:c"]),
+        ("for (const { k } of [{ k: 'b' }, { k: 'c' }]) await mcp.a[k]({})", &["a:b", "a:c"]),
+        ("await Promise.all(['b', 'c'].map((k) => mcp.a[k]({})))", &["a:b", "a:c"]),
+        ("const [k, j = 'c'] = ['b']; mcp.a[k]({}); mcp.a[j]({})", &["a:b", "a:c"]),
+        ("class A { go = () => mcp.a.b({}); #n = 1 } new A().go()", &["a:b"]),
+    ] {
+        let (tools, dynamic) = tools_of(source);
+        assert!(!dynamic, "{source}");
+        assert_eq!(tools, expected, "{source}");
+    }
+}
