@@ -31,12 +31,21 @@ use crate::{execute, resume};
 pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let handler = StdioHandler { app: Arc::clone(&app) };
     let served = async {
-        let (transport, written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
-        match handler.serve(transport).await {
+        let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
+        let greeted = tokio::select! {
+            greeted = handler.serve(transport) => greeted,
+            // A client that cannot hear us is gone, whether or not stdin has ended.
+            _ = &mut written => return Ok(()),
+        };
+        match greeted {
             Ok(service) => {
-                let _ = service.waiting().await;
-                // The last answers are still on their way to stdout.
-                let _ = written.await;
+                tokio::select! {
+                    _ = service.waiting() => {
+                        // The last answers are still on their way to stdout.
+                        let _ = written.await;
+                    }
+                    _ = &mut written => {}
+                }
                 Ok(())
             }
             // A client that leaves before it said hello is no failure of ours.

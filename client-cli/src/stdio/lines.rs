@@ -1,16 +1,19 @@
 //! The lines of stdin and stdout, between the agent and the MCP service.
 //!
-//! A line that is not JSON gets the answer that JSON-RPC 2.0 asks for, `-32700`,
-//! and the conversation goes on. Every line to stdout passes through one writer,
-//! so answers never mix.
+//! A line that the service could not read gets its answer here, with the id of
+//! the request where it has one: a client that hears nothing would wait for
+//! ever. Every line to stdout passes through one writer, so answers never mix.
 
-use serde::de::IgnoredAny;
+mod message;
+
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
     DuplexStream,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+
+use message::{Fate, Gate, parse_error};
 
 /// The longest line that is read, in bytes: a program, its arguments and room to spare.
 const LINE_LIMIT: usize = 8 * 1024 * 1024;
@@ -18,52 +21,82 @@ const LINE_LIMIT: usize = 8 * 1024 * 1024;
 /// How much may wait between us and the service, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How many lines may wait for a slow reader of stdout.
-const WAITING_LINES: usize = 64;
+/// How much may wait for a slow reader of stdout before we stop listening to it, in bytes.
+const UNREAD_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The lines on their way to stdout.
+#[derive(Clone)]
+struct Outbox {
+    lines: mpsc::UnboundedSender<Vec<u8>>,
+    unwritten: watch::Sender<usize>,
+}
+
+impl Outbox {
+    /// Queues a line; `false` when stdout is closed.
+    fn put(&self, line: Vec<u8>) -> bool {
+        self.unwritten.send_modify(|bytes| *bytes += line.len());
+        self.lines.send(line).is_ok()
+    }
+
+    /// Waits until the reader of stdout has caught up.
+    async fn has_room(&self) -> bool {
+        let mut unwritten = self.unwritten.subscribe();
+        tokio::select! {
+            room = unwritten.wait_for(|bytes| *bytes < UNREAD_LIMIT) => room.is_ok(),
+            () = self.lines.closed() => false,
+        }
+    }
+}
 
 /// Connects stdin and stdout with the two ends that the MCP service reads and writes.
 ///
-/// The task ends when stdin has ended, the service has dropped its ends, and all is written.
+/// The task ends when stdin has ended, the service has dropped its ends, and all is
+/// written, or when nobody reads stdout any more.
 pub(super) fn connect(
     stdin: impl AsyncRead + Send + Unpin + 'static,
     stdout: impl AsyncWrite + Send + Unpin + 'static,
 ) -> ((DuplexStream, DuplexStream), JoinHandle<()>) {
     let (to_service, service_reads) = tokio::io::duplex(BUFFER);
     let (service_writes, from_service) = tokio::io::duplex(BUFFER);
-    let (lines, waiting) = mpsc::channel(WAITING_LINES);
-    tokio::spawn(read_stdin(stdin, to_service, lines.clone()));
-    tokio::spawn(collect(from_service, lines));
-    let written = tokio::spawn(write_stdout(stdout, waiting));
+    let (lines, waiting) = mpsc::unbounded_channel();
+    let (unwritten, _) = watch::channel(0);
+    let outbox = Outbox { lines, unwritten: unwritten.clone() };
+    tokio::spawn(read_stdin(stdin, to_service, outbox.clone()));
+    tokio::spawn(collect(from_service, outbox));
+    let written = tokio::spawn(write_stdout(stdout, waiting, unwritten));
     ((service_reads, service_writes), written)
 }
 
-async fn read_stdin(
-    stdin: impl AsyncRead + Unpin,
-    mut service: DuplexStream,
-    lines: mpsc::Sender<Vec<u8>>,
-) {
+async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, outbox: Outbox) {
     let mut stdin = BufReader::new(stdin);
     let mut line = Vec::new();
-    loop {
+    let mut gate = Gate::default();
+    // Who does not read our answers is not listened to either, or they would pile up.
+    while outbox.has_room().await {
         line.clear();
         let read = (&mut stdin).take(LINE_LIMIT as u64 + 1).read_until(b'\n', &mut line).await;
         match read {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let problem = if line.len() > LINE_LIMIT {
+        let fate = if line.len() > LINE_LIMIT {
             if !line.ends_with(b"\n") && skip_line(&mut stdin).await.is_err() {
                 return;
             }
-            Some(format!("a message has more than {LINE_LIMIT} bytes"))
+            let problem = format!("a message has more than {LINE_LIMIT} bytes");
+            Fate::Answered(parse_error(&serde_json::Value::Null, &problem))
         } else if line.trim_ascii().is_empty() {
             continue;
         } else {
-            serde_json::from_slice::<IgnoredAny>(&line).err().map(|error| error.to_string())
+            gate.decide(&line)
         };
-        let sent = match problem {
-            Some(problem) => lines.send(parse_error(&problem)).await.is_ok(),
-            None => {
+        let sent = match fate {
+            Fate::Answered(answer) => outbox.put(answer),
+            Fate::Ignored(reason) => {
+                tracing::debug!(reason, "A message was ignored");
+                true
+            }
+            Fate::Passed => {
                 if !line.ends_with(b"\n") {
                     line.push(b'\n');
                 }
@@ -96,17 +129,7 @@ async fn skip_line(stdin: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::i
     }
 }
 
-/// Returns the answer to what is not JSON (JSON-RPC 2.0, section 5.1).
-fn parse_error(problem: &str) -> Vec<u8> {
-    let answer = serde_json::json!({
-        "jsonrpc": "2.0",
-        "id": null,
-        "error": { "code": -32700, "message": format!("Parse error: {problem}") },
-    });
-    format!("{answer}\n").into_bytes()
-}
-
-async fn collect(service: DuplexStream, lines: mpsc::Sender<Vec<u8>>) {
+async fn collect(service: DuplexStream, outbox: Outbox) {
     let mut service = BufReader::new(service);
     loop {
         let mut line = Vec::new();
@@ -114,25 +137,36 @@ async fn collect(service: DuplexStream, lines: mpsc::Sender<Vec<u8>>) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        if lines.send(line).await.is_err() {
+        if !outbox.put(line) {
             return;
         }
     }
 }
 
-async fn write_stdout(mut stdout: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
+async fn write_stdout(
+    mut stdout: impl AsyncWrite + Unpin,
+    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    unwritten: watch::Sender<usize>,
+) {
     while let Some(line) = lines.recv().await {
         if stdout.write_all(&line).await.is_err() || stdout.flush().await.is_err() {
+            tracing::debug!("Nobody reads stdout any more");
             return;
         }
+        unwritten.send_modify(|bytes| *bytes -= line.len());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::Value;
 
     use super::*;
+
+    const FIRST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+    const SECOND: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
     /// CL-02: what is not JSON is answered, and the next line is read all the same.
     #[tokio::test]
@@ -142,15 +176,13 @@ mod tests {
         let ((mut service_reads, mut service_writes), written) = connect(stdin, stdout);
         let huge = "x".repeat(LINE_LIMIT + 10);
         tokio::spawn(async move {
-            for text in
-                ["{\"a\":\n", "\n", "{\"id\":1}\r\n", "\u{fffd}\n", &huge, "\n", "{\"id\":2}"]
-            {
+            for text in ["{\"a\":\n", "\n", FIRST, "\r\n", "\u{fffd}\n", &huge, "\n", SECOND] {
                 agent.write_all(text.as_bytes()).await.unwrap();
             }
         });
         let mut seen = String::new();
         service_reads.read_to_string(&mut seen).await.unwrap();
-        assert_eq!(seen, "{\"id\":1}\r\n{\"id\":2}\n");
+        assert_eq!(seen, format!("{FIRST}\r\n{SECOND}\n"));
         service_writes.write_all(b"{\"ok\":true}\n").await.unwrap();
         drop(service_writes);
         written.await.unwrap();
@@ -161,5 +193,47 @@ mod tests {
             codes.push(answer.pointer("/error/code").and_then(Value::as_i64));
         }
         assert_eq!(codes, [Some(-32700), Some(-32700), Some(-32700), None]);
+    }
+
+    /// CL-02: whoever does not read the answers is not listened to for ever.
+    #[tokio::test]
+    async fn unread_answers_are_bounded() {
+        let (mut agent, stdin) = tokio::io::duplex(1024);
+        let (stdout, answers) = tokio::io::duplex(1024);
+        let ((service_reads, mut service_writes), _written) = connect(stdin, stdout);
+        let answer = format!("{}\n", "x".repeat(1024 * 1024 - 1));
+        let mut taken = 0;
+        let mut service_reads = BufReader::new(service_reads);
+        loop {
+            let question = tokio::time::timeout(Duration::from_millis(500), async {
+                agent
+                    .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n")
+                    .await?;
+                service_reads.read_line(&mut String::new()).await
+            });
+            if question.await.is_err() {
+                break;
+            }
+            taken += 1;
+            assert!(taken < 64, "nobody reads and we still listen");
+            service_writes.write_all(answer.as_bytes()).await.unwrap();
+        }
+        let mut read = BufReader::new(answers).lines();
+        for _ in 0..taken {
+            assert_eq!(read.next_line().await.unwrap().unwrap().len(), answer.len() - 1);
+        }
+        // The question that had to wait is heard now.
+        service_reads.read_line(&mut String::new()).await.unwrap();
+    }
+
+    /// The connection ends when stdout is closed: effects without answers help nobody.
+    #[tokio::test]
+    async fn a_closed_stdout_ends_the_connection() {
+        let (_agent, stdin) = tokio::io::duplex(1024);
+        let (stdout, answers) = tokio::io::duplex(1024);
+        let ((_service_reads, mut service_writes), written) = connect(stdin, stdout);
+        drop(answers);
+        service_writes.write_all(b"{}\n").await.unwrap();
+        tokio::time::timeout(Duration::from_secs(30), written).await.unwrap().unwrap();
     }
 }

@@ -1,0 +1,194 @@
+//! Which lines of stdin reach the MCP service, and what the others are answered.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq)]
+pub(super) enum Fate {
+    /// The service gets it.
+    Passed,
+    /// It gets this answer, and the service never sees it.
+    Answered(Vec<u8>),
+    /// Nobody answers it, for this reason.
+    Ignored(&'static str),
+}
+
+/// Decides about lines in their order.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// Whether a client has said which protocol it speaks.
+    greeted: bool,
+}
+
+/// The members of a message. Reading it fails for one that stands twice: two
+/// readers might take different ones.
+#[derive(Deserialize)]
+struct Members {
+    #[serde(rename = "jsonrpc")]
+    _jsonrpc: Option<IgnoredAny>,
+    #[serde(rename = "id")]
+    _id: Option<IgnoredAny>,
+    #[serde(rename = "method")]
+    _method: Option<IgnoredAny>,
+    #[serde(rename = "params")]
+    _params: Option<IgnoredAny>,
+    #[serde(rename = "result")]
+    _result: Option<IgnoredAny>,
+    #[serde(rename = "error")]
+    _error: Option<IgnoredAny>,
+}
+
+/// The id of a message whose other members cannot be read.
+#[derive(Deserialize)]
+struct OnlyId {
+    id: Value,
+}
+
+impl Gate {
+    /// Decides about a line that is not blank.
+    pub(super) fn decide(&mut self, line: &[u8]) -> Fate {
+        let message: Value = match serde_json::from_slice(line) {
+            Ok(message) => message,
+            Err(error) => {
+                // Text that is not Unicode and nesting that is too deep still have an id.
+                let id = serde_json::from_slice::<OnlyId>(line).ok().map(|found| found.id);
+                let id = id.filter(is_id).unwrap_or(Value::Null);
+                return Fate::Answered(parse_error(&id, &error.to_string()));
+            }
+        };
+        let id = message.get("id").filter(|id| id.is_number() || id.is_string());
+        let refused = |problem: &str| Fate::Answered(invalid_request(id, problem));
+        let Some(members) = message.as_object() else {
+            return refused("a message is one object; batches are not taken");
+        };
+        if let Err(error) = serde_json::from_slice::<Members>(line) {
+            return refused(&error.to_string());
+        }
+        if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return refused("`jsonrpc` is not \"2.0\"");
+        }
+        let params = members.get("params");
+        let is_well_formed = params.is_none_or(Value::is_object);
+        let Some(method) = members.get("method") else {
+            let is_answer = members.contains_key("result") || members.contains_key("error");
+            return match (is_answer, self.greeted) {
+                (false, _) => refused("`method` is missing"),
+                (true, false) => Fate::Ignored("an answer before any question"),
+                (true, true) => Fate::Passed,
+            };
+        };
+        let Some(method) = method.as_str() else { return refused("`method` is not a text") };
+        let Some(id) = members.get("id") else {
+            return match (is_well_formed, self.greeted) {
+                (false, _) => Fate::Ignored("a notification whose `params` are not an object"),
+                (true, false) => Fate::Ignored("a notification before the first request"),
+                (true, true) => Fate::Passed,
+            };
+        };
+        if !is_id(id) {
+            return refused("`id` is neither a text nor a whole number of 64 bits");
+        }
+        if !is_well_formed {
+            return refused("`params` is not an object");
+        }
+        let version = "/_meta/io.modelcontextprotocol~1protocolVersion";
+        self.greeted |= method == "initialize"
+            || params.is_some_and(|params| params.pointer(version).is_some());
+        Fate::Passed
+    }
+}
+
+fn is_id(id: &Value) -> bool {
+    id.is_string() || id.as_i64().is_some()
+}
+
+/// Returns the answer to what is not JSON (JSON-RPC 2.0, section 5.1).
+pub(super) fn parse_error(id: &Value, problem: &str) -> Vec<u8> {
+    error(id, -32700, &format!("Parse error: {problem}"))
+}
+
+fn invalid_request(id: Option<&Value>, problem: &str) -> Vec<u8> {
+    error(id.unwrap_or(&Value::Null), -32600, &format!("Invalid request: {problem}"))
+}
+
+fn error(id: &Value, code: i32, message: &str) -> Vec<u8> {
+    let error = json!({ "code": code, "message": message });
+    format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+
+    fn greeted() -> Gate {
+        let mut gate = Gate::default();
+        assert_eq!(gate.decide(HELLO.as_bytes()), Fate::Passed);
+        gate
+    }
+
+    /// The code and the id of the answer to a line.
+    fn answer(line: impl AsRef<[u8]>) -> (i64, Value) {
+        let Fate::Answered(answer) = greeted().decide(line.as_ref()) else {
+            panic!("`{}` is not answered", String::from_utf8_lossy(line.as_ref()));
+        };
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        (answer["error"]["code"].as_i64().unwrap(), answer["id"].clone())
+    }
+
+    /// CL-02: a request that cannot be read is answered under its own id.
+    #[test]
+    fn what_cannot_be_read_is_answered_under_its_id() {
+        let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+        let request = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":{params}}}}}"#)
+        };
+        assert_eq!(greeted().decide(request("1").as_bytes()), Fate::Passed);
+        assert_eq!(answer(request(&deep)), (-32700, json!(7)));
+        assert_eq!(answer(request(r#""\ud800""#)), (-32700, json!(7)));
+        assert_eq!(answer(request("1e999")), (-32700, json!(7)));
+        let mut bytes = request("\"?\"").into_bytes();
+        let at = bytes.iter().position(|byte| *byte == b'?').unwrap();
+        bytes[at] = 0xff;
+        assert_eq!(answer(bytes), (-32700, json!(7)));
+        assert_eq!(answer("{"), (-32700, Value::Null));
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered_under_its_id() {
+        for (line, id) in [
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null),
+            ("[]", Value::Null),
+            ("42", Value::Null),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, json!(1)),
+            (r#"{"id":"a","method":"ping"}"#, json!("a")),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, json!(1.5)),
+            (r#"{"jsonrpc":"2.0","id":18446744073709551615,"method":"ping"}"#, json!(u64::MAX)),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Value::Null),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Value::Null),
+            (r#"{"jsonrpc":"2.0","id":3,"method":"ping","params":[1]}"#, json!(3)),
+            (r#"{"jsonrpc":"2.0","id":4,"method":"ping","method":"tools/list"}"#, json!(4)),
+            (r#"{"jsonrpc":"2.0","id":5,"method":6}"#, json!(5)),
+            (r#"{"jsonrpc":"2.0","id":6}"#, json!(6)),
+        ] {
+            assert_eq!(answer(line), (-32600, id), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_no_answer_gets_none() {
+        let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let result = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+        for line in [notification, result] {
+            assert_eq!(greeted().decide(line.as_bytes()), Fate::Passed);
+            let mut gate = Gate::default();
+            assert!(matches!(gate.decide(line.as_bytes()), Fate::Ignored(_)), "{line}");
+            assert_eq!(gate.decide(HELLO.as_bytes()), Fate::Passed);
+        }
+        let odd = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":"x"}"#;
+        assert!(matches!(greeted().decide(odd.as_bytes()), Fate::Ignored(_)));
+    }
+}
