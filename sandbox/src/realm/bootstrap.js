@@ -36,6 +36,16 @@
     delete global[name];
   }
 
+  // ---- The analysis takes these for what they are: lists are gone through as written. --------------------
+  for (const name of [
+    "map", "forEach", "filter", "flatMap", "some", "every", "find", "findIndex", "findLast",
+    "findLastIndex", "reduce", "reduceRight", Symbol.iterator,
+  ]) {
+    fixed(Array.prototype, name, Array.prototype[name]);
+  }
+  const arrayIterator = getPrototypeOf([][Symbol.iterator]());
+  fixed(arrayIterator, "next", arrayIterator.next);
+
   // ---- mcp ---------------------------------------------------------------------------------------------
   const pending = create(null);
   const labels = new WeakMap();

@@ -11,6 +11,7 @@ trials![
     mcp_cannot_be_changed,
     the_language_never_calls_a_tool_by_itself,
     changed_builtins_hurt_only_their_program,
+    lists_are_gone_through_as_written,
     text_and_bytes,
     addresses,
     queries,
@@ -211,12 +212,34 @@ async fn changed_builtins_hurt_only_their_program() {
         Object.prototype.toJSON = undefined;
         JSON.stringify = () => '{"forged":1}';
         Promise = class {}; Error = 1; Object = 1; Reflect = 1; Proxy = 1;
-        Array.prototype[Symbol.iterator] = null;
+        try { Array.prototype[Symbol.iterator] = null } catch {}
         Map.prototype.get = () => 1;
         const answer = await mcp.test.echo({ real: 1 });
         return answer;
     "#;
     assert_eq!(value(source).await, json!({"real": 1}));
+}
+
+/// The analysis follows `for (const x of ["a", "b"])` and `["a", "b"].map(…)`, so what
+/// they do cannot be replaced; an array's own fields and subclasses can.
+async fn lists_are_gone_through_as_written() {
+    for source in [
+        "Array.prototype.map = () => 1",
+        "Object.getPrototypeOf([])[Symbol.iterator] = function* () {}",
+        "Object.defineProperty([].__proto__, 'forEach', { value: () => 1 })",
+        "Object.assign(Array.prototype, { find: () => 1 })",
+        "Array.prototype.__defineGetter__('some', () => 1)",
+        "delete Array.prototype.filter",
+        "Object.getPrototypeOf([][Symbol.iterator]()).next = () => ({ done: true })",
+    ] {
+        assert_eq!(failure(source).await.name, "TypeError", "{source}");
+    }
+    let source = r#"
+        class Twice extends Array { map(f) { return super.map((x) => f(f(x))) } }
+        Array.prototype.sum = function () { return this.reduce((a, b) => a + b, 0) };
+        return [...Twice.of(1, 2).map((x) => x + 1), [1, 2].sum()];
+    "#;
+    assert_eq!(value(source).await, json!([3, 4, 3]));
 }
 
 async fn text_and_bytes() {
