@@ -61,8 +61,7 @@ pub struct Limits {
     pub source_bytes: usize,
     /// The deepest nesting of statements, expressions and types.
     pub depth: u32,
-    /// The longest chain of left-associative operators, members and calls; an
-    /// `else if` counts for ten of them.
+    /// The longest chain of left-associative operators, members, calls and `else if`.
     pub chain: u32,
     /// The most calls of tools in the text of one program.
     pub tasks: usize,

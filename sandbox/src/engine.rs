@@ -13,7 +13,7 @@ use crate::child::{EXIT_PANIC, cpu_time, exit};
 use crate::frame::{self, FromHost, ToHost};
 use crate::heap::{Heap, Meter};
 use crate::json;
-use crate::limits::MIB;
+use crate::limits::{COMPILE_STACK, MIB};
 use crate::outcome::FailureKind;
 use crate::realm::{self, Realm, Shared};
 use crate::stack::{PREFIX, PROGRAM_FILE, SUFFIX};
@@ -153,6 +153,20 @@ impl Engine {
 
     /// Compiles the program and calls it.
     fn begin(&self, source: &str, args: &str) -> Result<Persistent<Promise<'static>>, Fault> {
+        self.runtime.set_max_stack_size(COMPILE_STACK);
+        let program = self.compile(source, args)?;
+        self.runtime.set_max_stack_size(self.shared.limits.get().stack);
+        self.context.with(|ctx| {
+            program
+                .restore(&ctx)
+                .and_then(|program| program.call(()))
+                .map(|promise: Promise<'_>| Persistent::save(&ctx, promise))
+                .map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
+        })
+    }
+
+    /// Makes the program's function; nothing of the program itself runs.
+    fn compile(&self, source: &str, args: &str) -> Result<Persistent<Function<'static>>, Fault> {
         self.context.with(|ctx| {
             let begun = (|| {
                 let args = ctx.json_parse(args)?;
@@ -163,12 +177,11 @@ impl Engine {
             let text = [PREFIX, source, SUFFIX].concat();
             let module = Module::declare(ctx.clone(), PROGRAM_FILE, text)
                 .map_err(|error| self.caught(&ctx, &error, FailureKind::Syntax))?;
-            let begun: rquickjs::Result<Promise<'_>> = (|| {
+            let made = (|| {
                 let (module, _) = module.eval()?;
-                module.get::<_, Function<'_>>("default")?.call(())
+                module.get::<_, Function<'_>>("default")
             })();
-            begun
-                .map(|promise| Persistent::save(&ctx, promise))
+            made.map(|program| Persistent::save(&ctx, program))
                 .map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
         })
     }

@@ -6,8 +6,13 @@ use std::time::Duration;
 pub(crate) const PROGRAM_ADDRESS_SPACE: u64 = 768 * MIB as u64;
 /// The largest heap that a caller may grant; above it the address space would end first.
 pub(crate) const MAX_HEAP: usize = 256 * MIB;
-/// The largest JavaScript stack; the main thread's own stack is several times this.
+/// The largest JavaScript stack.
 pub(crate) const MAX_STACK: usize = MIB;
+/// The stack while the engine compiles the program: it recurses there once for each `else if` of a chain
+/// and each level of nesting, which have limits of their own.
+pub(crate) const COMPILE_STACK: usize = 4 * MIB;
+/// The stack of the child's main thread, several times what the engine may use of it.
+pub(crate) const THREAD_STACK: u64 = 16 * MIB as u64;
 /// The kernel's own CPU limit on a child: only there for the day the host's watch fails.
 pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
 /// How far past its CPU limit a program may go before the host kills it. Up to there the engine can still

@@ -21,6 +21,7 @@ use seccompiler::{
 };
 
 use crate::layer::{LayerReport, LayerState};
+use crate::limits::THREAD_STACK;
 
 /// Why a mandatory layer does not hold.
 pub(crate) type Broken = String;
@@ -158,6 +159,7 @@ fn resource_limits(address_space: u64, cpu: Duration) -> Result<(), Broken> {
     limit(Resource::Fsize, 0)?;
     limit(Resource::Core, 0)?;
     limit(Resource::Memlock, 0)?;
+    limit(Resource::Stack, THREAD_STACK)?;
     // Descriptors 0 to 3 are all there will ever be.
     limit(Resource::Nofile, 4)
 }

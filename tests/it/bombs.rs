@@ -95,17 +95,12 @@ fn bombs_do_not_harm_pml() {
 
 /// Long but flat: what the analysis lets through, the engine must be able to run.
 #[test]
-fn long_chains_run_or_are_refused() {
+fn long_chains_run() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     for (shape, code, expected) in [
         ("sums", format!("return {}1", "1+".repeat(4_900)), json!(4_901)),
         (
             "else ifs",
-            format!("const a = 0; if(a){{}} {} return 7", "else if(a){}".repeat(490)),
-            json!(7),
-        ),
-        (
-            "more else ifs",
             format!("const a = 0; if(a){{}} {} return 7", "else if(a){}".repeat(4_900)),
             json!(7),
         ),
@@ -118,9 +113,6 @@ fn long_chains_run_or_are_refused() {
         ("array", format!("return [{}].length", "1,".repeat(30_000)), json!(30_000)),
     ] {
         let envelope = client.execute(&code);
-        if envelope["error_code"] == "TOO_COMPLEX" {
-            continue;
-        }
         assert_eq!(envelope["result"], expected, "{shape}: {:.400}", envelope.to_string());
     }
 }

@@ -12,10 +12,6 @@ use super::start;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 
-/// How many links of a chain an `else if` counts for: the engine walks
-/// operators in a loop, and goes a good deal deeper for each `else if`.
-const ELSE_IF: u32 = 10;
-
 /// Refuses a tree that is too deep, or that has syntax PML does not run.
 pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding>> {
     let mut survey = Survey {
@@ -23,7 +19,7 @@ pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding
         // The wrapper function is not the author's depth.
         depth: 0,
         chain: 0,
-        links: 0,
+        on_chain: false,
         ambient: false,
         too_deep: None,
         findings: Vec::new(),
@@ -40,8 +36,8 @@ struct Survey<'l> {
     depth: u32,
     /// How many links of a chain lie above.
     chain: u32,
-    /// How many links of the chain above it the next node is; 0 makes it a level.
-    links: u32,
+    /// The next node is a link of the chain above it, not a level.
+    on_chain: bool,
     /// Within `declare`, of which nothing is left at run time.
     ambient: bool,
     too_deep: Option<Finding>,
@@ -58,20 +54,16 @@ impl Survey<'_> {
     /// Walks one level deeper, or one link further; not at all when too deep.
     fn level(&mut self, span: Span, walk: impl FnOnce(&mut Self)) {
         let (depth, chain) = (self.depth, self.chain);
-        match std::mem::take(&mut self.links) {
-            0 => {
-                self.depth += 1;
-                self.chain = 0;
-            }
-            links => self.chain += links,
+        if std::mem::take(&mut self.on_chain) {
+            self.chain += 1;
+        } else {
+            self.depth += 1;
+            self.chain = 0;
         }
         let message = if self.depth > self.limits.depth {
             Some(format!("the program nests deeper than {} levels here", self.limits.depth))
         } else if self.chain > self.limits.chain {
-            Some(format!(
-                "the chain has more than {} links (an `else if` counts {ELSE_IF})",
-                self.limits.chain
-            ))
+            Some(format!("the chain has more than {} links", self.limits.chain))
         } else {
             None
         };
@@ -90,7 +82,7 @@ impl Survey<'_> {
     }
 
     fn link(&mut self, expression: &Expr) {
-        self.links = 1;
+        self.on_chain = true;
         self.visit_expr(expression);
     }
 
@@ -174,7 +166,7 @@ impl Visit for Survey<'_> {
                 survey.visit_expr(&choice.test);
                 survey.visit_stmt(&choice.cons);
                 if let Some(alternative) = &choice.alt {
-                    survey.links = if matches!(**alternative, Stmt::If(_)) { ELSE_IF } else { 0 };
+                    survey.on_chain = matches!(**alternative, Stmt::If(_));
                     survey.visit_stmt(alternative);
                 }
             }
