@@ -77,6 +77,8 @@ struct Shared {
     environment: Arc<Environment>,
     supervisor: Supervisor,
     timing: Timing,
+    /// Cancelled at the end: starts under way stop, and nothing starts any more.
+    closing: CancellationToken,
 }
 
 /// The MCP servers of one workspace. Dropping it ends them all.
@@ -94,7 +96,8 @@ impl LocalServers {
         supervisor: Supervisor,
         timing: Timing,
     ) -> Self {
-        let shared = Arc::new(Shared { workspace, environment, supervisor, timing });
+        let closing = CancellationToken::new();
+        let shared = Arc::new(Shared { workspace, environment, supervisor, timing, closing });
         Self { shared, servers: RwLock::new(HashMap::new()) }
     }
 
@@ -158,8 +161,9 @@ impl LocalServers {
         self.server(namespace)?.tools(cancel).await
     }
 
-    /// Ends every server and waits until they are gone.
+    /// Ends every server and waits until they are gone; none starts after this.
     pub async fn shutdown(&self) {
+        self.shared.closing.cancel();
         let servers: Vec<Arc<Server>> = {
             let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
             servers.values().cloned().collect()

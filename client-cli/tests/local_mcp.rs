@@ -268,6 +268,37 @@ async fn strange_output_is_bounded() {
     assert!(tools.iter().any(|tool| tool.name == "echo"));
 }
 
+/// LM-09: an answer that cannot be read ends the call, and not after minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_cannot_be_read_is_told() {
+    for how in ["cut", "deep", "surrogate", "number"] {
+        let bench = Bench::new(&[]);
+        let error = bench.call("garbled", json!({ "how": how })).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{how}: {error}");
+        assert_eq!(bench.text("echo", json!({ "text": "alive" })).await, "alive");
+    }
+}
+
+/// CL-03: a server that does not answer its first question does not hold up the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_under_way_does_not_hold_up_the_end() {
+    let bench = Arc::new(Bench::new(&["mute"]));
+    let call = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.call("echo", json!({ "text": "x" })).await })
+    };
+    until("the server has been asked", || bench.log().contains("mute ")).await;
+    let begun = Instant::now();
+    bench.servers.shutdown().await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    call.await.unwrap().unwrap_err();
+    until("its process is gone", || processes::marked(&bench.mark()).is_empty()).await;
+    // Nothing starts any more.
+    let starts = bench.starts();
+    bench.call("echo", json!({ "text": "x" })).await.unwrap_err();
+    assert_eq!(bench.starts(), starts);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_of_the_new_protocol_is_asked_in_the_old() {
     let bench = Bench::new(&["dies-of-discover"]);

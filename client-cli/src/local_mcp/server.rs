@@ -323,9 +323,18 @@ async fn start(
                 last: slot.last_failure.clone(),
             });
         }
-        tokio::time::sleep_until(not_before).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(not_before) => {}
+            () = shared.closing.cancelled() => {}
+        }
     }
-    match spawn::start(&shared.supervisor, &launch, shared.timing.start).await {
+    let started = tokio::select! {
+        biased;
+        // Dropping the start closes the child's input, which ends it.
+        () = shared.closing.cancelled() => return Err(LocalMcpError::Cancelled { server }),
+        started = spawn::start(&shared.supervisor, &launch, shared.timing.start) => started,
+    };
+    match started {
         Ok(session) => {
             tracing::debug!(server, "Started an MCP server");
             let now = Instant::now();

@@ -263,7 +263,7 @@ fn transport(
     stdin: ChildStdin,
     words: LastWords,
 ) -> AsyncRwTransport<RoleClient, Guarded, ChildStdin> {
-    let guarded = Guarded { inner: stdout, words, line: 0, noise: 0 };
+    let guarded = Guarded { inner: stdout, words, line: 0, message: Vec::new(), noise: 0 };
     // The guard ends the stream before this limit would drop a line in silence.
     AsyncRwTransport::new(guarded, stdin).with_max_line_length(LINE_LIMIT * 2)
 }
@@ -273,6 +273,8 @@ struct Guarded {
     inner: ChildStdout,
     words: LastWords,
     line: usize,
+    /// The line so far, if it began like a message.
+    message: Vec<u8>,
     noise: usize,
 }
 
@@ -284,17 +286,34 @@ impl Guarded {
             if is_start && !matches!(part[0], b'{' | b'[' | b'\n' | b'\r' | b' ' | 0xef) {
                 self.noise += 1;
             }
+            let is_message = if is_start { part[0] == b'{' } else { !self.message.is_empty() };
             self.line += part.len();
             if self.line > LINE_LIMIT {
                 return Some(format!("it sent a message longer than {LINE_LIMIT} bytes"));
             }
+            if is_message {
+                self.message.extend_from_slice(part);
+            }
             if part.ends_with(b"\n") {
                 self.line = 0;
+                let message = std::mem::take(&mut self.message);
+                if is_message && let Some(problem) = unreadable(&message) {
+                    return Some(format!("it sent a message that cannot be read: {problem}"));
+                }
             }
         }
         (self.noise > NOISE_LIMIT)
             .then(|| format!("it printed more than {NOISE_LIMIT} lines that are not MCP messages"))
     }
+}
+
+/// Returns why a message cannot be read. It would be skipped in silence, and the
+/// call that it may answer would wait until its time is up.
+fn unreadable(line: &[u8]) -> Option<String> {
+    let problem = serde_json::from_slice::<serde_json::Value>(line).err()?;
+    // Other lines in braces are what a server should have printed elsewhere.
+    let is_message = line.windows(9).any(|window| window == b"\"jsonrpc\"");
+    is_message.then(|| problem.to_string())
 }
 
 impl AsyncRead for Guarded {

@@ -32,6 +32,12 @@ const tools = {
   async hang() { for (;;); },
   async crash(args) { note("crash"); console.error("segmentation\u001b fault"); process.exit(args.code ?? 7); },
   async huge(args) { process.stdout.write("x".repeat(args.size)); return text("huge"); },
+  // Answers that no JSON reader takes, put in the place of the number of the call.
+  async garbled(args, id) {
+    const result = { cut: '{', deep: `{"content":[],"x":${"[".repeat(2000)}${"]".repeat(2000)}}`, surrogate: '{"content":[{"type":"text","text":"\\ud800"}]}', number: '{"content":[],"structuredContent":{"n":1e999}}' }[args.how];
+    process.stdout.write(`{"jsonrpc":"2.0","id":${id},"result":${result}${args.how === "cut" ? "" : "}"}\n`);
+    return wait(1e9);
+  },
   async fails() { return { ...text("no such thing"), isError: true }; },
   async odd() { return { surprise: 1 }; },
   async ask(args) {
@@ -50,6 +56,7 @@ const tools = {
 };
 
 async function answer({ id, method, params }) {
+  if (modes.includes("mute")) return note(`mute ${method}`);
   if (method === "initialize") {
     return send({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "strange", version: "1" } } });
   }
@@ -72,7 +79,7 @@ async function answer({ id, method, params }) {
     const tool = tools[params.name];
     if (!tool) return send({ id, error: { code: -32602, message: `no tool ${params.name}` } });
     note(`call ${params.name}`);
-    return send({ id, result: await tool(params.arguments ?? {}) });
+    return send({ id, result: await tool(params.arguments ?? {}, id) });
   }
   if (id !== undefined && method) send({ id, error: { code: -32601, message: `no method ${method}` } });
 }
