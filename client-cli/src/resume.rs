@@ -27,12 +27,8 @@ pub async fn resume(
         (true, false) => Answer::Once,
         (true, true) => Answer::Always,
     };
-    if resumed.answer.send(answer).is_err() {
-        return Envelope::error(ErrorBody::new(
-            ErrorCode::WorkflowLost,
-            format!("the run that asked about `{}` has ended", resumed.tool),
-        ));
-    }
+    // The program may have ended without waiting for this call; then its end is told.
+    let _ = resumed.answer.send(answer);
     resumed.run.follow(&app.approvals, &cancel).await
 }
 

@@ -3,8 +3,8 @@
 //! A run that asks stays alive, paused inside its call, so that it goes on where
 //! it stood and nothing is done twice. A question is answered once.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use protocol::{Approval, ApprovalType, ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
@@ -17,8 +17,12 @@ use crate::run::PausedRun;
 /// How long a question waits for an answer.
 pub const EXPIRY: Duration = Duration::from_secs(300);
 
-/// How many paused runs may wait at once; the oldest makes room.
-const PAUSED_LIMIT: usize = 64;
+/// How many paused runs may wait at once; the oldest makes room. Each holds one
+/// of the places in which programs run, so there are fewer of them than places.
+const PAUSED_LIMIT: usize = 32;
+
+/// How many runs that ended without an answer are remembered, to tell why.
+const ENDED_LIMIT: usize = 256;
 
 /// How much of one argument's text is shown; the rest is told by length and hash.
 const SHOWN_TEXT: usize = 2_000;
@@ -57,10 +61,42 @@ struct Waiting {
     deadline: Instant,
 }
 
-/// The paused runs of this process.
+/// Why a run ended without an answer.
+#[derive(Debug, Clone, Copy)]
+enum Unanswered {
+    /// Nobody answered in time.
+    Expired,
+    /// Newer questions took its place.
+    MadeRoom,
+}
+
 #[derive(Default)]
+struct Runs {
+    waiting: HashMap<String, Waiting>,
+    ended: VecDeque<(String, ToolId, Unanswered)>,
+}
+
+impl Runs {
+    fn end(&mut self, workflow_id: &str, why: Unanswered) {
+        // Dropping a paused run cancels it.
+        let Some(entry) = self.waiting.remove(workflow_id) else { return };
+        if self.ended.len() == ENDED_LIMIT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((workflow_id.to_owned(), entry.tool, why));
+    }
+}
+
+/// The paused runs of this process.
 pub struct Approvals {
-    waiting: Mutex<HashMap<String, Waiting>>,
+    runs: Mutex<Runs>,
+    expiry: Duration,
+}
+
+impl Default for Approvals {
+    fn default() -> Self {
+        Self { runs: Mutex::default(), expiry: EXPIRY }
+    }
 }
 
 /// A paused run that was found again.
@@ -74,27 +110,34 @@ pub struct Resumed {
 }
 
 impl Approvals {
-    /// Keeps a run until its question is answered; returns what to show.
-    pub fn pause(&self, run: PausedRun, question: Question, code_hash: Integrity) -> Approval {
+    /// Keeps a run until its question is answered, for at most [`EXPIRY`];
+    /// returns what to show.
+    pub fn pause(
+        self: &Arc<Self>,
+        run: PausedRun,
+        question: Question,
+        code_hash: Integrity,
+    ) -> Approval {
         let workflow_id = new_workflow_id();
         let approval = describe(&workflow_id, &question, code_hash);
-        let mut waiting = self.lock();
-        waiting.retain(|_, entry| entry.deadline > Instant::now());
-        if waiting.len() >= PAUSED_LIMIT {
-            let oldest =
-                waiting.iter().min_by_key(|(_, entry)| entry.deadline).map(|(id, _)| id.clone());
-            // Dropping a paused run cancels it.
-            oldest.map(|id| waiting.remove(&id));
+        let deadline = Instant::now() + self.expiry;
+        let entry = Waiting { run, answer: question.answer, tool: question.tool, deadline };
+        let mut runs = self.lock();
+        if runs.waiting.len() >= PAUSED_LIMIT {
+            let oldest = runs.waiting.iter().min_by_key(|(_, entry)| entry.deadline);
+            let oldest = oldest.map(|(id, _)| id.clone());
+            oldest.iter().for_each(|id| runs.end(id, Unanswered::MadeRoom));
         }
-        waiting.insert(
-            workflow_id,
-            Waiting {
-                run,
-                answer: question.answer,
-                tool: question.tool,
-                deadline: Instant::now() + EXPIRY,
-            },
-        );
+        runs.waiting.insert(workflow_id.clone(), entry);
+        drop(runs);
+        // A question that nobody answers must not keep its program alive.
+        let approvals = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(deadline).await;
+            if let Some(approvals) = approvals.upgrade() {
+                approvals.lock().end(&workflow_id, Unanswered::Expired);
+            }
+        });
         approval
     }
 
@@ -105,45 +148,50 @@ impl Approvals {
     /// this process does not know, `WORKFLOW_NOT_FOUND` for anything else.
     pub fn resume(&self, workflow_id: &str) -> Result<Resumed, ErrorBody> {
         let shown = escape_text(&workflow_id.chars().take(64).collect::<String>());
-        let Some(entry) = self.lock().remove(workflow_id) else {
-            let own = workflow_id.strip_prefix("wl_").is_some_and(|rest| {
-                rest.len() == 32 && rest.bytes().all(|b| b.is_ascii_hexdigit())
-            });
-            return Err(if own {
-                ErrorBody::new(
+        let mut runs = self.lock();
+        if let Some(entry) = runs.waiting.remove(workflow_id) {
+            return Ok(Resumed { run: entry.run, answer: entry.answer, tool: entry.tool });
+        }
+        if let Some((_, tool, why)) = runs.ended.iter().find(|(id, ..)| id == workflow_id) {
+            return Err(match why {
+                Unanswered::Expired => ErrorBody::new(
+                    ErrorCode::ApprovalExpired,
+                    format!(
+                        "nobody answered for `{tool}` within {} minutes; the run was ended",
+                        EXPIRY.as_secs() / 60
+                    ),
+                ),
+                Unanswered::MadeRoom => ErrorBody::new(
                     ErrorCode::WorkflowLost,
                     format!(
-                        "the paused run `{shown}` was answered already, or ended with the `pml` process that held it"
+                        "the run that asked about `{tool}` was ended, because more than {PAUSED_LIMIT} runs waited for an answer"
                     ),
-                )
-            } else {
-                ErrorBody::new(
-                    ErrorCode::WorkflowNotFound,
-                    format!("there is no paused run `{shown}`"),
-                )
-            });
-        };
-        if entry.deadline <= Instant::now() {
-            return Err(ErrorBody::new(
-                ErrorCode::ApprovalExpired,
-                format!(
-                    "nobody answered for `{}` within {} minutes; the run was ended",
-                    entry.tool,
-                    EXPIRY.as_secs() / 60
                 ),
-            ));
+            });
         }
-        Ok(Resumed { run: entry.run, answer: entry.answer, tool: entry.tool })
+        let own = workflow_id
+            .strip_prefix("wl_")
+            .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|b| b.is_ascii_hexdigit()));
+        Err(if own {
+            ErrorBody::new(
+                ErrorCode::WorkflowLost,
+                format!(
+                    "the paused run `{shown}` was answered already, or ended with the `pml` process that held it"
+                ),
+            )
+        } else {
+            ErrorBody::new(ErrorCode::WorkflowNotFound, format!("there is no paused run `{shown}`"))
+        })
     }
 
     /// Ends every paused run.
     pub fn end_all(&self) {
         // Dropping a paused run cancels it.
-        self.lock().clear();
+        self.lock().waiting.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -206,6 +254,8 @@ pub fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     #[test]
@@ -232,5 +282,50 @@ mod tests {
         assert_eq!(code(&new_workflow_id()), Some(ErrorCode::WorkflowLost));
         assert_eq!(code("wl_x"), Some(ErrorCode::WorkflowNotFound));
         assert_eq!(code(""), Some(ErrorCode::WorkflowNotFound));
+    }
+
+    /// Starts a run that waits until it is cancelled, and pauses it.
+    fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
+        let ended = CancellationToken::new();
+        let tell = ended.clone();
+        let hash = Integrity::of(b"");
+        let run = PausedRun::start(hash, |_, stop| async move {
+            stop.cancelled().await;
+            tell.cancel();
+            protocol::Envelope::error(ErrorBody::new(ErrorCode::Cancelled, "cancelled"))
+        });
+        let (answer, _) = oneshot::channel();
+        let tool = "shell:exec".parse().unwrap();
+        let question =
+            Question { tool, arguments: json!({}), reason: String::new(), start: None, answer };
+        (approvals.pause(run, question, hash).workflow_id, ended)
+    }
+
+    /// AP-09: silence is a no, and it ends the run although nobody comes back.
+    #[tokio::test]
+    async fn an_unanswered_run_ends() {
+        let expiry = Duration::from_millis(200);
+        let approvals = Arc::new(Approvals { expiry, ..Approvals::default() });
+        let begun = Instant::now();
+        let (id, ended) = ask(&approvals);
+        tokio::time::timeout(Duration::from_secs(30), ended.cancelled()).await.unwrap();
+        assert!(begun.elapsed() >= expiry);
+        let error = approvals.resume(&id).err().unwrap();
+        assert_eq!(error.error_code, ErrorCode::ApprovalExpired);
+    }
+
+    /// Questions that nobody answers never take every place in which programs run.
+    #[tokio::test]
+    async fn the_oldest_question_makes_room() {
+        assert!(PAUSED_LIMIT < sandbox::PoolConfig::default().max_running);
+        let approvals = Arc::default();
+        let first = ask(&approvals);
+        let rest: Vec<_> = (0..PAUSED_LIMIT).map(|_| ask(&approvals)).collect();
+        tokio::time::timeout(Duration::from_secs(30), first.1.cancelled()).await.unwrap();
+        let error = approvals.resume(&first.0).err().unwrap();
+        assert_eq!(error.error_code, ErrorCode::WorkflowLost);
+        assert!(error.message.contains("waited for an answer"), "{}", error.message);
+        assert!(rest.iter().all(|(_, ended)| !ended.is_cancelled()));
+        assert_eq!(approvals.resume(&rest[0].0).unwrap().tool.as_str(), "shell:exec");
     }
 }
