@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
         let receiver = self.expr(&member.obj);
         let skips = kind == CallKind::Optional && receiver.caps().is_empty();
         let deps = if skips { receiver.all_deps() } else { Deps::default() };
-        let key = self.under(&deps, skips, false, |b| b.member_key(&member.prop));
+        let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));
         if receiver.caps().iter().any(|cap| matches!(cap, Cap::Tool(..)))
             && let Some(method @ ("call" | "apply" | "bind")) = key.only()
         {
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
         let skips = kind == CallKind::Optional && callee.caps().is_empty();
         let deps = callee.all_deps();
         let given = if skips {
-            self.under(&deps, true, false, |builder| builder.given(args))
+            self.perhaps(&deps, true, |builder| builder.given(args))
         } else {
             self.given(args)
         };

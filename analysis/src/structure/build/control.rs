@@ -111,6 +111,21 @@ impl<'a> Builder<'a> {
         (result, writes)
     }
 
+    /// Walks code that may be skipped when `skips` is set, as a part of `a?.[b]` may.
+    pub(super) fn perhaps<R>(
+        &mut self,
+        deps: &Deps,
+        skips: bool,
+        walk: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if !skips {
+            return self.under(deps, false, false, walk);
+        }
+        let (result, writes) = self.branch(|builder| builder.under(deps, true, false, walk));
+        self.merge(vec![writes, Writes::new()], deps);
+        result
+    }
+
     /// Continues after branches, of which one was taken; `deps` decided which.
     pub(super) fn merge(&mut self, branches: Vec<Writes>, deps: &Deps) {
         let mut bindings: Vec<BindingId> =
@@ -209,28 +224,38 @@ impl<'a> Builder<'a> {
     /// Walks a loop's body with what an earlier round of it may have written.
     pub(super) fn looped(&mut self, key: u32, walk: impl FnOnce(&mut Self) -> Deps) {
         self.region(|builder| {
-            let mut carried: Vec<_> = builder
-                .loop_writes
-                .get(&key)
-                .map(|writes| writes.iter().map(|(id, value)| (*id, value.clone())).collect())
-                .unwrap_or_default();
-            carried.sort_by_key(|(binding, _)| *binding);
-            for (binding, value) in carried {
-                let entry = match builder.env[binding as usize].clone() {
-                    Some(now) => builder.join(&now, &value),
-                    None => value,
-                };
-                builder.set(binding, Some(entry));
-            }
+            builder.see_carried_writes(key);
             let deps = walk(builder);
-            let written = builder.regions.last().cloned().unwrap_or_default();
-            let known = builder.loop_writes.entry(key).or_default();
-            if *known != written {
-                *known = written;
-                builder.changed = true;
-            }
+            builder.carry_writes(key);
             deps
         });
+    }
+
+    /// Sees what the last round found to be written at a place that stands later.
+    pub(super) fn see_carried_writes(&mut self, key: u32) {
+        let mut carried: Vec<_> = self
+            .loop_writes
+            .get(&key)
+            .map(|writes| writes.iter().map(|(id, value)| (*id, value.clone())).collect())
+            .unwrap_or_default();
+        carried.sort_by_key(|(binding, _)| *binding);
+        for (binding, value) in carried {
+            let entry = match self.env[binding as usize].clone() {
+                Some(now) => self.join(&now, &value),
+                None => value,
+            };
+            self.set(binding, Some(entry));
+        }
+    }
+
+    /// Keeps what the region in progress writes for [`Self::see_carried_writes`].
+    pub(super) fn carry_writes(&mut self, key: u32) {
+        let written = self.regions.last().cloned().unwrap_or_default();
+        let known = self.loop_writes.entry(key).or_default();
+        if *known != written {
+            *known = written;
+            self.changed = true;
+        }
     }
 
     /// Walks the parts of a structure node; the node is kept if a task is in it.

@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
         let name = key.only().unwrap_or_default().to_owned();
         let known = callback(&name);
         let over = bounds(object.span());
-        let result = self.under(&condition, skips, false, |builder| match known {
+        let result = self.perhaps(&condition, skips, |builder| match known {
             Some(known) => builder.with_callbacks(&receiver, known, over, args),
             None => {
                 let given = builder.given(args);

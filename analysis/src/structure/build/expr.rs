@@ -61,7 +61,7 @@ impl<'a> Builder<'a> {
                 OptChainBase::Member(member) => {
                     let object = self.expr(&member.obj);
                     let (deps, skips) = (object.all_deps(), object.caps().is_empty());
-                    let key = self.under(&deps, skips, false, |b| b.member_key(&member.prop));
+                    let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));
                     self.member(&object, &key)
                 }
                 OptChainBase::Call(call) => self.call(&call.callee, &call.args, CallKind::Optional),

@@ -287,6 +287,10 @@ impl<'a> Builder<'a> {
                         // A case begins where it is chosen, or where the last one falls through.
                         let (ends, _) = builder.branch(|builder| {
                             builder.see_region_writes();
+                            if case.test.is_none() {
+                                // All tests come before it, also those that stand after it.
+                                builder.see_carried_writes(switch.span.lo.0);
+                            }
                             builder.way(&name, |builder| {
                                 builder.under(&deps, true, false, |b| b.statements(&case.cons))
                             })
@@ -295,6 +299,7 @@ impl<'a> Builder<'a> {
                     }
                 });
             });
+            builder.carry_writes(switch.span.lo.0);
             deps
         });
         exit.breaks = false;
