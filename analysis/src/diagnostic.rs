@@ -152,17 +152,15 @@ impl Finding {
         let before = &source[..offset];
         let mut line = 1;
         let mut start = 0;
-        let bytes = before.as_bytes();
-        for (at, byte) in bytes.iter().enumerate() {
+        // The engine counts the lines of what runs in the same way.
+        for (at, end) in before.match_indices(LINE_ENDS) {
             // The `\r` of `\r\n` is not a break of its own.
-            let breaks =
-                *byte == b'\n' || (*byte == b'\r' && source.as_bytes().get(at + 1) != Some(&b'\n'));
-            if breaks {
+            if end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n') {
                 line += 1;
-                start = at + 1;
+                start = at + end.len();
             }
         }
-        let end = source[start..].find(['\n', '\r']).map_or(source.len(), |length| start + length);
+        let end = source[start..].find(LINE_ENDS).map_or(source.len(), |length| start + length);
         let column = source[start..offset.max(start)].chars().count() as u32 + 1;
         let frame = frame(line, &source[start..end.max(start)], column);
         Diagnostic {
@@ -175,6 +173,9 @@ impl Finding {
         }
     }
 }
+
+/// What ends a line of JavaScript.
+const LINE_ENDS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
 
 /// The longest part of a source line that a frame shows, in characters.
 const FRAME_WIDTH: usize = 100;
@@ -240,6 +241,8 @@ mod tests {
         assert_eq!((found.line, found.column), (4, 3));
         assert_eq!((at(source, 3).line, at(source, 3).column), (2, 1));
         assert_eq!((at(source, 5).line, at(source, 5).column), (3, 1));
+        let found = at("a\u{2028}b\u{2029} x", 9);
+        assert_eq!((found.line, found.column, found.frame.as_str()), (3, 2, "3 |  x\n  |  ^"));
         assert_eq!((at("", 9).line, at("", 9).column), (1, 1));
     }
 

@@ -204,7 +204,7 @@ fn cases() -> Vec<String> {
 fn check(source: &str) {
     let analysis = analyze(source, &Limits::default());
     assert_eq!(analysis.can_run(), analysis.first_error().is_none());
-    let lines = source.split('\n').flat_map(|line| line.split('\r')).count() as u32;
+    let lines = source.split(['\n', '\r', '\u{2028}', '\u{2029}']).count() as u32;
     for found in &analysis.diagnostics {
         assert!(found.line >= 1 && found.line <= lines && found.column >= 1, "{found:?}");
         assert!(!found.frame.chars().any(|c| c.is_control() && c != '\n'), "{:?}", found.frame);

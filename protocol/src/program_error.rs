@@ -65,7 +65,10 @@ pub fn program_error(
 /// on a terminal what stands in the source. Returns `None` past the last line.
 pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     const WIDTH: usize = 160;
-    let text = source.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
+    // JavaScript has more line ends than `lines()` knows.
+    let source = source.replace("\r\n", "\n");
+    let ends = ['\n', '\r', '\u{2028}', '\u{2029}'];
+    let text = source.split(ends).nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
     let before = usize::try_from(column).ok()?.saturating_sub(1).min(text.chars().count());
     // A long line is shown around the column.
     let start = before.saturating_sub(WIDTH / 2);
@@ -128,6 +131,9 @@ mod tests {
     fn frames_point_at_the_place() {
         assert_eq!(code_frame("a\n  b\n", 2, 3).unwrap(), "2 |   b\n  |   ^");
         assert_eq!(code_frame("é\u{202e}x", 1, 3).unwrap(), "1 | é\\u{202e}x\n  |          ^");
+        for source in ["a\rb\n", "a\r\nb", "a\u{2028}b\u{2029}"] {
+            assert_eq!(code_frame(source, 2, 1).unwrap(), "2 | b\n  | ^");
+        }
         assert_eq!(code_frame("a", 2, 1), None);
         assert_eq!(code_frame("a", 0, 1), None);
         let long = format!("{}!{}", "x".repeat(5_000), "y".repeat(5_000));

@@ -174,6 +174,7 @@ impl Engine {
                 Ok(())
             })();
             begun.map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))?;
+            *self.shared.source.borrow_mut() = source.into();
             let text = [PREFIX, source, SUFFIX].concat();
             let module = Module::declare(ctx.clone(), PROGRAM_FILE, text)
                 .map_err(|error| self.caught(&ctx, &error, FailureKind::Syntax))?;

@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Cell<ChildLimits>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) chance: RefCell<Chance>,
+    /// The text that runs, for the places of errors.
+    pub(crate) source: RefCell<Rc<str>>,
     /// Calls that have no answer yet.
     pub(crate) in_flight: Cell<u64>,
     /// Whether a call was refused because its arguments were too large.
@@ -70,6 +72,7 @@ impl Shared {
             limits: Cell::new(limits),
             timers: RefCell::default(),
             chance: RefCell::default(),
+            source: RefCell::new("".into()),
             in_flight: Cell::new(0),
             argument_refused: Cell::new(false),
             last_call: Cell::new(0),
@@ -295,7 +298,13 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
             }),
         )?,
     )?;
-    host.set("trimStack", Function::new(ctx.clone(), |text: String| stack::trim(&text).text)?)?;
+    let source = own();
+    host.set(
+        "trimStack",
+        Function::new(ctx.clone(), move |text: String| {
+            stack::trim(&text, &source.source.borrow()).text
+        })?,
+    )?;
     host.set("encode", Function::new(ctx.clone(), encode)?)?;
     host.set("decode", Function::new(ctx.clone(), decode)?)?;
     host.set("parseUrl", Function::new(ctx.clone(), address::parse)?)?;

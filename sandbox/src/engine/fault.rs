@@ -35,7 +35,7 @@ impl Engine {
     ) -> Fault {
         let object = thrown.as_object();
         let text = |key: &str| object.and_then(|object| text_of(ctx, object, key));
-        let trace = stack::trim(&text("stack").unwrap_or_default());
+        let trace = stack::trim(&text("stack").unwrap_or_default(), &self.shared.source.borrow());
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }

@@ -22,6 +22,7 @@ trials![
     tool_errors_keep_name_message_code_and_place,
     tool_errors_can_be_caught,
     syntax_errors_have_a_place,
+    columns_count_characters,
     thrown_values_that_are_no_errors,
     console_lines_come_back_in_order,
     text_survives_both_ways,
@@ -157,6 +158,20 @@ async fn syntax_errors_have_a_place() {
     assert_eq!(failure.line, Some(2), "{failure:#?}");
     let repeated = crate::support::failure("let a; let a;").await;
     assert_eq!(repeated.kind, FailureKind::Syntax);
+}
+
+async fn columns_count_characters() {
+    for (source, place) in [
+        ("throw new Error()", (1, 11)),
+        ("'漢字'; throw new Error()", (1, 17)),
+        ("/*👍é*/\tthrow new Error()", (1, 18)),
+        ("1;\r\n'漢字👍'; throw new Error()", (2, 18)),
+        ("1;\u{2028}'漢';\rthrow new Error()", (3, 11)),
+        ("'漢字'; let let = 1", (1, 11)),
+    ] {
+        let failure = failure(source).await;
+        assert_eq!((failure.line, failure.column), (Some(place.0), Some(place.1)), "{source:?}");
+    }
 }
 
 async fn thrown_values_that_are_no_errors() {
