@@ -59,13 +59,17 @@ pub const CLIENT_HEADER: &str = "x-pml-client";
 
 /// Returns the key that a request carries.
 ///
-/// Only headers are read: a key in a query string would end up in logs.
+/// Only headers are read: a key in a query string would end up in logs. Several
+/// keys that differ are none: whoever stands between may have read another one.
 fn presented_key(headers: &HeaderMap) -> Option<&str> {
-    if let Some(value) = headers.get(header::AUTHORIZATION) {
+    let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim());
-    }
-    headers.get("x-api-key")?.to_str().ok()
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
+    let mut keys = bearer.chain(plain);
+    let first = keys.next()??;
+    keys.all(|key| key == Some(first)).then_some(first)
 }
 
 /// Finds the caller of a request, or `None` when it carries no key.
@@ -153,5 +157,17 @@ mod tests {
         assert_eq!(presented_key(&headers("authorization", "Basic pml_x")), None);
         assert_eq!(presented_key(&headers("authorization", "pml_x")), None);
         assert_eq!(presented_key(&headers("cookie", "key=pml_x")), None);
+        let several = |values: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in values {
+                headers.append(*name, value.parse().unwrap());
+            }
+            presented_key(&headers).map(str::to_owned)
+        };
+        let same = several(&[("authorization", "Bearer pml_x"), ("x-api-key", "pml_x")]);
+        assert_eq!(same.as_deref(), Some("pml_x"));
+        for other in [("authorization", "Bearer pml_y"), ("x-api-key", "pml_y")] {
+            assert_eq!(several(&[("authorization", "Bearer pml_x"), other]), None);
+        }
     }
 }

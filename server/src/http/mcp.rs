@@ -1,8 +1,12 @@
 //! `POST /mcp`: MCP Streamable HTTP, in both protocol eras.
 
+mod refusal;
+
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest as _, Request, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
@@ -60,7 +64,21 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
 
 /// Hands a request to the MCP endpoint; the caller is in its extensions.
 pub async fn post(State(service): State<McpService>, request: Request) -> Response {
-    service.handle(request).await.into_response()
+    let (parts, body) = request.into_parts();
+    if refusal::is_encoded(&parts.headers) {
+        let message = "the body is compressed; send it as it is";
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response();
+    }
+    let read = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await;
+    let body = match read {
+        Ok(body) => body,
+        // Too large, or cut off.
+        Err(rejection) => return rejection.into_response(),
+    };
+    let headers = parts.headers.clone();
+    let request = Request::from_parts(parts, Body::from(body.clone()));
+    let response = service.handle(request).await.into_response();
+    refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }
 
 /// Answers MCP requests.

@@ -1,0 +1,53 @@
+//! Bodies that are no JSON-RPC message, refused as JSON-RPC says.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+/// The code of a body that is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// The code of JSON that is no message.
+const INVALID_REQUEST: i32 = -32600;
+
+/// Returns whether the body has an encoding that would have to be undone first.
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Answers a body that the MCP endpoint could not read, if that is what it refused.
+///
+/// The endpoint answers 415 for a type that it does not take, and for this too.
+pub(super) fn of_body(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Response> {
+    let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+        kind.as_bytes().get(..16).is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"))
+    });
+    (status == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json && !is_encoded(headers))
+        .then(|| refusal(body))
+}
+
+fn refusal(body: &Bytes) -> Response {
+    let (id, code, message) = match serde_json::from_slice::<Value>(body) {
+        Err(error) => (Value::Null, PARSE_ERROR, format!("the body is not JSON: {error}")),
+        Ok(Value::Array(_)) => {
+            let message = "batches are not part of MCP; send one message at a time";
+            (Value::Null, INVALID_REQUEST, message.to_owned())
+        }
+        Ok(mut message) => {
+            // An id is told back only if it could be one.
+            let id = message.get_mut("id").map(Value::take).unwrap_or_default();
+            let id = if id.is_string() || id.is_i64() { id } else { Value::Null };
+            (id, INVALID_REQUEST, "the body is not a JSON-RPC message of MCP".to_owned())
+        }
+    };
+    let body = json!({
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": { "code": code, "message": message },
+    });
+    (StatusCode::BAD_REQUEST, Json(body)).into_response()
+}
