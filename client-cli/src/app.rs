@@ -1,7 +1,8 @@
 //! What every command of a project shares: its files, rules, tools and gateway.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use protocol::{EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, ToolId, ToolUse};
 use sandbox::{Pool, PoolConfig};
@@ -35,7 +36,8 @@ pub struct App {
     permissions: RwLock<Permissions>,
     native: NativeTools,
     local: LocalServers,
-    registered: Mutex<()>,
+    /// The namespaces of the servers that `.pml.json` names.
+    configured: BTreeSet<String>,
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
@@ -66,16 +68,18 @@ impl App {
             Timing::default(),
         );
         add_configured(&local, &config)?;
+        let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
+        let configured = configured.cloned().collect();
         let cloud = open_cloud(settings, &config);
         Ok(Arc::new(Self {
             approvals: Arc::default(),
-            lockfile: Lockfile::load(workspace.root())?,
+            lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
             permissions: RwLock::new(config.permissions),
             store,
             workspace,
             local,
-            registered: Mutex::default(),
+            configured,
             cloud,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
@@ -121,6 +125,15 @@ impl App {
     /// Returns why it could not be written.
     pub fn allow_always(&self, id: &ToolId) -> Result<(), ErrorBody> {
         config::add_allow(&self.workspace, &self.store, id).map_err(config_error)?;
+        self.read_permissions()
+    }
+
+    /// Reads the rules of `.pml.json` as they stand now, as far as they are trusted.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` for a file that does not parse: the rules before it
+    /// are not those that the user wants now.
+    pub fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
         *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = config.permissions;
         Ok(())
@@ -128,7 +141,7 @@ impl App {
 
     /// Tells whether this machine answers a tool without asking the registry.
     pub fn is_local(&self, id: &ToolId) -> bool {
-        self.local.knows(id.namespace()) || is_native(id)
+        self.configured.contains(id.namespace()) || is_native(id)
     }
 
     /// Finds where a tool runs: `mcpServers` first, then native tools, then what
@@ -141,18 +154,38 @@ impl App {
         id: &ToolId,
         known: Option<&ToolUse>,
     ) -> Result<Target, ErrorBody> {
-        if self.local.knows(id.namespace()) {
+        if self.configured.contains(id.namespace()) {
             return Ok(Target::Configured);
         }
         if is_native(id) {
             return Ok(Target::Native);
         }
+        if tools::is_native(id.namespace()) {
+            // Only the user's own `override` puts another server under this name.
+            return Err(ErrorBody::new(
+                ErrorCode::ToolNotFound,
+                format!(
+                    "`{}` is built into `pml` and has no tool `{}`",
+                    id.namespace(),
+                    id.action()
+                ),
+            ));
+        }
         let server = match known {
             Some(tool) if tool.routing == Routing::Server => return Ok(Target::Gateway),
-            Some(tool) => server_name(tool)?,
+            Some(tool) => server_name(id, tool)?,
             None => id.namespace().to_owned(),
         };
         let entry = self.cloud()?.entry(&server).await?;
+        if !entry.fqdn.parse::<Fqdn>().is_ok_and(|fqdn| fqdn.namespace() == id.namespace()) {
+            return Err(ErrorBody::new(
+                ErrorCode::GatewayBadAnswer,
+                format!(
+                    "the registry answered for `{id}` with `{}`",
+                    protocol::escape_text(&entry.fqdn)
+                ),
+            ));
+        }
         if entry.integrity != entry.content_integrity() {
             return Err(ErrorBody::new(
                 ErrorCode::IntegrityMismatch,
@@ -211,16 +244,12 @@ impl App {
     /// # Errors
     /// Returns why it cannot be started.
     pub fn add_registered(&self, entry: &RegistryEntry) -> Result<(), ErrorBody> {
-        let _one_at_a_time = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(fqdn), Some(install)) = (entry.fqdn.parse::<Fqdn>(), &entry.install) else {
             return Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
                 format!("the registry's entry `{}` does not say how to start it", entry.fqdn),
             ));
         };
-        if self.local.knows(fqdn.namespace()) {
-            return Ok(());
-        }
         self.local
             .add(fqdn.namespace(), ServerSpec::from(install))
             .map_err(|error| ErrorBody::new(error.code(), error.to_string()))
@@ -281,9 +310,10 @@ fn is_native(id: &ToolId) -> bool {
 }
 
 /// Returns the name of the server that a tool of the gateway's answer belongs to.
-fn server_name(tool: &ToolUse) -> Result<String, ErrorBody> {
+fn server_name(id: &ToolId, tool: &ToolUse) -> Result<String, ErrorBody> {
     let fqdn: Option<Fqdn> = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse().ok());
-    let fqdn = fqdn.ok_or_else(|| {
+    // Another name would start one server in the place of another.
+    let fqdn = fqdn.filter(|fqdn| fqdn.namespace() == id.namespace()).ok_or_else(|| {
         ErrorBody::new(
             ErrorCode::ToolUnavailable,
             format!("the gateway does not say what `{}` is", protocol::escape_text(&tool.id)),

@@ -121,6 +121,8 @@ async fn prepare(
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }
+    // The user may have edited the rules since the last program.
+    app.read_permissions()?;
     refuse_denied(app, &analysis)?;
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
     let told = match consult(app, request, &analysis, &args, cancel).await? {

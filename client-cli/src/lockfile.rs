@@ -4,20 +4,33 @@
 //! only after the user saw it, and only as long as it is still that command.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+use crate::config;
+use crate::consent::trust::TrustStore;
+use crate::workspace::Workspace;
+use crate::workspace::atomic::{self, Existing};
 
 /// The file's format; another one is refused, never read halfway.
 const VERSION: u32 = 1;
 
 /// The file's name in the workspace.
 const FILE: &str = ".pml/mcp.lock";
+
+/// Its folder and its name there.
+const PLACE: (&str, &str) = (".pml", "mcp.lock");
+
+/// The largest file that is read, in bytes.
+const FILE_LIMIT: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,10 +49,15 @@ struct Locked {
 }
 
 /// The servers that may start in a workspace.
+///
+/// The file lies in the workspace, where a repository can ship one. So what it
+/// says counts only together with the user's own record, outside of it.
 #[derive(Debug)]
 pub struct Lockfile {
-    path: PathBuf,
-    content: Mutex<Content>,
+    workspace: Arc<Workspace>,
+    store: TrustStore,
+    /// What may start, as this process has seen it.
+    approved: Mutex<BTreeMap<String, Locked>>,
 }
 
 impl Lockfile {
@@ -48,43 +66,41 @@ impl Lockfile {
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is there and is not a lock: it is
     /// never taken for an empty one.
-    pub fn load(workspace: &Path) -> Result<Self, ErrorBody> {
-        let path = workspace.join(FILE);
-        let invalid = |what: String| {
-            ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{}`: {what}", path.display()))
-        };
-        let content = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice::<Content>(&bytes)
-                .map_err(|error| invalid(error.to_string()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Content { version: VERSION, servers: BTreeMap::new() }
-            }
-            Err(error) => return Err(invalid(error.to_string())),
-        };
-        if content.version != VERSION {
-            return Err(invalid(format!(
-                "it has version {}, and this `pml` reads version {VERSION}",
-                content.version
-            )));
-        }
-        Ok(Self { path, content: Mutex::new(content) })
+    pub fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
+        read(&workspace)?;
+        Ok(Self { workspace, store, approved: Mutex::default() })
     }
 
     /// Returns what to ask before the server may start, or `None` when the user
     /// has let exactly this content start before.
-    pub fn question(&self, entry: &RegistryEntry) -> Option<String> {
-        let install = entry.install.as_ref()?;
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` when the file is not a lock any more.
+    pub fn question(&self, entry: &RegistryEntry) -> Result<Option<String>, ErrorBody> {
+        let Some(install) = entry.install.as_ref() else { return Ok(None) };
         let wanted = locked(entry, install);
         let name = server_name(entry);
+        if self.approved().get(&name) == Some(&wanted) {
+            return Ok(None);
+        }
         let command = command_line(install);
-        match self.lock().servers.get(&name) {
-            Some(known) if *known == wanted => None,
+        let content = read(&self.workspace)?;
+        Ok(match content.servers.get(&name) {
+            Some(known) if *known == wanted => {
+                let record = record(&wanted)?;
+                if self.store.is_trusted(&self.key(&name), &record).map_err(invalid)? {
+                    self.approved().insert(name, wanted);
+                    None
+                } else {
+                    Some(format!("`{name}` ({}): {command}", wanted.integrity))
+                }
+            }
             Some(known) => Some(format!(
                 "`{name}`, which CHANGED since you let it start (was {}, now {}): {command}",
                 known.integrity, wanted.integrity
             )),
             None => Some(format!("`{name}` ({}): {command}", wanted.integrity)),
-        }
+        })
     }
 
     /// Writes down that the server may start as it is.
@@ -93,19 +109,78 @@ impl Lockfile {
     /// Returns `CONFIG_INVALID` when the file cannot be written; then it must not start.
     pub fn approve(&self, entry: &RegistryEntry) -> Result<(), ErrorBody> {
         let Some(install) = &entry.install else { return Ok(()) };
-        let mut content = self.lock();
-        content.servers.insert(server_name(entry), locked(entry, install));
-        write(&self.path, &content).map_err(|error| {
-            ErrorBody::new(
-                ErrorCode::ConfigInvalid,
-                format!("cannot write `{}`: {error}", self.path.display()),
-            )
-        })
+        let (name, wanted) = (server_name(entry), locked(entry, install));
+        // Read again under the lock: another `pml` may have added its own.
+        let done = self.store.locked(|store| {
+            let mut content = read(&self.workspace)?;
+            content.servers.insert(name.clone(), wanted.clone());
+            write(&self.workspace, &content)?;
+            store.trust_locked(&self.key(&name), &record(&wanted)?).map_err(invalid)
+        });
+        done.map_err(invalid)??;
+        self.approved().insert(name, wanted);
+        Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the name of an entry in the user's record.
+    fn key(&self, server: &str) -> PathBuf {
+        PathBuf::from(format!("{}/{FILE}#{server}", self.workspace.root().display()))
     }
+
+    fn approved(&self) -> MutexGuard<'_, BTreeMap<String, Locked>> {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn invalid(what: impl std::fmt::Display) -> ErrorBody {
+    ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{FILE}`: {what}"))
+}
+
+/// Returns the bytes that stand for an entry in the user's record.
+fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
+    serde_json::to_vec(entry).map_err(invalid)
+}
+
+/// Opens the folder of the file; `None` when there is none.
+fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            Err(invalid(format!("`{}` is not a folder of this workspace", PLACE.0)))
+        }
+        Err(errno) => Err(invalid(errno)),
+    }
+}
+
+fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
+    let empty = Content { version: VERSION, servers: BTreeMap::new() };
+    let Some(folder) = folder(workspace)? else { return Ok(empty) };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(empty),
+        Err(Errno::LOOP) => return Err(invalid("it is a symbolic link")),
+        Err(errno) => return Err(invalid(errno)),
+    };
+    if !file.metadata().map_err(invalid)?.is_file() {
+        return Err(invalid("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes).map_err(invalid)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(invalid("it is larger than 1 MiB"));
+    }
+    config::check_unique(&bytes).map_err(invalid)?;
+    let content: Content = serde_json::from_slice(&bytes).map_err(invalid)?;
+    if content.version != VERSION {
+        return Err(invalid(format!(
+            "it has version {}, and this `pml` reads version {VERSION}",
+            content.version
+        )));
+    }
+    Ok(content)
 }
 
 fn locked(entry: &RegistryEntry, install: &Install) -> Locked {
@@ -131,21 +206,16 @@ fn command_line(install: &Install) -> String {
 }
 
 /// Writes the whole file or leaves the old one.
-fn write(path: &Path, content: &Content) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let temporary = path.with_extension(format!("lock.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let mut text = serde_json::to_vec_pretty(content)?;
+fn write(workspace: &Workspace, content: &Content) -> Result<(), ErrorBody> {
+    match rustix::fs::mkdirat(workspace.directory(), PLACE.0, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(invalid(errno)),
+    }
+    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder is gone"))?;
+    let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    let mode = Some(Mode::from_raw_mode(0o600));
+    atomic::write(folder, PLACE.1, &text, mode, Existing::Replaced).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -162,16 +232,75 @@ mod tests {
         entry
     }
 
+    struct Project {
+        folder: tempfile::TempDir,
+        workspace: Arc<Workspace>,
+    }
+
+    impl Project {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().join("w");
+            std::fs::create_dir(&root).unwrap();
+            let workspace = Arc::new(Workspace::open(&root).unwrap());
+            Self { folder, workspace }
+        }
+
+        /// Opens the lock as the user named so would.
+        fn open(&self, user: &str) -> Result<Lockfile, ErrorBody> {
+            let store = TrustStore::in_folder(self.folder.path().join(user));
+            Lockfile::load(Arc::clone(&self.workspace), store)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.workspace.root().join(name)
+        }
+    }
+
     #[test]
     fn a_server_is_asked_about_once_and_again_when_it_changed() {
-        let workspace = tempfile::tempdir().unwrap();
-        let lock = Lockfile::load(workspace.path()).unwrap();
+        let project = Project::new();
+        let lock = project.open("me").unwrap();
         let first = entry(&["-y", "memory@1"]);
-        assert!(lock.question(&first).unwrap().contains("\"npx\" \"-y\" \"memory@1\""));
+        let question = lock.question(&first).unwrap().unwrap();
+        assert!(question.contains("\"npx\" \"-y\" \"memory@1\""), "{question}");
         lock.approve(&first).unwrap();
-        let again = Lockfile::load(workspace.path()).unwrap();
-        assert_eq!(again.question(&first), None);
-        assert!(again.question(&entry(&["-y", "memory@2"])).unwrap().contains("CHANGED"));
+        assert_eq!(lock.question(&first).unwrap(), None);
+        let again = project.open("me").unwrap();
+        assert_eq!(again.question(&first).unwrap(), None);
+        let changed = again.question(&entry(&["-y", "memory@2"])).unwrap().unwrap();
+        assert!(changed.contains("CHANGED"), "{changed}");
+    }
+
+    /// CL-04: a lock that came with the repository lets nothing start.
+    #[test]
+    fn a_lock_of_somebody_else_lets_nothing_start() {
+        let project = Project::new();
+        let entry = entry(&["-y", "memory@1"]);
+        project.open("them").unwrap().approve(&entry).unwrap();
+        let mine = project.open("me").unwrap();
+        assert!(mine.question(&entry).unwrap().is_some());
+        mine.approve(&entry).unwrap();
+        assert_eq!(project.open("me").unwrap().question(&entry).unwrap(), None);
+    }
+
+    /// CL-14: what two processes approve at the same time is kept, both.
+    #[test]
+    fn concurrent_approvals_lose_nothing() {
+        let project = Project::new();
+        let named = |n: usize| {
+            let mut entry = entry(&["-y", "memory@1"]);
+            entry.fqdn = format!("pml.mcp.memory{n}");
+            entry
+        };
+        let locks: Vec<Lockfile> = (0..8).map(|_| project.open("me").unwrap()).collect();
+        std::thread::scope(|scope| {
+            for (n, lock) in locks.iter().enumerate() {
+                scope.spawn(move || lock.approve(&named(n)).unwrap());
+            }
+        });
+        let again = project.open("me").unwrap();
+        assert!((0..8).all(|n| again.question(&named(n)).unwrap().is_none()));
     }
 
     /// LK-03: what is not a lock stops; it is never taken for an empty one.
@@ -184,14 +313,40 @@ mod tests {
             ("{}", false),
             (r#"{"version":2,"servers":{}}"#, false),
             (r#"{"version":1,"servers":{}} x"#, false),
+            (r#"{"version":1,"servers":{},"servers":{}}"#, false),
             (r#"{"version":1,"servers":{},"more":1}"#, false),
             (r#"{"version":1,"servers":{"a":{"integrity":"","command":"x","args":[]}}}"#, false),
             ("<<<<<<< HEAD\n", false),
         ] {
-            let workspace = tempfile::tempdir().unwrap();
-            fs::create_dir(workspace.path().join(".pml")).unwrap();
-            fs::write(workspace.path().join(FILE), text).unwrap();
-            assert_eq!(Lockfile::load(workspace.path()).is_ok(), ok, "{text}");
+            let project = Project::new();
+            std::fs::create_dir(project.path(".pml")).unwrap();
+            std::fs::write(project.path(FILE), text).unwrap();
+            assert_eq!(project.open("me").is_ok(), ok, "{text}");
         }
+    }
+
+    /// LK-03: neither a FIFO nor a link is a lock, and nothing is written through one.
+    #[test]
+    fn a_lock_of_another_kind_stops() {
+        let fifo = Project::new();
+        std::fs::create_dir(fifo.path(".pml")).unwrap();
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, fifo.path(FILE), rustix::fs::FileType::Fifo, mode, 0)
+            .unwrap();
+        fifo.open("me").unwrap_err();
+
+        let file = Project::new();
+        std::fs::create_dir(file.path(".pml")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", file.path(FILE)).unwrap();
+        file.open("me").unwrap_err();
+
+        let folder = Project::new();
+        let lock = folder.open("me").unwrap();
+        let outside = folder.folder.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, folder.path(".pml")).unwrap();
+        folder.open("me").unwrap_err();
+        lock.approve(&entry(&[])).unwrap_err();
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     }
 }

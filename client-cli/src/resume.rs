@@ -18,6 +18,10 @@ pub async fn resume(
     if decision.workflow_id.starts_with("ws_") {
         return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
     }
+    // A rule written meanwhile counts for what the run does next.
+    if let Err(error) = app.read_permissions() {
+        return Envelope::error(error);
+    }
     let resumed = match app.approvals.resume(&decision.workflow_id) {
         Ok(resumed) => resumed,
         Err(error) => return Envelope::error(error),

@@ -49,6 +49,14 @@ pub struct Router {
     run: Arc<LocalRun>,
 }
 
+/// Whether the human is asked about a call.
+enum Asked {
+    /// It may run.
+    No,
+    /// For this reason, and to start this first.
+    Yes { reason: String, start: Option<String> },
+}
+
 struct LocalRun {
     app: Arc<App>,
     run_id: String,
@@ -57,6 +65,8 @@ struct LocalRun {
     dynamic: bool,
     events: mpsc::UnboundedSender<RunEvent>,
     cancel: CancellationToken,
+    /// Held while the human is asked: one question at a time.
+    asking: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -89,8 +99,18 @@ impl Router {
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
     ) -> Self {
-        let state = Mutex::default();
-        Self { run: Arc::new(LocalRun { app, run_id, declared, dynamic, events, cancel, state }) }
+        Self {
+            run: Arc::new(LocalRun {
+                app,
+                run_id,
+                declared,
+                dynamic,
+                events,
+                cancel,
+                asking: tokio::sync::Mutex::default(),
+                state: Mutex::default(),
+            }),
+        }
     }
 
     /// Returns what the run leaves behind.
@@ -222,28 +242,22 @@ impl LocalRun {
         clock: &sandbox::WallClock,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
-        let start = match target {
-            Target::Registered(entry) => self.app.lockfile.question(entry),
-            Target::Native | Target::Configured | Target::Gateway => None,
-        };
-        let decision = self.app.permissions().decide(id);
-        match decision.verdict {
-            Verdict::Deny => {
-                return Err(ErrorBody::new(
-                    ErrorCode::PermissionDenied,
-                    format!("tool `{id}` is denied: {}", decision.reason),
-                ));
-            }
-            Verdict::Allow if start.is_none() => return Ok(()),
-            Verdict::Ask if start.is_none() && self.state().always.contains(id) => return Ok(()),
-            Verdict::Allow | Verdict::Ask => {}
+        if let Asked::No = self.rules(id, target)? {
+            return Ok(());
         }
         let _human_decides = clock.pause();
+        let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+        let _asking = tokio::select! {
+            asking = self.asking.lock() => asking,
+            () = cancel.cancelled() => return Err(cancelled()),
+        };
+        // The question before this one may have been answered with "always".
+        let Asked::Yes { reason, start } = self.rules(id, target)? else { return Ok(()) };
         let (answer, answered) = oneshot::channel();
         let question = Question {
             tool: id.clone(),
             arguments: arguments.clone(),
-            reason: decision.reason,
+            reason,
             start: start.clone(),
             answer,
         };
@@ -261,7 +275,7 @@ impl LocalRun {
         }
         let answer = tokio::select! {
             answer = answered => answer,
-            () = cancel.cancelled() => return Err(ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled")),
+            () = cancel.cancelled() => return Err(cancelled()),
         };
         match answer {
             Ok(Answer::Once) => {}
@@ -286,10 +300,32 @@ impl LocalRun {
                 ));
             }
         }
+        // A rule that the user wrote before they answered holds.
+        self.rules(id, target)?;
         if let (Some(_), Target::Registered(entry)) = (start, target) {
             self.app.lockfile.approve(entry)?;
         }
         Ok(())
+    }
+
+    /// Decides by the rules alone whether the human is asked.
+    fn rules(&self, id: &ToolId, target: &Target) -> Result<Asked, ErrorBody> {
+        let decision = self.app.permissions().decide(id);
+        if decision.verdict == Verdict::Deny {
+            return Err(ErrorBody::new(
+                ErrorCode::PermissionDenied,
+                format!("tool `{id}` is denied: {}", decision.reason),
+            ));
+        }
+        let start = match target {
+            Target::Registered(entry) => self.app.lockfile.question(entry)?,
+            Target::Native | Target::Configured | Target::Gateway => None,
+        };
+        let may_run = decision.verdict == Verdict::Allow || self.state().always.contains(id);
+        if may_run && start.is_none() {
+            return Ok(Asked::No);
+        }
+        Ok(Asked::Yes { reason: decision.reason, start })
     }
 }
 
