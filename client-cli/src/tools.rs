@@ -3,8 +3,7 @@
 pub mod filesystem;
 pub mod shell;
 
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use protocol::{ErrorCode, ToolDescriptor, ToolId};
 use serde::de::DeserializeOwned;
@@ -59,6 +58,9 @@ pub struct NativeTools {
     workspace: Arc<Workspace>,
     environment: Arc<Environment>,
     supervisor: Supervisor,
+    /// Held while a file is changed: an edit reads it first, and calls that a
+    /// program starts together must not undo each other.
+    changing: Arc<Mutex<()>>,
 }
 
 impl NativeTools {
@@ -68,7 +70,7 @@ impl NativeTools {
         environment: Arc<Environment>,
         supervisor: Supervisor,
     ) -> Self {
-        Self { workspace, environment, supervisor }
+        Self { workspace, environment, supervisor, changing: Arc::default() }
     }
 
     /// Calls a native tool and returns its MCP `CallToolResult`.
@@ -89,7 +91,10 @@ impl NativeTools {
                 let workspace = Arc::clone(&self.workspace);
                 let action = tool.action().to_owned();
                 let done = cancel.clone();
+                let changing = Arc::clone(&self.changing);
                 let work = tokio::task::spawn_blocking(move || {
+                    let _alone = filesystem::changes(&action)
+                        .then(|| changing.lock().unwrap_or_else(PoisonError::into_inner));
                     filesystem::call(&workspace, &action, arguments, &|| done.is_cancelled())
                 });
                 work.await.unwrap_or_else(|_| {

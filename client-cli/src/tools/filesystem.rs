@@ -33,6 +33,11 @@ pub fn descriptors() -> &'static [ToolDescriptor] {
     &DESCRIPTORS
 }
 
+/// Tells whether a `filesystem` tool changes what is there.
+pub fn changes(action: &str) -> bool {
+    matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
+}
+
 /// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
 ///
 /// # Errors

@@ -1,0 +1,37 @@
+//! Native tools that a program calls at the same time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use client_cli::local_mcp::environment::Environment;
+use client_cli::local_mcp::supervise::Supervisor;
+use client_cli::tools::NativeTools;
+use client_cli::workspace::Workspace;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// `Promise.all` over edits of one file keeps every edit.
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_at_the_same_time_are_all_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..40).map(|n| format!("<old {n}>")).collect();
+    std::fs::write(folder.path().join("a.txt"), lines.join("\n")).unwrap();
+    let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
+    let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
+    let environment = Arc::new(Environment::of([]));
+    let tools = NativeTools::new(workspace, environment, supervisor);
+    let mut edits = tokio::task::JoinSet::new();
+    for n in 0..40 {
+        let tools = tools.clone();
+        edits.spawn(async move {
+            let edit = json!({ "oldText": format!("<old {n}>"), "newText": format!("<new {n}>") });
+            let arguments = json!({ "path": "a.txt", "edits": [edit] });
+            let tool = "filesystem:edit_file".parse().unwrap();
+            tools.call(&tool, arguments, &CancellationToken::new()).await.unwrap();
+        });
+    }
+    edits.join_all().await;
+    let text = std::fs::read_to_string(folder.path().join("a.txt")).unwrap();
+    assert!(!text.contains("old"), "an edit was lost:\n{text}");
+}
