@@ -83,7 +83,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let analyser = Analyser::start().map_err(|error| {
                     CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string())
                 })?;
-                analyze::analyze(Arc::new(analyser), analyze).await
+                analyze::analyze(Arc::new(analyser), analyze, &stop).await
             }
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
                 unreachable!("these ended above")
@@ -149,7 +149,22 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
 ///
 /// # Errors
 /// Returns what is wrong with the file: unreadable, too large or not UTF-8.
-fn read_program(path: &Path) -> Result<String, CliError> {
+async fn read_program(path: &Path, stop: &CancellationToken) -> Result<String, CliError> {
+    let path = path.to_owned();
+    // A terminal or a FIFO may never give an end; a signal must end us all the same.
+    let read = tokio::task::spawn_blocking(move || read_blocking(&path));
+    tokio::select! {
+        read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
+        () = stop.cancelled() => Err(interrupted()),
+    }
+}
+
+/// Says that a signal ended the command.
+fn interrupted() -> CliError {
+    CliError::from_code(ErrorCode::Cancelled, "interrupted by a signal")
+}
+
+fn read_blocking(path: &Path) -> Result<String, CliError> {
     let shown = path.display();
     let mut bytes = Vec::new();
     // One byte past the limit tells too large from just right.

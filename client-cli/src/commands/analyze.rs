@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use protocol::RoutingRules;
+use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::args::Analyze;
@@ -14,8 +15,12 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns why the program could not be read or analysed.
-pub async fn analyze(analyser: Arc<Analyser>, analyze: Analyze) -> Result<ExitCode, CliError> {
-    let source = read_program(&analyze.file)?;
+pub async fn analyze(
+    analyser: Arc<Analyser>,
+    analyze: Analyze,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let source = read_program(&analyze.file, stop).await?;
     let rules = RoutingRules::shipped();
     let analysis = analyser.analyse(&source).await?;
     let report = analysis.to_json(&rules);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Exec;
-use crate::commands::{note, read_program, say};
+use crate::commands::{interrupted, note, read_program, say};
 use crate::error::CliError;
 use crate::{execute, resume};
 
@@ -26,7 +26,7 @@ pub async fn exec(
     exec: Exec,
     stop: CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let code = read_program(&exec.file)?;
+    let code = read_program(&exec.file, &stop).await?;
     let args = exec
         .args
         .as_deref()
@@ -46,7 +46,15 @@ pub async fn exec(
         if !person {
             break;
         }
-        let decision = ask(approval).await?;
+        let decision = tokio::select! {
+            decision = ask(approval) => decision?,
+            // The question stands on the terminal still; what follows begins a new line.
+            () = stop.cancelled() => {
+                note("\n");
+                app.shut_down().await;
+                return Err(interrupted());
+            }
+        };
         envelope = resume::resume(&app, &decision, stop.clone()).await;
     }
     app.shut_down().await;
