@@ -18,6 +18,7 @@ mod layering;
 mod leaks;
 mod limits;
 mod malformed;
+mod odd_clients;
 mod operations;
 mod permissions;
 mod programs;

@@ -1,0 +1,163 @@
+//! Clients, users and files that do what nobody expects while `pml` runs.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::Project;
+use crate::support::expect::{failure, question, success};
+use crate::support::mcp_client::{Era, StdioClient};
+use crate::support::processes::Pid;
+use crate::support::{PATIENCE, poll};
+
+/// A project without a gateway, with these permissions.
+fn project(permissions: &Value) -> Project {
+    Project::offline().configure(&json!({ "permissions": permissions }))
+}
+
+/// CL-02: a request that no JSON reader takes is answered, and under its own id.
+#[test]
+fn a_request_that_cannot_be_read_is_answered() {
+    let mut pml = project(&json!({})).stdio();
+    let deep = format!("{}{}", "[".repeat(3_000), "]".repeat(3_000));
+    for (id, params) in [(901, deep.as_str()), (902, r#""\ud800""#), (903, "1e999")] {
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\",\"params\":{params}}}\n"
+        );
+        pml.write(line.as_bytes());
+        assert_eq!(pml.answer(id)["error"]["code"], -32700);
+    }
+    pml.write(b"{\"jsonrpc\":\"2.0\",\"id\":904,\"method\":\"tools/call\",\"params\":[1]}\n");
+    assert_eq!(pml.answer(904)["error"]["code"], -32600);
+    assert_eq!(success(&pml.execute("return 1")), 1);
+}
+
+/// A client that sends notifications and answers before its first request is served.
+#[test]
+fn a_client_that_begins_oddly_is_served() {
+    let project = project(&json!({}));
+    let mut pml = StdioClient::spawn(project.command(&["stdio"]), Era::Stateless, &project.log());
+    pml.write(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    pml.write(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n");
+    assert_eq!(success(&pml.execute("return 2")), 2);
+}
+
+/// CL-03: a client that closes its reading end is gone; nothing is done for it any more.
+#[test]
+fn a_closed_stdout_ends_pml() {
+    let project = project(&json!({ "allow": ["*"] }));
+    let mut child = project
+        .command(&["stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "pml-it", "version": "1" },
+    }});
+    std::io::Write::write_all(&mut stdin, format!("{hello}\n").as_bytes()).unwrap();
+    // `stdin` is still open: only the closed stdout can end it.
+    poll("`pml` to end", PATIENCE, || child.try_wait().unwrap());
+}
+
+/// CL-04: rules that the user writes while `pml` runs hold for the next program,
+/// and for the next call of one that waits.
+#[test]
+fn rules_hold_as_they_stand_now() {
+    let touch =
+        |file: &str| format!("await mcp.shell.exec({{ command: ['touch', '{file}'] }}); return 1");
+    let project = project(&json!({ "allow": ["shell:exec"] }));
+    let mut pml = project.stdio();
+    assert_eq!(success(&pml.execute(&touch("a"))), &json!(1));
+    project.write(".pml.json", r#"{"permissions":{"deny":["shell:*"]}}"#);
+    failure(&pml.execute(&touch("b")), "PERMISSION_DENIED");
+    project.write(".pml.json", "{");
+    failure(&pml.execute(&touch("b")), "CONFIG_INVALID");
+    // An edit that nobody trusts grants nothing, also if it was granted before.
+    project.write(".pml.json", r#"{"permissions":{"allow":["shell:exec","*"]}}"#);
+    let waiting = pml.execute(&touch("b"));
+    question(&waiting);
+    project.write(".pml.json", r#"{"permissions":{"deny":["shell:*"]}}"#);
+    failure(&pml.resume(&waiting, true, false), "PERMISSION_DENIED");
+    assert!(project.path("a").exists() && !project.path("b").exists());
+}
+
+/// A program that did not wait for its question tells its end, not that it was lost.
+#[test]
+fn a_run_that_ended_while_it_asked_tells_its_end() {
+    let project = project(&json!({ "allow": ["filesystem:*"] }));
+    let mut pml = project.stdio();
+    let waiting = pml.execute(
+        "mcp.shell.exec({ command: ['true'] }).catch(() => {});
+         await new Promise((go) => setTimeout(go, 300));
+         await mcp.filesystem.write_file({ path: 'end', content: '' });
+         return 'its end';",
+    );
+    question(&waiting);
+    // The program goes on while its call waits.
+    poll("the program to end", PATIENCE, || project.path("end").exists().then_some(()));
+    assert_eq!(success(&pml.resume(&waiting, true, false)), "its end");
+}
+
+/// One "always" answers what else the same program asks about the same tool.
+#[test]
+fn always_answers_the_calls_beside_it() {
+    let project = project(&json!({}));
+    let mut pml = project.stdio();
+    let waiting = pml.execute(
+        "return (await Promise.all(['a', 'b', 'c'].map((name) =>
+             mcp.shell.exec({ command: ['touch', name] })))).length",
+    );
+    question(&waiting);
+    assert_eq!(success(&pml.resume(&waiting, true, true)), 3);
+    assert!(["a", "b", "c"].iter().all(|name| project.path(name).exists()));
+}
+
+/// CL-14: as many questions as there are places for programs do not stop the next.
+#[test]
+fn unanswered_questions_leave_room() {
+    let project = project(&json!({}));
+    let mut pml = project.stdio();
+    for _ in 0..70 {
+        question(&pml.execute("return await mcp.shell.exec({ command: ['true'] })"));
+    }
+    assert_eq!(success(&pml.execute("return 'still here'")), "still here");
+}
+
+/// AP-09: Ctrl-C ends `pml exec` and `pml analyze` while they wait for their program.
+#[test]
+fn a_signal_ends_a_command_that_reads() {
+    let project = project(&json!({}));
+    for command in ["exec", "analyze"] {
+        let mut child = project
+            .command(&[command, "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let pid = Pid::of(child.id());
+        poll("the command to listen for signals", PATIENCE, || listens_for_int(pid).then_some(()));
+        pid.signal("INT");
+        let status = poll("the command to end", PATIENCE, || child.try_wait().unwrap());
+        assert!(!status.success(), "{command}: {status}");
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(!told.contains("panicked"), "{told}");
+        drop(stdin);
+    }
+}
+
+/// Tells whether a process has a handler for `SIGINT`, the signal 2.
+fn listens_for_int(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.number));
+    let status = status.unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|m| m & 2 != 0)
+}
