@@ -1,12 +1,16 @@
 //! Which database a command works on, and how it gets there.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use registry::{Operator, Registry};
 
 use crate::config::Settings;
 use crate::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
+
+/// How often it is looked whether the private Postgres still runs.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The database that a command works on.
 pub enum Database {
@@ -68,6 +72,18 @@ impl Database {
             Self::External { app_url, .. } => app_url.clone(),
         };
         Registry::connect(&url).await.context("could not connect to the database")
+    }
+
+    /// Returns when the private Postgres is no more; never for the operator's own.
+    pub async fn ended(&self) {
+        match self {
+            Self::Embedded(embedded) => {
+                while !embedded.has_exited() {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            }
+            Self::External { .. } => std::future::pending().await,
+        }
     }
 
     /// Tells whether this is the gateway's private Postgres.

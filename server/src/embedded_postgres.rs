@@ -155,6 +155,8 @@ pub enum Durability {
 pub struct EmbeddedPostgres {
     socket_dir: PathBuf,
     owned: Option<Owned>,
+    /// The cluster that another process runs.
+    joined: Option<Cluster>,
 }
 
 /// What only the process that started the database has.
@@ -196,7 +198,7 @@ impl EmbeddedPostgres {
                 return Self::launch(cluster, lock, data_dir, bin, durability);
             }
             if let Some(socket_dir) = cluster.live_socket_dir()? {
-                return Ok(Self { socket_dir, owned: None });
+                return Ok(Self { socket_dir, owned: None, joined: Some(cluster) });
             }
             wait(deadline, "the start of the database by another process", &cluster)?;
         }
@@ -213,7 +215,7 @@ impl EmbeddedPostgres {
         let deadline = Instant::now() + START_LIMIT;
         while !cluster.is_free()? {
             if let Some(socket_dir) = cluster.live_socket_dir()? {
-                return Ok(Some(Self { socket_dir, owned: None }));
+                return Ok(Some(Self { socket_dir, owned: None, joined: Some(cluster) }));
             }
             wait(deadline, "the start of the database by another process", &cluster)?;
         }
@@ -236,7 +238,8 @@ impl EmbeddedPostgres {
         let postmaster = Postmaster::spawn(cluster.server(&binaries, &socket_dir, durability)?)
             .map_err(EmbeddedPostgresError::io("run", &binaries.postgres()))?;
         // From here on, dropping `started` on an error stops the child.
-        let started = Self { socket_dir, owned: Some(Owned { postmaster, cluster, _lock: lock }) };
+        let owned = Some(Owned { postmaster, cluster, _lock: lock });
+        let started = Self { socket_dir, owned, joined: None };
         started.await_ready()?;
         Ok(started)
     }
@@ -289,9 +292,15 @@ impl EmbeddedPostgres {
         self.owned.is_some()
     }
 
-    /// Tells whether the database that this process started has ended by itself.
+    /// Tells whether the database has ended by itself, or with the process that
+    /// started it.
     pub fn has_exited(&self) -> bool {
-        self.owned.as_ref().is_some_and(|owned| owned.postmaster.has_exited())
+        match (&self.owned, &self.joined) {
+            (Some(owned), _) => owned.postmaster.has_exited(),
+            // What cannot be looked at now is looked at again later.
+            (None, Some(cluster)) => cluster.is_free().unwrap_or(false),
+            (None, None) => false,
+        }
     }
 
     /// Stops the database if this process started it, and waits for its end.

@@ -162,6 +162,35 @@ fn a_killed_gateway_starts_again() {
     }
 }
 
+/// a gateway whose private Postgres dies, or ends with the gateway that had
+/// started it, ends too and says why; the next start recovers.
+#[test]
+fn a_gateway_does_not_outlive_its_database() {
+    let installation = Installation::new();
+    let first = installation.start();
+    let key = installation.first_key();
+    let second = installation.start();
+    works(&second, &key);
+    let postmaster = first
+        .pid()
+        .tree()
+        .into_iter()
+        .find(|pid| pid.command_line().contains("postgres") && pid.command_line().contains("-D"))
+        .expect("the private Postgres runs beneath the gateway that started it");
+    postmaster.signal("KILL");
+    for server in [&first, &second] {
+        poll("the gateway to end with its database", PATIENCE, || {
+            (!server.pid().is_alive()).then_some(())
+        });
+    }
+    assert!(
+        installation.log().contains("the private Postgres has ended"),
+        "{}",
+        installation.log()
+    );
+    works(&installation.start(), &key);
+}
+
 /// Two tenants of one gateway do not see each other's names.
 #[test]
 fn discovery_finds_tools() {

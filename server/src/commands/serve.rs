@@ -40,7 +40,19 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let address = listener.local_addr()?;
         super::say(&welcome(address, &database, settings, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
-        crate::serve(gateway, serve, listener, shutdown).await.context("the listener failed")
+        let mut serving =
+            std::pin::pin!(crate::serve(gateway, serve, listener, shutdown.clone()));
+        tokio::select! {
+            served = &mut serving => served.context("the listener failed"),
+            () = database.ended() => {
+                // It is not brought up here: a start recovers it, and whoever watches
+                // the gateway starts it again.
+                tracing::error!("The private Postgres has ended; stopping");
+                shutdown.cancel();
+                serving.await.context("the listener failed")?;
+                anyhow::bail!("the private Postgres has ended; start the gateway again, which recovers it")
+            }
+        }
     });
     drop(database);
     tracing::info!("Gateway is down");
