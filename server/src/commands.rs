@@ -56,7 +56,10 @@ trait ParseDefault: Sized {
 impl ParseDefault for Serve {
     fn parse_default() -> anyhow::Result<Self> {
         use clap::Parser as _;
-        match Cli::try_parse_from(["pml-server", "serve"])?.command {
+        // A wrong setting is told, and ends the program, as on any command line.
+        let parsed =
+            Cli::try_parse_from(["pml-server", "serve"]).unwrap_or_else(|error| error.exit());
+        match parsed.command {
             Some(Command::Serve(serve)) => Ok(serve),
             _ => anyhow::bail!("`serve` did not parse as itself"),
         }

@@ -121,7 +121,7 @@ pub enum EmbeddedPostgresError {
         log: PathBuf,
     },
     /// The operating system refused something.
-    #[error("cannot {action} `{path}`: {source}")]
+    #[error("cannot {action} `{path}`")]
     Io {
         /// What was being done.
         action: &'static str,

@@ -201,11 +201,26 @@ fn read_arguments<I: DeserializeOwned>(
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let path = error.path().to_string();
         let place = if path == "." { String::new() } else { format!("`{path}`: ") };
+        let reason = without_type_names(&error.inner().to_string());
         ToolFailure::InvalidArguments(format!(
-            "{place}{}; `{namespace}:{action}` takes {accepted}",
-            error.inner()
+            "{place}{reason}; `{namespace}:{action}` takes {accepted}"
         ))
     })
+}
+
+/// Says what a number has to be in words that are not Rust's.
+fn without_type_names(reason: &str) -> String {
+    let Some((before, name)) = reason.rsplit_once(", expected ") else {
+        return reason.to_owned();
+    };
+    let expected = match name {
+        "u8" => "a whole number from 0 to 255",
+        "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a smaller whole number",
+        "f32" | "f64" => "a number",
+        _ => return reason.to_owned(),
+    };
+    format!("{before}, expected {expected}")
 }
 
 /// Generates the draft 2020-12 schema of a type, with everything in place.

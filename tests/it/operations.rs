@@ -191,6 +191,25 @@ fn a_gateway_does_not_outlive_its_database() {
     works(&installation.start(), &key);
 }
 
+/// A setting that is wrong is told once, in one sentence.
+#[test]
+fn wrong_settings_are_told_once() {
+    let installation = Installation::new();
+    for (name, value, code, expected) in [
+        ("PML_LISTEN", "bad", 2, "invalid value 'bad' for '--listen"),
+        ("PML_SANDBOX_WARM", "-1", 2, "invalid value '-1' for '--sandbox-warm"),
+        ("PML_DATA_DIR", "/dev/null/x", 1, "cannot"),
+        ("PML_DATABASE_URL", "nonsense", 1, "database URL"),
+    ] {
+        let output = installation.command(&[]).env(name, value).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(told.matches("error: ").count(), 1, "{told}");
+        assert!(told.matches("(os error").count() <= 1, "{told}");
+    }
+}
+
 /// Two tenants of one gateway do not see each other's names.
 #[test]
 fn discovery_finds_tools() {

@@ -154,3 +154,19 @@ fn arguments_too_large_or_too_deep_are_refused() {
         }
     }
 }
+
+/// Nobody who calls a tool has to know Rust.
+#[test]
+fn wrong_numbers_are_told_in_plain_words() {
+    for (tool, arguments, expected) in [
+        ("string:pad", json!({ "text": "x", "length": -5 }), "expected a whole number from 0;"),
+        ("string:pad", json!({ "text": "x", "length": 1.5 }), "expected a whole number from 0;"),
+        ("json:stringify", json!({ "value": 1, "indent": 300 }), "a whole number from 0 to 255;"),
+        ("math:round", json!({ "value": 1, "digits": 1_u64 << 40 }), "a smaller whole number;"),
+        ("math:round", json!({ "value": "x" }), "invalid type: string \"x\", expected a number;"),
+    ] {
+        let (namespace, action) = tool.split_once(':').unwrap();
+        let failure = find(namespace, action).unwrap().call(arguments).unwrap_err().to_string();
+        assert!(failure.contains(expected), "{tool}: {failure}");
+    }
+}
