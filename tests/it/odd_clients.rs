@@ -1,10 +1,11 @@
 //! Clients, users and files that do what nobody expects while `pml` runs.
 
-use std::io::Read as _;
-use std::process::Stdio;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::binaries::built;
 use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
 use crate::support::mcp_client::{Era, StdioClient};
@@ -60,7 +61,7 @@ fn a_closed_stdout_ends_pml() {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "pml-it", "version": "1" },
     }});
-    std::io::Write::write_all(&mut stdin, format!("{hello}\n").as_bytes()).unwrap();
+    stdin.write_all(format!("{hello}\n").as_bytes()).unwrap();
     // `stdin` is still open: only the closed stdout can end it.
     poll("`pml` to end", PATIENCE, || child.try_wait().unwrap());
 }
@@ -152,6 +153,32 @@ fn a_signal_ends_a_command_that_reads() {
         assert!(!told.contains("panicked"), "{told}");
         drop(stdin);
     }
+}
+
+/// AP-09: Ctrl-C at a question is a no, and it ends the command.
+#[test]
+fn a_signal_ends_a_command_that_asks() {
+    let project = project(&json!({}));
+    project.write("a.ts", "await mcp.shell.exec({ command: ['touch', 'made'] })");
+    let line = format!("'{}' exec a.ts", built("pml").display());
+    // `script` gives the command a terminal.
+    let mut child = project
+        .wrap(Command::new("script"), &["--quiet", "--return", "--command", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    while !shown.ends_with(b"Allow?") {
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&shown));
+        shown.push(byte[0]);
+    }
+    stdin.write_all(b"\x03").unwrap();
+    let status = poll("the command to end", PATIENCE, || child.try_wait().unwrap());
+    assert!(!status.success());
+    assert!(!project.path("made").exists());
 }
 
 /// Tells whether a process has a handler for `SIGINT`, the signal 2.

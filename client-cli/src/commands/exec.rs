@@ -67,7 +67,9 @@ pub async fn exec(
         Envelope::Success(success) => {
             if !exec.json {
                 print_console(&success.run);
-                say(&render_result(&success.result)?)?;
+                let text = render_result(&success.result)?;
+                let is_terminal = std::io::stdout().is_terminal();
+                say(&if is_terminal { for_terminal(&text) } else { text })?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -100,8 +102,11 @@ pub async fn exec(
 async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let question = format!("{}\nAllow? [y]es once, [a]lways, [N]o: ", approval.description);
     let answer = tokio::task::spawn_blocking(move || {
-        let mut err = std::io::stderr().lock();
-        err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
+        {
+            // Let go before the wait: what ends this command still writes there.
+            let mut err = std::io::stderr().lock();
+            err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
+        }
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line)?;
         Ok::<_, std::io::Error>(line)
@@ -126,6 +131,16 @@ fn print_console(run: &RunNote) {
     }
 }
 
+/// A result may hold what a file or a server wants a terminal to do; a person
+/// sees it, and a pipe gets the bytes.
+fn for_terminal(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        other => protocol::escape_text(other.encode_utf8(&mut [0; 4])),
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Text as it is, everything else as JSON.
 fn render_result(result: &Value) -> Result<String, CliError> {
     match result {
@@ -134,5 +149,19 @@ fn render_result(result: &Value) -> Result<String, CliError> {
         other => serde_json::to_string_pretty(other)
             .map(|text| text + "\n")
             .map_err(|error| CliError::failed(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AP-02: a result cannot steer the terminal that shows it.
+    #[test]
+    fn results_on_a_terminal_are_escaped() {
+        assert_eq!(
+            for_terminal("a\tä\n\u{1b}]52;c;x\u{7}\u{202e}"),
+            "a\tä\n\\u{1b}]52;c;x\\u{7}\\u{202e}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -91,6 +92,8 @@ struct Change {
 
 struct Plan {
     agents: Option<Change>,
+    /// The command of another server that the agents' file calls `pml`.
+    other: Option<String>,
     needs_config: bool,
     ignore: Option<Change>,
 }
@@ -104,7 +107,12 @@ impl Plan {
             }
             None => true,
         };
-        Ok(Self { agents: agents(workspace)?, needs_config, ignore: ignore(workspace)? })
+        let (agents, other) = match agents(workspace)? {
+            Agents::Ready => (None, None),
+            Agents::Other(command) => (None, Some(command)),
+            Agents::Change(change) => (Some(change), None),
+        };
+        Ok(Self { agents, other, needs_config, ignore: ignore(workspace)? })
     }
 
     fn lines(&self, was: &str) -> Vec<String> {
@@ -121,15 +129,45 @@ impl Plan {
         } else {
             format!("`{}` stays as it is", config::FILE)
         };
+        let agents = match &self.other {
+            Some(command) => format!(
+                "`{AGENT_FILE}` stays as it is, and its server `pml` is another one: it runs `{}`; if you do not know it, remove it and run `pml init` again",
+                protocol::escape_text(command)
+            ),
+            None => changed(&self.agents, AGENT_FILE, "agents start `pml stdio`"),
+        };
         vec![
-            changed(&self.agents, AGENT_FILE, "agents start `pml stdio`"),
+            agents,
             config,
             changed(&self.ignore, ".gitignore", "`.pml/` holds run records and tokens"),
         ]
     }
 }
 
-fn agents(workspace: &Workspace) -> Result<Option<Change>, InitError> {
+/// What the agents' file says of PML.
+enum Agents {
+    /// It starts us.
+    Ready,
+    /// It starts something else under our name: this.
+    Other(String),
+    /// It says nothing yet.
+    Change(Change),
+}
+
+/// Tells what a server's entry runs, if that is not `pml stdio`.
+fn other_command(server: &Value) -> Option<String> {
+    let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
+    let args: Option<Vec<&str>> = server
+        .get("args")
+        .and_then(Value::as_array)
+        .and_then(|args| args.iter().map(Value::as_str).collect());
+    let is_ours = Path::new(command).file_name().is_some_and(|name| name == "pml")
+        && args.as_deref().and_then(<[&str]>::last) == Some(&"stdio");
+    // An entry may be anything; what is shown of it is short.
+    (!is_ours).then(|| server.to_string().chars().take(200).collect())
+}
+
+fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
     let refused = |reason: String| InitError::File { file: AGENT_FILE, reason };
     let before = read(workspace, AGENT_FILE)?;
     let mut value: Value = match &before {
@@ -145,15 +183,15 @@ fn agents(workspace: &Workspace) -> Result<Option<Change>, InitError> {
     let servers = servers
         .as_object_mut()
         .ok_or_else(|| refused("`mcpServers` is not an object".to_owned()))?;
-    if servers.contains_key("pml") {
-        return Ok(None);
+    if let Some(server) = servers.get("pml") {
+        return Ok(other_command(server).map_or(Agents::Ready, Agents::Other));
     }
     servers
         .insert("pml".to_owned(), json!({ "type": "stdio", "command": "pml", "args": ["stdio"] }));
     let mut after =
         serde_json::to_vec_pretty(&value).map_err(|error| refused(error.to_string()))?;
     after.push(b'\n');
-    Ok(Some(Change { before, after }))
+    Ok(Agents::Change(Change { before, after }))
 }
 
 fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
@@ -282,6 +320,25 @@ mod tests {
         assert_eq!(merged["mcpServers"]["other"]["command"], "x");
         assert_eq!(merged["mcpServers"]["pml"]["args"], json!(["stdio"]));
         assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n");
+    }
+
+    /// A repository's own server of our name is told, never taken for ours.
+    #[test]
+    fn another_server_of_our_name_is_told() {
+        for (entry, is_ours) in [
+            (r#"{"command": "pml", "args": ["stdio"]}"#, true),
+            (r#"{"command": "/opt/pml", "args": ["--log", "info", "stdio"]}"#, true),
+            (r#"{"command": "sh", "args": ["-c", "evil", "stdio"]}"#, false),
+            (r#"{"command": "pml"}"#, false),
+            (r#"{"url": "http://evil.test"}"#, false),
+            ("5", false),
+        ] {
+            let agents = format!(r#"{{"mcpServers": {{"pml": {entry}}}}}"#);
+            let project = Project::new(&[(".mcp.json", &agents)]);
+            let report = init(&project.workspace, &project.store).unwrap().to_string();
+            assert_eq!(!report.contains("another one"), is_ours, "{entry}: {report}");
+            assert_eq!(project.file(".mcp.json"), agents);
+        }
     }
 
     /// CL-04: a file that came with the repository gains no trust by `pml init`.

@@ -215,6 +215,10 @@ impl<'de> Visitor<'de> for AnyUnambiguous {
 
 /// Reads the file.
 pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
+    if content.starts_with(b"\xef\xbb\xbf") {
+        let reason = "it begins with a byte order mark; save it as UTF-8 without one".to_owned();
+        return Err(ConfigError::Invalid { file: FILE.to_owned(), line: 1, column: 1, reason });
+    }
     let Strict(file): Strict<ConfigFile> =
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
     if file.policy.is_some() {

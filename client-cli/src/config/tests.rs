@@ -95,6 +95,14 @@ fn only_what_was_shown_is_trusted() {
     assert_eq!(project.load().unwrap().trust, Trust::Untrusted);
 }
 
+/// CL-07: editors that add a byte order mark are told so, not about line 1 column 1.
+#[test]
+fn a_byte_order_mark_is_named() {
+    let project = Project::new(Some("\u{feff}{}"));
+    let error = project.load().unwrap_err().to_string();
+    assert!(error.contains("byte order mark"), "{error}");
+}
+
 /// CL-07: whatever is wrong with the file, the program stops.
 #[test]
 fn a_file_that_is_not_understood_is_an_error() {
