@@ -1,5 +1,6 @@
 //! The command line of `pml`.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -82,7 +83,7 @@ pub struct Exec {
     pub args: Option<String>,
     /// Wall time in milliseconds.
     #[arg(long, value_name = "MS")]
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<NonZeroU64>,
     /// Print the whole answer as JSON, and never ask: what needs approval ends with exit code 3.
     #[arg(long)]
     pub json: bool,

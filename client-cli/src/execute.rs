@@ -4,6 +4,7 @@
 //! program in the sandbox with every call going through the [`Router`].
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ struct LocalProgram {
     analysis: Arc<Analysis>,
     targets: HashMap<ToolId, Target>,
     tools_used: Vec<ToolUse>,
-    timeout_ms: Option<u64>,
+    timeout_ms: Option<NonZeroU64>,
 }
 
 /// Executes a program, here or on the gateway, wherever its tools are.
@@ -69,7 +70,7 @@ pub async fn execute(
         ));
         let mut limits = Limits::client();
         if let Some(timeout) = program.timeout_ms {
-            limits.wall = limits.wall.min(Duration::from_millis(timeout));
+            limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
         }
         let job = Program {
             source: analysis.program.clone(),
@@ -181,7 +182,7 @@ fn envelope(
             .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
             .collect(),
         console_truncated: outcome.console_truncated,
-        warnings: ended.warnings,
+        warnings: [ended.warnings, protocol::unanswered_calls(&outcome.unanswered)].concat(),
         calls: ended.log.notes(),
     };
     match (outcome.result, ended.refused) {

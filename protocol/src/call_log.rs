@@ -4,6 +4,17 @@ use std::collections::HashSet;
 
 use crate::{CallNote, ErrorCode};
 
+/// Returns what to tell the user of a run that ended before these calls of tools did.
+pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
+    const SHOWN: usize = 10;
+    let told = tools.iter().take(SHOWN).map(|tool| {
+        let tool = crate::escape_text(tool);
+        format!("the program ended before its call of `{tool}` did, so that may have happened or not; `await` every call")
+    });
+    let more = tools.len().saturating_sub(SHOWN);
+    told.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()
+}
+
 /// The calls of one run, as both sides report them.
 #[derive(Debug, Clone, Default)]
 pub struct CallLog {

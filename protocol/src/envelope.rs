@@ -1,5 +1,7 @@
 //! What a program's submission looks like, and the one answer to it.
 
+use std::num::NonZeroU64;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,7 +40,7 @@ pub struct ExecuteRequest {
 pub struct ExecuteOptions {
     /// Wall time in milliseconds; can only shorten the limit of the side that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<NonZeroU64>,
     /// Analyse and decide, run nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,

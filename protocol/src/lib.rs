@@ -31,7 +31,7 @@ mod pattern;
 mod program_error;
 mod routing;
 
-pub use call_log::CallLog;
+pub use call_log::{CallLog, unanswered_calls};
 pub use entry::{EntryType, Install, RegistryEntry, ToolDescriptor};
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,

@@ -1,6 +1,6 @@
 //! The host's side of one run: it believes nothing that the child says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub(crate) struct Conversation<'a> {
     result_refused: bool,
     console_spent: usize,
     pub(crate) calls: u64,
+    /// The names of the calls that were not answered yet.
+    pub(crate) unanswered: BTreeMap<u64, String>,
     pub(crate) console: Vec<ConsoleLine>,
     pub(crate) console_truncated: bool,
 }
@@ -98,6 +100,7 @@ impl<'a> Conversation<'a> {
             result_refused: false,
             console_spent: 0,
             calls: 0,
+            unanswered: BTreeMap::new(),
             console: Vec::new(),
             console_truncated: false,
         }
@@ -198,6 +201,7 @@ impl<'a> Conversation<'a> {
                     return Err(format!("the arguments of call {id} are too large or no object"));
                 }
                 self.calls = id;
+                self.unanswered.insert(id, format!("{namespace}:{action}"));
                 self.queued_bytes += size;
                 self.queue.push_back(Queued { id, namespace, action, args: args.to_owned() });
                 Ok(None)
@@ -293,6 +297,7 @@ impl<'a> Conversation<'a> {
 
     fn answer(&mut self, (id, size, answer): Answer) {
         self.running_bytes -= size;
+        self.unanswered.remove(&id);
         let limit = self.limits.tool_result_bytes;
         let answer = answer.and_then(|value| {
             let text = serde_json::value::to_raw_value(&value)

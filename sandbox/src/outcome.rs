@@ -28,6 +28,9 @@ pub struct Outcome {
     pub console_truncated: bool,
     /// Tool calls that the program made.
     pub calls: u64,
+    /// The tools of the calls that the program did not wait for, as `namespace:action` in the order
+    /// of the calls. They were cancelled: each may have happened, or not.
+    pub unanswered: Vec<String>,
     /// Time from start to end, waiting for humans included.
     pub duration: Duration,
     /// CPU time as the host measured it, where it could.
@@ -42,6 +45,7 @@ impl Outcome {
             console: Vec::new(),
             console_truncated: false,
             calls: 0,
+            unanswered: Vec::new(),
             duration: Duration::ZERO,
             cpu: None,
         }

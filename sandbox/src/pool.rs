@@ -140,6 +140,7 @@ impl Ready {
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
         let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
         let console = std::mem::take(&mut conversation.console);
+        let unanswered = std::mem::take(&mut conversation.unanswered).into_values().collect();
         drop(conversation);
         drop(stream);
         let result = match ending {
@@ -151,7 +152,8 @@ impl Ready {
             )),
             Ending::Closed => Err(post_mortem(lent.keep()).await),
         };
-        Outcome { result, console, console_truncated, calls, duration: started.elapsed(), cpu }
+        let duration = started.elapsed();
+        Outcome { result, console, console_truncated, calls, unanswered, duration, cpu }
     }
 }
 

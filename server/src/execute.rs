@@ -5,6 +5,7 @@
 
 mod failure;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -298,13 +299,13 @@ async fn run(
     gateway: &SharedGateway,
     requester: &Requester,
     plan: Plan,
-    timeout_ms: Option<u64>,
+    timeout_ms: Option<NonZeroU64>,
     cancel: CancellationToken,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
     let mut limits = Limits::server();
     if let Some(timeout) = timeout_ms {
-        limits.wall = limits.wall.min(Duration::from_millis(timeout));
+        limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
     }
     // The decision to run is on record before its effect.
     let decided = record(gateway, requester, &plan, execution_id, Decision::Server, limits.wall);
@@ -361,7 +362,7 @@ fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) 
             .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
             .collect(),
         console_truncated: outcome.console_truncated,
-        warnings: Vec::new(),
+        warnings: protocol::unanswered_calls(&outcome.unanswered),
         calls: calls.notes(),
     };
     match outcome.result {

@@ -127,3 +127,18 @@ fn a_dynamic_program_is_decided_call_by_call() {
     let mut asking = Project::of(&tenant).stdio();
     assert_eq!(asking.execute(code)["status"], "approval_required");
 }
+
+/// A time limit of nothing is a wrong request, on both sides.
+#[test]
+fn a_time_limit_of_zero_is_refused() {
+    let tenant = Server::shared().tenant();
+    let arguments = json!({ "code": "return 1", "options": { "timeout_ms": 0 } });
+    let told =
+        envelope(&HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", arguments.clone()));
+    failure(&told, "INVALID_REQUEST");
+    failure(&Project::of(&tenant).stdio().execute_request(arguments), "INVALID_REQUEST");
+    let project = Project::of(&tenant);
+    assert_eq!(project.run(&["exec", "x.ts", "--timeout-ms", "0"]).status.code(), Some(2));
+    let twice = project.run_with(&["exec", "-", "--args", r#"{"a":1,"a":2}"#], b"return args.a");
+    assert_eq!(twice.status.code(), Some(2), "a key that stands twice");
+}

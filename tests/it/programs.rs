@@ -247,6 +247,24 @@ fn memory_and_stack_are_limited() {
     lives_on(&mut pml);
 }
 
+/// A call that nobody waited for is told: its effect may or may not be there.
+#[test]
+fn a_call_that_was_not_awaited_is_told() {
+    for envelope in
+        on_both_sides("mcp.crypto.uuid({}); await mcp.math.eval({ expression: '1' }); return 1")
+    {
+        success(&envelope);
+        let warned = envelope["warnings"].to_string();
+        let called = envelope["calls"].to_string();
+        assert!(warned.contains("crypto:uuid") != called.contains("crypto:uuid"), "{envelope:#}");
+        assert!(!warned.contains("math:eval") && called.contains("math:eval"), "{envelope:#}");
+    }
+    for envelope in on_both_sides("mcp.math.eval({ expression: '1' }); return 1") {
+        success(&envelope);
+        assert!(envelope["warnings"][0].as_str().unwrap().contains("math:eval"), "{envelope:#}");
+    }
+}
+
 /// A program that is too long is refused, by name, before it is analysed.
 #[test]
 fn a_program_that_is_too_long_is_refused() {

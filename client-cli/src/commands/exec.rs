@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::args::Exec;
 use crate::commands::{interrupted, note, read_program, say};
 use crate::error::CliError;
-use crate::{execute, resume};
+use crate::{config, execute, resume};
 
 /// Runs the command; the exit code tells how the program ended.
 ///
@@ -30,7 +30,11 @@ pub async fn exec(
     let args = exec
         .args
         .as_deref()
-        .map(serde_json::from_str::<Value>)
+        .map(|text| {
+            // Of a key that stands twice, one value would be lost without a word.
+            config::check_unique(text.as_bytes())?;
+            serde_json::from_str::<Value>(text).map_err(|error| error.to_string())
+        })
         .transpose()
         .map_err(|error| CliError::cannot_run(format!("--args is not JSON: {error}")))?;
     let request = ExecuteRequest {

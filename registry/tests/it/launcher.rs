@@ -259,7 +259,8 @@ fn a_cluster_of_another_version_is_refused() {
     }
     fs::write(&file, "fourteen\n").unwrap();
     let refused = cluster::start(&data_dir).unwrap_err();
-    assert!(refused.to_string().contains("version number"), "{refused}");
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(cause.contains("version number"), "{refused}: {cause}");
     fs::write(&file, version).unwrap();
     cluster::start(&data_dir).unwrap().stop().unwrap();
 }
