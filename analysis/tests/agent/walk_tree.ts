@@ -1,0 +1,31 @@
+type Entry = { path: string; size: number };
+
+const skip = new Set(["node_modules", ".git", "target"]);
+const { list_directory, get_file_info, write_file } = mcp.filesystem;
+
+async function walk(dir: string): Promise<Entry[]> {
+  const listing: string = await list_directory({ path: dir });
+  const found: Entry[] = [];
+  for (const line of listing.split("\n")) {
+    const name = line.replace(/^\[(FILE|DIR)\] /, "");
+    const path = `${dir}/${name}`;
+    if (line.startsWith("[DIR]")) {
+      if (!skip.has(name)) found.push(...(await walk(path)));
+    } else if (line.startsWith("[FILE]")) {
+      const info: string = await get_file_info({ path });
+      found.push({ path, size: Number(/size: (\d+)/.exec(info)?.[1] ?? 0) });
+    }
+  }
+  return found;
+}
+
+const files = await walk(args.root ?? ".");
+const large = files.filter(({ size }) => size > 1_000_000).sort((a, b) => b.size - a.size);
+
+const stats = await mcp.math.stats({ numbers: files.map((file) => file.size) });
+await write_file({
+  path: "large-files.txt",
+  content: large.map(({ path, size }) => `${size}\t${path}`).join("\n"),
+});
+await write_file({ path: "sizes.json", content: JSON.stringify({ total: stats.sum, mean: stats.mean }) });
+return { large: large.length };
