@@ -30,4 +30,15 @@ if (actual !== expected) {
   throw new Error(`the checksum of ${file} is ${actual}, not ${expected}`);
 }
 await mcp.filesystem.write_file({ path: `vendor/${file}`, content: body.body });
+
+const lock = `vendor/.${file}.lock`;
+await mcp.filesystem.write_file({ path: lock, content: base });
+try {
+  const unpacked = await mcp.shell.exec({ command: ["tar", "-xzf", `vendor/${file}`, "-C", "vendor"] });
+  if (unpacked.exit_code !== 0) throw new Error(`cannot unpack ${file}: ${unpacked.stderr}`);
+  const listing: string = await mcp.filesystem.list_directory({ path: "vendor" });
+  console.log(listing);
+} finally {
+  await mcp.filesystem.move_file({ source: lock, destination: `${lock}.done` });
+}
 return { from: base, sha256: actual };

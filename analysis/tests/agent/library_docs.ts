@@ -30,4 +30,20 @@ const [, length] = await Promise.all([
   mcp.filesystem.write_file({ path: `context/${topic ?? "all"}.md`, content: all }),
   mcp.string.length({ text: all }),
 ]);
+
+const seen = await mcp.memory.open_nodes({ names: libraries });
+const stored = new Map<string, string[]>(
+  seen.entities.map((entity: { name: string; observations: string[] }) => [entity.name, entity.observations]),
+);
+for (const page of pages) {
+  const [heading, , summary = ""] = page.split("\n");
+  const name = heading.slice(2);
+  if (stored.get(name)?.includes(summary)) continue;
+  const contents = [summary, ...(topic ? [`topic: ${topic}`] : [])];
+  if (stored.has(name)) {
+    await mcp.memory.add_observations({ observations: [{ entityName: name, contents }] });
+  } else {
+    await mcp.memory.create_entities({ entities: [{ name, entityType: "library", observations: contents }] });
+  }
+}
 return { libraries: pages.length, words: length.words, tokensLeft: Math.max(tokens, 0) };

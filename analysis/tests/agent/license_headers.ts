@@ -34,5 +34,11 @@ for (const block of contents.split("\n---\n")) {
 
 if (added.length > 0) {
   await mcp.git.git_add({ repo_path: ".", files: added });
+  const staged: string = await mcp.git.git_diff_staged({ repo_path: "." });
+  const count = staged.match(/^diff --git/gm)?.length ?? 0;
+  await mcp.git.git_commit({
+    repo_path: ".",
+    message: count === 1 ? "license: add a header" : `license: add ${count} headers`,
+  });
 }
 return { files: targets.length, added };

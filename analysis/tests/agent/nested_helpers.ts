@@ -32,4 +32,22 @@ const body = sections.map(({ title, text }) => `# ${title}\n\n${text}`).join("\n
 
 await mcp.filesystem.write_file({ path: args.out ?? "book.md", content: `${contents}\n\n${body}` });
 const digest: string = await mcp.crypto.hash({ data: body });
+
+const images = [...new Set(body.match(/!\[[^\]]*\]\([^)]+\)/g) ?? [])];
+const sizes: Record<string, number> = Object.fromEntries(
+  await Promise.all(
+    images.map(async (image) => {
+      const path = image.slice(image.indexOf("(") + 1, -1);
+      const info: string = await mcp.filesystem.get_file_info({ path });
+      return [path, Number(/size: (\d+)/.exec(info)?.[1] ?? 0)] as const;
+    }),
+  ),
+);
+const total = Object.values(sizes).reduce((sum, size) => sum + size, 0);
+if (total > 5_000_000) {
+  await mcp.slack.post_message({
+    channel: args.channel,
+    text: `${images.length} images of the book have ${total} bytes.`,
+  });
+}
 return { sections: sections.length, digest };

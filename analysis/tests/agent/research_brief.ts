@@ -30,4 +30,18 @@ await mcp.filesystem.write_file({
   path: `${args.folder ?? "notes"}/${await mcp.string.slugify({ text: topic })}.md`,
   content: [header, ...excerpts].join("\n\n"),
 });
-return { sources: best.map((source) => source.url) };
+
+const numbers = excerpts.flatMap((excerpt) => excerpt.match(/\b\d+(?:\.\d+)? ?%/g) ?? []);
+const checks = numbers
+  .slice(0, 3)
+  .map((claim) => mcp.tavily.search({ query: `${topic} ${claim}`, max_results: 1 }));
+const verdicts: string[] = [];
+for await (const answer of checks) {
+  verdicts.push(answer.results[0]?.title ?? "not confirmed");
+}
+if (verdicts.length > 0) {
+  await mcp.memory.create_entities({
+    entities: [{ name: topic, entityType: "topic", observations: verdicts }],
+  });
+}
+return { sources: best.map((source) => source.url), verdicts };

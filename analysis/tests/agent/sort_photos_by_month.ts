@@ -27,7 +27,23 @@ if (args.dryRun) return { plan, skipped };
 
 const folders = new Set(plan.map(({ destination }) => destination.slice(0, destination.lastIndexOf("/"))));
 await Promise.all([...folders].map((path) => fs.create_directory({ path })));
+
+function journal(files: typeof fs, path: string) {
+  const lines: string[] = [];
+  return {
+    note(line: string): void {
+      lines.push(line);
+    },
+    async flush(): Promise<void> {
+      await files.write_file({ path, content: lines.join("\n") });
+    },
+  };
+}
+
+const moves = journal(mcp.filesystem, `${inbox}/moves.log`);
 for (const { source, destination } of plan) {
   await fs.move_file({ source, destination });
+  moves.note(`${source} -> ${destination}`);
 }
+await moves.flush();
 return { moved: plan.length, skipped };

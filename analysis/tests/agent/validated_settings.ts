@@ -28,6 +28,7 @@ const path: string = args.path ?? "settings.json";
 const text: string = await mcp.filesystem.read_text_file({ path });
 const settings: unknown = await mcp.json.parse({ data: text });
 assertSettings(settings);
+const checkedAt: string = await mcp.datetime.now({});
 
 const checks = await Promise.all(
   settings.hosts.map(async (host) => {
@@ -47,7 +48,7 @@ if (settings.tls) {
 
 const down = checks.filter((check) => !check.ok).map((check) => check.host);
 const normalised: string = await mcp.json.stringify({
-  value: { ...settings, hosts: settings.hosts.filter((host) => !down.includes(host)) },
+  value: { ...settings, hosts: settings.hosts.filter((host) => !down.includes(host)), checkedAt },
   indent: 2,
 });
 await mcp.filesystem.write_file({ path, content: normalised });

@@ -28,4 +28,17 @@ await write_file({
   content: large.map(({ path, size }) => `${size}\t${path}`).join("\n"),
 });
 await write_file({ path: "sizes.json", content: JSON.stringify({ total: stats.sum, mean: stats.mean }) });
-return { large: large.length };
+
+const byFolder: Record<string, number> = {};
+for (const { path, size } of files) {
+  const folder = path.split("/").slice(0, 2).join("/");
+  byFolder[folder] ??= 0;
+  byFolder[folder] += size;
+}
+const [heaviest] = Object.entries(byFolder).sort(([, a], [, b]) => b - a);
+if (heaviest && heaviest[1] > (args.quota ?? 50_000_000)) {
+  const tracked = await mcp.shell.exec({ command: ["git", "ls-files", heaviest[0]] });
+  const untracked = files.filter(({ path }) => path.startsWith(heaviest[0]) && !tracked.stdout.includes(path));
+  await write_file({ path: "untracked.txt", content: untracked.map(({ path }) => path).join("\n") });
+}
+return { large: large.length, heaviest: heaviest?.[0] ?? null };
