@@ -51,7 +51,6 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use audit::{AuditEvent, AuditOutcome};
 pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
@@ -70,7 +69,7 @@ pub use shipped::shipped_catalog;
 pub use tenant::{Principal, Tenant};
 
 use keys::KeyCache;
-use routes::RouteSource;
+use routes::{Follower, RouteSource};
 use tenant::on_live;
 
 /// The migrations of `migrations/`, compiled in.
@@ -88,7 +87,7 @@ pub struct Registry {
     pool: PgPool,
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
-    _follower: Arc<DropGuard>,
+    follower: Arc<Follower>,
 }
 
 impl Registry {
@@ -115,9 +114,8 @@ impl Registry {
         check_schema(&pool).await?;
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
-        let stop = CancellationToken::new();
-        routes::follow(options, Arc::clone(&routes), Arc::clone(&keys), stop.clone());
-        Ok(Self { pool, routes, keys, _follower: Arc::new(stop.drop_guard()) })
+        let follower = routes::follow(options, Arc::clone(&routes), Arc::clone(&keys));
+        Ok(Self { pool, routes, keys, follower: Arc::new(follower) })
     }
 
     /// Tells whether the database answers and has this program's schema.
@@ -130,6 +128,7 @@ impl Registry {
 
     /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].
     pub async fn close(&self) {
+        self.follower.end().await;
         self.pool.close().await;
     }
 }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use protocol::{Integrity, Routing, RoutingRules, Scope, ToolPattern};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
 use crate::tenant::in_tenant;
@@ -137,46 +138,68 @@ fn etag(rules: &RoutingRules) -> String {
     Integrity::of(text.as_bytes()).to_string()
 }
 
-/// Starts the two tasks that keep routes and keys fresh until `stop`.
+/// The two tasks that keep routes and keys fresh.
+pub(crate) struct Follower {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Follower {
+    /// Stops the tasks and waits until their connection is closed.
+    pub(crate) async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts to follow what is changed in the database.
 pub(crate) fn follow(
     options: PgConnectOptions,
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
-    stop: CancellationToken,
-) {
+) -> Follower {
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
     let periodic = Arc::clone(&routes);
     let stop_periodic = stop.clone();
-    tokio::spawn(async move {
+    tasks.spawn(async move {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.tick().await;
         while stop_periodic.run_until_cancelled(ticks.tick()).await.is_some() {
             periodic.reload_or_warn().await;
         }
     });
-    tokio::spawn(async move {
-        stop.run_until_cancelled(async {
-            loop {
-                if let Err(error) = listen(&options, &routes, &keys).await {
-                    tracing::warn!(error = %error, "The listener for changes was lost");
+    let stop_listening = stop.clone();
+    tasks.spawn(async move {
+        // A pool of its own: the listener keeps its connection for ever.
+        let pool = pool_options(1).connect_lazy_with(options);
+        stop_listening
+            .run_until_cancelled(async {
+                loop {
+                    if let Err(error) = listen(&pool, &routes, &keys).await {
+                        tracing::warn!(error = %error, "The listener for changes was lost");
+                    }
+                    // What nobody told us meanwhile must not be remembered.
+                    keys.forget();
+                    tokio::time::sleep(RETRY).await;
                 }
-                // What nobody told us meanwhile must not be remembered.
-                keys.forget();
-                tokio::time::sleep(RETRY).await;
-            }
-        })
-        .await;
+            })
+            .await;
+        pool.close().await;
     });
+    tasks.close();
+    Follower { stop, tasks }
 }
 
 /// Listens until the connection cannot be had back.
-async fn listen(
-    options: &PgConnectOptions,
-    routes: &RouteSource,
-    keys: &KeyCache,
-) -> Result<(), RegistryError> {
-    // A pool of its own: the listener keeps its connection for ever.
-    let pool = pool_options(1).connect_lazy_with(options.clone());
-    let mut listener = PgListener::connect_with(&pool).await?;
+async fn listen(pool: &PgPool, routes: &RouteSource, keys: &KeyCache) -> Result<(), RegistryError> {
+    let mut listener = PgListener::connect_with(pool).await?;
     listener.listen_all([ROUTES, KEYS]).await?;
     // Changes between the last read and the `listen` were told to nobody.
     keys.forget();

@@ -128,9 +128,12 @@ fn show(name: &str, program: &str, envelope: &Value) -> Anyhow<()> {
     }
     println!("   plan");
     for task in envelope["dag"]["tasks"].as_array().ok_or("no plan in the answer")? {
-        let after = task["depends_on"].as_array().map_or(0, Vec::len);
+        let before: Vec<&str> = task["depends_on"]
+            .as_array()
+            .map(|tasks| tasks.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
         let after =
-            if after > 0 { format!(" after {}", task["depends_on"]) } else { String::new() };
+            if before.is_empty() { String::new() } else { format!(" after {}", before.join(", ")) };
         println!(
             "     layer {}  {} {}{after}",
             task["layer"],

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use protocol::Scope;
@@ -23,6 +24,9 @@ const FIRST_SCOPE: &str = "local.default";
 /// Where the first key of a private gateway lies.
 const KEY_FILE: &str = "local.key";
 
+/// How long the connections to the database may take to close.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Runs the gateway until it is told to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
     // The port comes first: a second start fails here and touches no database.
@@ -32,6 +36,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
+        let connections = registry.clone();
         let gateway =
             Gateway::start(registry, serve.sandbox_warm, serve.anonymous_read == Switch::On)
                 .context("programs cannot be contained on this machine")?;
@@ -42,7 +47,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
         let mut serving =
             std::pin::pin!(crate::serve(gateway, serve, listener, shutdown.clone()));
-        tokio::select! {
+        let ended = tokio::select! {
             served = &mut serving => served.context("the listener failed"),
             () = database.ended() => {
                 // It is not brought up here: a start recovers it, and whoever watches
@@ -50,9 +55,12 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
                 tracing::error!("The private Postgres has ended; stopping");
                 shutdown.cancel();
                 serving.await.context("the listener failed")?;
-                anyhow::bail!("the private Postgres has ended; start the gateway again, which recovers it")
+                Err(anyhow::anyhow!("the private Postgres has ended; start the gateway again, which recovers it"))
             }
-        }
+        };
+        // Before the database goes, so that none of them finds it gone.
+        let _ = tokio::time::timeout(CLOSE_LIMIT, connections.close()).await;
+        ended
     });
     drop(database);
     tracing::info!("Gateway is down");
