@@ -209,3 +209,21 @@ fn capabilities_are_marked_by_who_knows_them() {
     assert_eq!(kinds, ["task", "capability"]);
     assert_eq!(structure.tasks().count(), 2);
 }
+
+/// What a loop hands to its next round is data all the same.
+#[test]
+fn a_task_names_all_whose_results_flow_into_it() {
+    let analysis = run(
+        "let last; for (const p of args.list) { const r = await mcp.a.b({ p, last }); if (r.ok) last = await mcp.a.c({ p, r }); }",
+    );
+    let tasks: Vec<_> = analysis.structure.tasks().collect();
+    assert_eq!(
+        (&tasks[0].depends_on, &tasks[0].data_from),
+        (&vec![], &vec!["t1".into(), "t2".into()])
+    );
+    assert_eq!(
+        (&tasks[1].depends_on, &tasks[1].data_from),
+        (&vec!["t1".into()], &vec!["t1".into()])
+    );
+    assert!(!analysis.to_json(&RoutingRules::shipped()).to_string().contains("data_from"));
+}

@@ -114,6 +114,11 @@ pub struct Task {
     /// arguments, and those that decide whether the call is made. Earlier tasks
     /// only; what one round of a loop hands to the next is left out.
     pub depends_on: Vec<String>,
+    /// All tasks whose results flow into the arguments as data, in evaluation
+    /// order: also those of a later place, and the task itself, when an earlier
+    /// round of a loop hands their results on.
+    #[serde(default)]
+    pub data_from: Vec<String>,
 }
 
 /// Where an argument comes from.

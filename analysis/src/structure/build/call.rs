@@ -332,7 +332,8 @@ impl<'a> Builder<'a> {
             tool,
             at: self.at,
             arguments,
-            deps: deps.and(&self.control.deps),
+            deps: deps.clone().and(&self.control.deps),
+            data: deps,
             conditional: self.control.conditional,
             repeats: self.control.repeats,
         });

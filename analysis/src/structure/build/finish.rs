@@ -44,7 +44,10 @@ pub(super) struct RoundTask {
     pub(super) tool: ToolId,
     pub(super) at: u32,
     pub(super) arguments: Vec<(String, Value)>,
+    /// What decides on the arguments and on whether the call is made.
     pub(super) deps: Deps,
+    /// What flows into the arguments.
+    pub(super) data: Deps,
     pub(super) conditional: bool,
     pub(super) repeats: bool,
 }
@@ -92,7 +95,8 @@ impl Builder<'_> {
         let mut lines = Lines::default();
         for (index, task) in self.tasks.iter().enumerate() {
             let depends_on = out.before(&task.deps, index);
-            edges += depends_on.len();
+            let data_from = out.before(&task.data, usize::MAX);
+            edges += depends_on.len().max(data_from.len());
             if edges > self.limits.edges {
                 let message = "the tasks of this program depend on each other in too many ways; pass results on in smaller steps";
                 return Err(Finding::new(Code::TooComplex, task.at, message));
@@ -107,6 +111,7 @@ impl Builder<'_> {
                 repeats: task.repeats,
                 arguments: out.fields(&task.arguments, index, 0),
                 depends_on,
+                data_from,
             });
         }
         Ok(Built {
