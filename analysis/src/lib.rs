@@ -35,6 +35,7 @@ mod dag;
 mod diagnostic;
 mod job;
 mod parse;
+mod plan;
 mod refusal;
 pub mod render;
 mod scan;
@@ -49,6 +50,9 @@ use serde_json::{Value, json};
 pub use dag::{Dag, DagTask};
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use job::{AnalysisError, Request, decode, job};
+pub use plan::{
+    ArgsEgress, Certainty, Condition, Effect, Egress, Gap, Group, Plan, PlannedTask, Times, plan,
+};
 pub use structure::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 
 use diagnostic::Finding;

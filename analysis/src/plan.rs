@@ -1,0 +1,316 @@
+//! The plan of a program: what a human judges before it runs.
+
+mod effect;
+mod flow;
+
+use indexmap::IndexMap;
+use protocol::{Routing, RoutingRules, ToolId};
+use serde::{Deserialize, Serialize};
+
+pub use effect::Effect;
+
+use crate::{Analysis, Argument, Code, Node, NodeKind, Severity, Task};
+
+/// What a program will and may do, told from its text alone.
+///
+/// The plan lists the calls that the text shows. It is the whole truth only if
+/// [`complete`](Self::complete) is true; else [`gaps`](Self::gaps) says where
+/// the program may do more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Whether the program can run. If not, nothing is planned.
+    pub can_run: bool,
+    /// The side that runs the program itself.
+    pub runs_on: Routing,
+    /// Whether every tool that any run can call is in `tasks`.
+    pub complete: bool,
+    /// Where the program chooses tools as it runs, so that the lists of tasks
+    /// and of what leaves the machine may be incomplete.
+    pub gaps: Vec<Gap>,
+    /// The tasks by what they do, for a first look.
+    pub groups: Vec<Group>,
+    /// The tasks in evaluation order.
+    pub tasks: Vec<PlannedTask>,
+    /// The results of tools on the user's machine that reach tools on the server.
+    pub egress: Vec<Egress>,
+    /// The parts of `args` that reach tools on the server, in a program that
+    /// does not run there.
+    pub args_egress: Vec<ArgsEgress>,
+}
+
+/// A place that the analysis cannot follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The kind of the place.
+    pub code: Code,
+    /// Why it cannot be followed, and how to write it so that it can.
+    pub message: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in code points, from 1.
+    pub column: u32,
+}
+
+/// The tasks that do one kind of thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// What they do.
+    pub effect: Effect,
+    /// The tasks, in evaluation order.
+    pub tasks: Vec<String>,
+}
+
+/// Whether every run that ends without an error makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// It does.
+    Will,
+    /// Some run may not.
+    May,
+}
+
+impl Certainty {
+    /// Returns `will` or `may`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Will => "will",
+            Self::May => "may",
+        }
+    }
+}
+
+/// How often one run can make a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Times {
+    /// At most once.
+    Once,
+    /// Any number of times.
+    Many,
+}
+
+impl Times {
+    /// Returns `once` or `many`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Many => "many",
+        }
+    }
+}
+
+/// A call of a tool, as planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedTask {
+    /// The name within the program: `t1`, `t2` …
+    pub id: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// The side that runs the tool.
+    pub side: Routing,
+    /// What the tool does, by its name.
+    pub effect: Effect,
+    /// Whether the call will or may be made.
+    pub certainty: Certainty,
+    /// How often one run can make it.
+    pub times: Times,
+    /// Tasks of one layer do not wait for each other.
+    pub layer: u32,
+    /// The line of the call, from 1.
+    pub line: u32,
+    /// The column of the call in code points, from 1.
+    pub column: u32,
+    /// The arguments by name; literal ones have `kind` `literal`.
+    pub arguments: IndexMap<String, Argument>,
+    /// The parts of `args` that stand in the arguments as they are: `args.x`.
+    pub parameters: Vec<String>,
+    /// The tasks whose results flow into the arguments.
+    pub data_from: Vec<String>,
+    /// The tasks whose results decide whether or how often the call is made.
+    pub decided_by: Vec<String>,
+    /// The choices and loops around the call, the outermost first.
+    pub conditions: Vec<Condition>,
+}
+
+/// A choice or a loop around a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// Whether it is a loop.
+    pub repeats: bool,
+    /// The way out of it that leads to the call: `then`, `else`, `body` …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What is tested or iterated, as written, shortened.
+    pub text: String,
+}
+
+/// The result of a tool on the user's machine that reaches a tool on the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Egress {
+    /// The task on the user's machine.
+    pub from: String,
+    /// The task on the server.
+    pub to: String,
+    /// The tasks between them on a shortest way; empty when the result itself
+    /// is in the arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+}
+
+/// A part of `args` that reaches a tool on the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgsEgress {
+    /// The task on the server.
+    pub to: String,
+    /// The parts that are given as they are, or named where they are computed with.
+    pub parameters: Vec<String>,
+    /// Whether it is certain that the arguments are made from `args`. If not,
+    /// they are computed, and the program uses `args`.
+    pub certain: bool,
+}
+
+/// Returns the plan of an analysed program under `rules`.
+///
+/// ```
+/// use analysis::{Limits, analyze, plan};
+/// use protocol::RoutingRules;
+///
+/// let analysis = analyze(
+///     "const text = await mcp.filesystem.read_file({ path: args.path });
+///      return await mcp.json.parse({ data: text });",
+///     &Limits::default(),
+/// );
+/// let plan = plan(&analysis, &RoutingRules::shipped());
+/// assert!(plan.complete);
+/// assert_eq!(plan.tasks[0].parameters, ["args.path"]);
+/// assert_eq!((&*plan.egress[0].from, &*plan.egress[0].to), ("t1", "t2"));
+/// ```
+pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
+    let runs_on = analysis.routing(rules);
+    let nodes = &analysis.structure.nodes;
+    let tasks: Vec<PlannedTask> = nodes
+        .iter()
+        .filter_map(|node| match &node.kind {
+            NodeKind::Task(task) | NodeKind::Capability(task) => Some((node, task)),
+            _ => None,
+        })
+        .zip(&analysis.dag.tasks)
+        .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, rules))
+        .collect();
+    let (egress, args_egress) = if runs_on == Routing::Client {
+        (flow::egress(&tasks), flow::args_egress(&tasks, &analysis.program))
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    Plan {
+        can_run: analysis.can_run(),
+        runs_on,
+        complete: analysis.can_run() && !analysis.dynamic,
+        gaps: gaps(analysis),
+        groups: groups(&tasks),
+        tasks,
+        egress,
+        args_egress,
+    }
+}
+
+fn gaps(analysis: &Analysis) -> Vec<Gap> {
+    let found = analysis.diagnostics.iter();
+    found
+        .filter(|found| analysis.dynamic && found.severity == Severity::Warning)
+        .map(|found| Gap {
+            code: found.code,
+            message: found.message.clone(),
+            line: found.line,
+            column: found.column,
+        })
+        .collect()
+}
+
+fn groups(tasks: &[PlannedTask]) -> Vec<Group> {
+    Effect::ALL
+        .iter()
+        .map(|effect| Group {
+            effect: *effect,
+            tasks: tasks
+                .iter()
+                .filter(|task| task.effect == *effect)
+                .map(|task| task.id.clone())
+                .collect(),
+        })
+        .filter(|group| !group.tasks.is_empty())
+        .collect()
+}
+
+fn planned(
+    nodes: &[Node],
+    node: &Node,
+    task: &Task,
+    layer: u32,
+    rules: &RoutingRules,
+) -> PlannedTask {
+    let (conditions, mut decided_by) = around(nodes, node);
+    // A way out before the call decides on it too, but does not stand around it.
+    decided_by.extend(task.depends_on.iter().filter(|id| !task.data_from.contains(id)).cloned());
+    decided_by.sort_by_key(|id| place(id));
+    decided_by.dedup();
+    let mut parameters = Vec::new();
+    for argument in task.arguments.values() {
+        flow::collect_parameters(argument, &mut parameters);
+    }
+    PlannedTask {
+        id: task.task.clone(),
+        tool: task.tool.clone(),
+        side: rules.route(&task.tool),
+        effect: Effect::of(&task.tool),
+        certainty: if task.conditional { Certainty::May } else { Certainty::Will },
+        times: if task.repeats { Times::Many } else { Times::Once },
+        layer,
+        line: task.line,
+        column: task.column,
+        arguments: task.arguments.clone(),
+        parameters,
+        data_from: task.data_from.clone(),
+        decided_by,
+        conditions,
+    }
+}
+
+/// Returns the number in a task's name, which is its place.
+fn place(id: &str) -> usize {
+    id.trim_start_matches('t').parse().unwrap_or(usize::MAX)
+}
+
+/// Returns what stands around a node, and the tasks that decide there.
+fn around(nodes: &[Node], node: &Node) -> (Vec<Condition>, Vec<String>) {
+    let mut conditions = Vec::new();
+    let mut decided_by = Vec::new();
+    let mut inner = node;
+    while let Some(outer) = inner.parent.and_then(|id| nodes.get(id as usize)) {
+        // The test of a choice, and the `try` of a `catch`, are reached in any case.
+        let reached = matches!(inner.branch.as_deref(), Some("test" | "try" | "finally"));
+        match &outer.kind {
+            NodeKind::Decision { test, depends_on } if !reached => {
+                conditions.push(Condition {
+                    repeats: false,
+                    branch: inner.branch.clone(),
+                    text: test.clone(),
+                });
+                decided_by.extend(depends_on.iter().cloned());
+            }
+            NodeKind::Loop { over, depends_on } => {
+                conditions.push(Condition {
+                    repeats: true,
+                    branch: inner.branch.clone(),
+                    text: over.clone(),
+                });
+                decided_by.extend(depends_on.iter().cloned());
+            }
+            _ => {}
+        }
+        inner = outer;
+    }
+    conditions.reverse();
+    (conditions, decided_by)
+}
