@@ -34,6 +34,7 @@
 mod dag;
 mod diagnostic;
 mod job;
+mod normal;
 mod parse;
 mod plan;
 mod refusal;
@@ -43,7 +44,7 @@ mod structure;
 
 use std::collections::BTreeSet;
 
-use protocol::{Routing, RoutingRules, ToolId};
+use protocol::{Integrity, Routing, RoutingRules, ToolId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -96,6 +97,11 @@ pub struct Analysis {
     /// are blanked out, so that lines and columns are those of the source.
     /// Empty when the program cannot run.
     pub program: String,
+    /// The hash of the program's normal form, in which spacing, comments, types
+    /// and the names of locals make no difference. `None` when the program
+    /// cannot run.
+    #[serde(default)]
+    pub normal_hash: Option<Integrity>,
 }
 
 impl Analysis {
@@ -107,6 +113,7 @@ impl Analysis {
             dag: Dag::default(),
             diagnostics: located(findings, source),
             program: String::new(),
+            normal_hash: None,
         }
     }
 
@@ -172,6 +179,13 @@ const STACK_NEEDED: usize = 48 * 1024 * 1024;
 /// The stack that is allocated when there is less.
 const STACK_GIVEN: usize = 64 * 1024 * 1024;
 
+/// Refuses a program that is too large, in time linear in `limits` and without
+/// the parser; who runs the analysis elsewhere need not send it there.
+pub fn refuse_too_large(source: &str, limits: &Limits) -> Option<Analysis> {
+    let finding = (source.len() > limits.source_bytes).then(|| scan::scan(source, limits).err())?;
+    finding.map(|finding| Analysis::refused(vec![finding], source))
+}
+
 /// Analyses a program.
 ///
 /// A leading byte order mark is dropped and is not counted in columns; a first
@@ -203,10 +217,12 @@ fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
         structure: built.structure,
         dag,
         diagnostics: located(built.findings, source),
+        normal_hash: parsed.function().map(normal::hash),
         program: parsed.program,
     };
     if !analysis.can_run() {
         analysis.program = String::new();
+        analysis.normal_hash = None;
     }
     analysis
 }

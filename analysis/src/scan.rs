@@ -17,18 +17,27 @@ const ANGLE_LIMIT: u32 = 500;
 const LABEL_LIMIT: u32 = 8;
 
 /// Checks a source text against what the parser can take.
+///
+/// A text that is too large is looked at up to the limit: one that is also too
+/// complex by then would not be right if it were shorter, and hears that.
 pub(crate) fn scan(source: &str, limits: &Limits) -> Result<(), Finding> {
-    if source.len() > limits.source_bytes {
-        return Err(Finding::new(
-            Code::SourceTooLarge,
-            limits.source_bytes as u32,
-            format!(
-                "the program has {} bytes, the limit is {}; pass data as `args`, or read it with a tool",
-                source.len(),
-                limits.source_bytes
-            ),
-        ));
+    let head = &source[..source.floor_char_boundary(limits.source_bytes)];
+    scan_tokens(head, limits)?;
+    if head.len() == source.len() {
+        return Ok(());
     }
+    Err(Finding::new(
+        Code::SourceTooLarge,
+        limits.source_bytes as u32,
+        format!(
+            "the program has {} bytes, the limit is {}; pass data as `args`, or read it with a tool",
+            source.len(),
+            limits.source_bytes
+        ),
+    ))
+}
+
+fn scan_tokens(source: &str, limits: &Limits) -> Result<(), Finding> {
     Scanner {
         bytes: source.as_bytes(),
         at: 0,

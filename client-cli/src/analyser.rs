@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use analysis::Analysis;
+use analysis::{Analysis, Limits};
 use protocol::{ErrorBody, ErrorCode};
 use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
 
@@ -29,6 +29,9 @@ impl Analyser {
     /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE`
     /// when there is none.
     pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
+            return Ok(Arc::new(refused));
+        }
         let answer =
             self.jobs.run(analysis::Request::new(source).encode()).await.map_err(|failure| {
                 match failure {

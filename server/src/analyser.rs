@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use analysis::Analysis;
+use analysis::{Analysis, Limits};
 use moka::future::Cache;
 use protocol::{ErrorBody, ErrorCode, Integrity};
 use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
@@ -37,15 +37,8 @@ impl Analyser {
     /// Returns `TOO_COMPLEX` when the child had to be killed, and
     /// `SANDBOX_UNAVAILABLE` when there is none.
     pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
-        if source.len() > protocol::CODE_FIELD_LIMIT {
-            return Err(ErrorBody::new(
-                ErrorCode::SourceTooLarge,
-                format!(
-                    "the program has {} bytes; at most {} are accepted",
-                    source.len(),
-                    protocol::CODE_FIELD_LIMIT
-                ),
-            ));
+        if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
+            return Ok(Arc::new(refused));
         }
         let key = Integrity::of(source.as_bytes()).into_bytes();
         if let Some(found) = self.cache.get(&key).await {
