@@ -6,15 +6,17 @@
 
 mod arrow;
 mod errors;
+mod recheck;
 mod strip;
 mod survey;
 
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
-use swc_ecma_parser::{Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
+use swc_ecma_parser::{EsSyntax, Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
 
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
+use crate::normal::Reading;
 
 /// The prefix that makes a program the body of a function.
 const PREFIX: &str = "async function __program__(){";
@@ -49,19 +51,33 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
         text.replace_range(..2, "//");
     }
     let mut module = parse_body(&text)?;
-    survey::survey(&module, limits)?;
+    let mut typed = survey::survey(&module, limits)?;
+    let mut inserted = None;
     if let Some(body) = wrapper(&module).and_then(|function| function.body.as_ref()) {
         match arrow::unwrap(&body.stmts, &text) {
             arrow::Unwrapped::No => {}
             arrow::Unwrapped::Refused(finding) => return Err(vec![finding]),
             arrow::Unwrapped::Body(unwrapped) => {
-                text = unwrapped;
+                text = unwrapped.text;
+                inserted = unwrapped.inserted;
                 module = parse_body(&text)?;
-                survey::survey(&module, limits)?;
+                typed |= survey::survey(&module, limits)?;
             }
         }
     }
-    let program = strip::strip(&text)?;
+    let reading = wrapper(&module).map(Reading::of);
+    let program = match (typed || text != source, &reading) {
+        // Without types there is nothing to erase, if JavaScript reads it alike.
+        (false, Some(reading)) if recheck::recheck(&text, reading).is_ok() => text,
+        (_, reading) => {
+            let stripped = strip::strip(&text)?;
+            let program = strip::by_characters(source, &stripped, inserted);
+            if let Some(reading) = reading {
+                recheck::recheck(&program, reading)?;
+            }
+            program
+        }
+    };
     Ok(Parsed { module, program })
 }
 
@@ -76,9 +92,18 @@ fn wrap(body: &str) -> String {
     [PREFIX, body, SUFFIX].concat()
 }
 
-/// Parses `text` as TypeScript; early errors count.
-fn parse_module(text: &str, tsx: bool) -> Result<Module, Vec<swc_ecma_parser::error::Error>> {
-    let syntax = Syntax::Typescript(TsSyntax { decorators: true, tsx, ..TsSyntax::default() });
+/// The language in which programs are written.
+fn typescript(tsx: bool) -> Syntax {
+    Syntax::Typescript(TsSyntax { decorators: true, tsx, ..TsSyntax::default() })
+}
+
+/// The language of the engine.
+fn javascript() -> Syntax {
+    Syntax::Es(EsSyntax::default())
+}
+
+/// Parses `text`; early errors count.
+fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parser::error::Error>> {
     let input = StringInput::new(text, BytePos(1), BytePos(1 + text.len() as u32));
     let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
     let parsed = parser.parse_module();
@@ -95,7 +120,8 @@ fn parse_module(text: &str, tsx: bool) -> Result<Module, Vec<swc_ecma_parser::er
 
 fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {
     let wrapped = wrap(text);
-    let module = parse_module(&wrapped, false).map_err(|found| errors::explain(found, text))?;
+    let module =
+        parse_module(&wrapped, typescript(false)).map_err(|found| errors::explain(found, text))?;
     // `} evil(); {` closes the wrapper and parses; the program must be inside of it.
     let whole =
         wrapper(&module).is_some_and(|function| function.span.hi.0 == 1 + wrapped.len() as u32);

@@ -10,10 +10,18 @@ use crate::diagnostic::{Code, Finding};
 pub(super) enum Unwrapped {
     /// The program is something else.
     No,
-    /// The text in which the function's head and tail are blanked out.
-    Body(String),
+    /// The function's body.
+    Body(Body),
     /// The program is one function that cannot be read as a body.
     Refused(Finding),
+}
+
+/// A body whose head and tail are blanked out.
+pub(super) struct Body {
+    /// The text; every byte keeps its place, but for what follows `inserted`.
+    pub(super) text: String,
+    /// Where one character was added.
+    pub(super) inserted: Option<usize>,
 }
 
 /// Blanks out `async () => {` and its `}`; all else keeps its place.
@@ -72,16 +80,24 @@ pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
     out.push_str(close);
     blank(tail, &mut out);
     out.push_str(&text[end..]);
-    Unwrapped::Body(out)
+    Unwrapped::Body(Body { text: out, inserted: (!close.is_empty()).then_some(inner_end) })
 }
 
 fn refusal(at: usize, message: &str) -> Finding {
     Finding::new(Code::UnsupportedSyntax, at as u32, message)
 }
 
-/// Writes as many spaces as `text` has bytes, keeping its line ends.
+/// Writes spaces for `text`, as many bytes and as many UTF-16 units, keeping its line ends.
 fn blank(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        out.push(if matches!(byte, b'\n' | b'\r') { byte as char } else { ' ' });
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => out.push(character),
+            _ => out.push_str(match character.len_utf8() {
+                1 => " ",
+                2 => "\u{a0}",
+                3 => "\u{3000}",
+                _ => "\u{a0}\u{a0}",
+            }),
+        }
     }
 }

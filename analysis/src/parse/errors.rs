@@ -15,7 +15,7 @@ pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
     findings.sort();
     // Only the first parse error is sure; what follows is often its echo.
     if let Some(at) = findings.iter().position(|finding| finding.code == Code::ParseError) {
-        let jsx = super::parse_module(&super::wrap(text), true).is_ok();
+        let jsx = super::parse_module(&super::wrap(text), super::typescript(true)).is_ok();
         let first = findings.swap_remove(at);
         findings
             .retain(|finding| finding.code != Code::ParseError && finding.offset < first.offset);

@@ -60,3 +60,28 @@ pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
         }
     }
 }
+
+/// Brings what the eraser left to the columns of the source, in characters.
+///
+/// The eraser keeps UTF-16 columns: two spaces stand for one character beyond
+/// U+FFFF. `inserted` is the offset in the source before which one character
+/// was added.
+pub(super) fn by_characters(source: &str, stripped: &str, inserted: Option<usize>) -> String {
+    if source.len() == stripped.len() && source.is_ascii() {
+        return stripped.to_owned();
+    }
+    let mut out = String::with_capacity(source.len());
+    let mut left = stripped.chars();
+    for (at, character) in source.char_indices() {
+        if inserted == Some(at) {
+            out.extend(left.next());
+        }
+        let Some(kept) = left.next() else { break };
+        out.push(kept);
+        if kept.len_utf16() < character.len_utf16() {
+            left.next();
+        }
+    }
+    out.extend(left);
+    out
+}

@@ -1,0 +1,170 @@
+//! Which declaration a name means.
+
+use std::collections::HashMap;
+
+use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
+
+/// The scopes that are open, the innermost last.
+#[derive(Default)]
+pub(super) struct Scopes<'a> {
+    open: Vec<HashMap<&'a str, usize>>,
+    /// The number of each declaration, once it was met.
+    numbers: Vec<Option<u32>>,
+    next: u32,
+}
+
+impl<'a> Scopes<'a> {
+    /// Opens a scope in which `names` are declared.
+    pub(super) fn open(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.open.push(HashMap::new());
+        for name in names {
+            self.declare(name);
+        }
+    }
+
+    /// Opens the scope of a function's body: a `var` named like a parameter is that parameter.
+    pub(super) fn open_body(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let parameters = self.open.last().cloned().unwrap_or_default();
+        self.open.push(HashMap::new());
+        for name in names {
+            match (parameters.get(name), self.open.last_mut()) {
+                (Some(parameter), Some(scope)) => {
+                    scope.insert(name, *parameter);
+                }
+                _ => self.declare(name),
+            }
+        }
+    }
+
+    /// Closes the innermost scope.
+    pub(super) fn close(&mut self) {
+        self.open.pop();
+    }
+
+    fn declare(&mut self, name: &'a str) {
+        let Some(scope) = self.open.last_mut() else { return };
+        if !scope.contains_key(name) {
+            scope.insert(name, self.numbers.len());
+            self.numbers.push(None);
+        }
+    }
+
+    /// Returns the number of what `name` means here, or `None` when the program does not declare it.
+    pub(super) fn number(&mut self, name: &str) -> Option<u32> {
+        let declared = *self.open.iter().rev().find_map(|scope| scope.get(name))?;
+        let number = &mut self.numbers[declared];
+        if number.is_none() {
+            *number = Some(self.next);
+            self.next += 1;
+        }
+        *number
+    }
+}
+
+/// Returns the names that a statement list declares for itself: `let`, `const`, classes, functions.
+pub(super) fn lexical(statements: &[Stmt]) -> Vec<&str> {
+    let mut names = Vec::new();
+    for statement in statements {
+        if let Stmt::Decl(declared) = statement {
+            match declared {
+                Decl::Class(class) if !class.declare => names.push(&*class.ident.sym),
+                Decl::Fn(function) if function.function.body.is_some() => {
+                    names.push(&*function.ident.sym);
+                }
+                Decl::Var(var) if var.kind != VarDeclKind::Var && !var.declare => {
+                    declared_by(var, &mut names);
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// Returns the names that `var` declares anywhere in the statements of one function.
+pub(super) fn hoisted(statements: &[Stmt]) -> Vec<&str> {
+    let mut names = Vec::new();
+    for statement in statements {
+        hoist(statement, &mut names);
+    }
+    names
+}
+
+fn hoist<'a>(statement: &'a Stmt, names: &mut Vec<&'a str>) {
+    let mut var = |declared: &'a VarDecl| {
+        if declared.kind == VarDeclKind::Var && !declared.declare {
+            declared_by(declared, names);
+        }
+    };
+    let head = |head: &'a ForHead, var: &mut dyn FnMut(&'a VarDecl)| {
+        if let ForHead::VarDecl(declared) = head {
+            var(declared);
+        }
+    };
+    match statement {
+        Stmt::Decl(Decl::Var(declared)) => var(declared),
+        Stmt::Block(block) => block.stmts.iter().for_each(|inner| hoist(inner, names)),
+        Stmt::Labeled(labeled) => hoist(&labeled.body, names),
+        Stmt::With(with) => hoist(&with.body, names),
+        Stmt::If(choice) => {
+            hoist(&choice.cons, names);
+            if let Some(other) = &choice.alt {
+                hoist(other, names);
+            }
+        }
+        Stmt::Switch(switch) => {
+            for inner in switch.cases.iter().flat_map(|case| &case.cons) {
+                hoist(inner, names);
+            }
+        }
+        Stmt::Try(tried) => {
+            let handler = tried.handler.iter().flat_map(|handler| &handler.body.stmts);
+            let last = tried.finalizer.iter().flat_map(|block| &block.stmts);
+            tried.block.stmts.iter().chain(handler).chain(last).for_each(|one| hoist(one, names));
+        }
+        Stmt::While(round) => hoist(&round.body, names),
+        Stmt::DoWhile(round) => hoist(&round.body, names),
+        Stmt::For(round) => {
+            if let Some(VarDeclOrExpr::VarDecl(declared)) = &round.init {
+                var(declared);
+            }
+            hoist(&round.body, names);
+        }
+        Stmt::ForIn(round) => {
+            head(&round.left, &mut var);
+            hoist(&round.body, names);
+        }
+        Stmt::ForOf(round) => {
+            head(&round.left, &mut var);
+            hoist(&round.body, names);
+        }
+        _ => {}
+    }
+}
+
+/// Adds the names of a declaration.
+pub(super) fn declared_by<'a>(declared: &'a VarDecl, names: &mut Vec<&'a str>) {
+    for declarator in &declared.decls {
+        bound_by(&declarator.name, names);
+    }
+}
+
+/// Adds the names that a pattern binds.
+pub(super) fn bound_by<'a>(pattern: &'a Pat, names: &mut Vec<&'a str>) {
+    match pattern {
+        Pat::Ident(name) => names.push(&name.id.sym),
+        Pat::Array(array) => array.elems.iter().flatten().for_each(|item| bound_by(item, names)),
+        Pat::Rest(rest) => bound_by(&rest.arg, names),
+        Pat::Object(object) => {
+            for property in &object.props {
+                match property {
+                    ObjectPatProp::KeyValue(pair) => bound_by(&pair.value, names),
+                    ObjectPatProp::Assign(short) => names.push(&short.key.id.sym),
+                    ObjectPatProp::Rest(rest) => bound_by(&rest.arg, names),
+                }
+            }
+        }
+        Pat::Assign(assign) => bound_by(&assign.left, names),
+        Pat::Invalid(_) | Pat::Expr(_) => {}
+    }
+}

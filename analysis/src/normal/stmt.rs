@@ -1,0 +1,225 @@
+//! The form of statements.
+
+use swc_common::Spanned;
+use swc_ecma_ast::{Decl, ForHead, Ident, Pat, Stmt, TryStmt, VarDecl, VarDeclKind, VarDeclOrExpr};
+
+use super::Writer;
+use super::scope::{bound_by, declared_by, hoisted, lexical};
+
+impl<'a> Writer<'a> {
+    /// Writes the statements of the program itself.
+    pub(super) fn program(&mut self, statements: &'a [Stmt]) {
+        self.scopes.open(hoisted(statements).into_iter().chain(lexical(statements)));
+        for statement in statements {
+            self.statements.push((self.out.len(), crate::parse::start(statement.span())));
+            self.statement(statement);
+        }
+        self.scopes.close();
+    }
+
+    /// Writes the statements of a function's body, whose parameters are in the scope above.
+    pub(super) fn body(&mut self, statements: &'a [Stmt]) {
+        let labels = std::mem::take(&mut self.labels);
+        self.scopes.open_body(hoisted(statements).into_iter().chain(lexical(statements)));
+        self.node("body", |writer| writer.list(statements));
+        self.scopes.close();
+        self.labels = labels;
+    }
+
+    fn list(&mut self, statements: &'a [Stmt]) {
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    pub(super) fn block(&mut self, statements: &'a [Stmt]) {
+        self.scopes.open(lexical(statements));
+        self.node("block", |writer| writer.list(statements));
+        self.scopes.close();
+    }
+
+    /// Writes what a branch or loop holds; braces around it make no difference.
+    fn held(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::Block(block) => self.block(&block.stmts),
+            other => self.block(std::slice::from_ref(other)),
+        }
+    }
+
+    fn statement(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::Empty(_) => {}
+            Stmt::Block(block) => self.block(&block.stmts),
+            Stmt::Debugger(_) => self.node("debugger", |_| {}),
+            Stmt::With(with) => self.node("with", |writer| {
+                writer.expr(&with.obj);
+                writer.held(&with.body);
+            }),
+            Stmt::Return(back) => self.node("return", |writer| writer.maybe(back.arg.as_deref())),
+            Stmt::Throw(thrown) => self.node("throw", |writer| writer.expr(&thrown.arg)),
+            Stmt::Labeled(labeled) => self.node("label", |writer| {
+                writer.labels.push(&labeled.label.sym);
+                // A label on a block is left by `break`, so the block is not a mere bracket.
+                writer.statement(&labeled.body);
+                writer.labels.pop();
+            }),
+            Stmt::Break(leave) => {
+                self.node("break", |writer| writer.label(leave.label.as_ref()));
+            }
+            Stmt::Continue(again) => {
+                self.node("continue", |writer| writer.label(again.label.as_ref()));
+            }
+            Stmt::If(choice) => self.node("if", |writer| {
+                writer.expr(&choice.test);
+                writer.held(&choice.cons);
+                if let Some(other) = &choice.alt {
+                    match &**other {
+                        // `else if` is a chain, and also an `if` within an `else`.
+                        Stmt::If(_) => writer.node("block", |writer| writer.statement(other)),
+                        _ => writer.held(other),
+                    }
+                } else {
+                    writer.nothing();
+                }
+            }),
+            Stmt::Switch(switch) => self.node("switch", |writer| {
+                writer.expr(&switch.discriminant);
+                let inside = switch.cases.iter().flat_map(|case| lexical(&case.cons));
+                writer.scopes.open(inside);
+                for case in &switch.cases {
+                    writer.node("case", |writer| {
+                        writer.maybe(case.test.as_deref());
+                        writer.list(&case.cons);
+                    });
+                }
+                writer.scopes.close();
+            }),
+            Stmt::Try(tried) => self.node("try", |writer| writer.tried(tried)),
+            Stmt::While(round) => self.node("while", |writer| {
+                writer.expr(&round.test);
+                writer.held(&round.body);
+            }),
+            Stmt::DoWhile(round) => self.node("do", |writer| {
+                writer.held(&round.body);
+                writer.expr(&round.test);
+            }),
+            Stmt::For(round) => self.node("for", |writer| {
+                let mut names = Vec::new();
+                if let Some(VarDeclOrExpr::VarDecl(declared)) = &round.init
+                    && declared.kind != VarDeclKind::Var
+                {
+                    declared_by(declared, &mut names);
+                }
+                writer.scopes.open(names);
+                match &round.init {
+                    Some(VarDeclOrExpr::VarDecl(declared)) => writer.variables(declared),
+                    Some(VarDeclOrExpr::Expr(value)) => writer.expr(value),
+                    None => writer.nothing(),
+                }
+                writer.maybe(round.test.as_deref());
+                writer.maybe(round.update.as_deref());
+                writer.held(&round.body);
+                writer.scopes.close();
+            }),
+            Stmt::ForIn(round) => self.node("for-in", |writer| {
+                writer.round(&round.left, &round.right, &round.body);
+            }),
+            Stmt::ForOf(round) => {
+                self.node(if round.is_await { "for-await" } else { "for-of" }, |writer| {
+                    writer.round(&round.left, &round.right, &round.body);
+                });
+            }
+            Stmt::Decl(declared) => self.declaration(declared),
+            Stmt::Expr(value) => self.node("do-expr", |writer| writer.expr(&value.expr)),
+        }
+    }
+
+    fn round(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
+        let mut names = Vec::new();
+        if let ForHead::VarDecl(declared) = head
+            && declared.kind != VarDeclKind::Var
+        {
+            declared_by(declared, &mut names);
+        }
+        self.scopes.open(names);
+        match head {
+            ForHead::VarDecl(declared) => self.variables(declared),
+            ForHead::UsingDecl(_) => self.nothing(),
+            ForHead::Pat(pattern) => self.pattern(pattern),
+        }
+        self.expr(over);
+        self.held(body);
+        self.scopes.close();
+    }
+
+    fn tried(&mut self, tried: &'a TryStmt) {
+        self.block(&tried.block.stmts);
+        match &tried.handler {
+            Some(handler) => {
+                let mut names = Vec::new();
+                if let Some(caught) = &handler.param {
+                    bound_by(caught, &mut names);
+                }
+                self.scopes.open(names);
+                self.maybe_pattern(handler.param.as_ref());
+                self.block(&handler.body.stmts);
+                self.scopes.close();
+            }
+            None => self.nothing(),
+        }
+        match &tried.finalizer {
+            Some(block) => self.block(&block.stmts),
+            None => self.nothing(),
+        }
+    }
+
+    fn label(&mut self, label: Option<&'a Ident>) {
+        let Some(label) = label else { return };
+        match self.labels.iter().rposition(|open| *open == &*label.sym) {
+            Some(at) => self.word(&at.to_string()),
+            None => self.text(&label.sym),
+        }
+    }
+
+    fn declaration(&mut self, declared: &'a Decl) {
+        match declared {
+            Decl::Class(class) if !class.declare => {
+                self.node("class-decl", |writer| {
+                    writer.name(&class.ident.sym);
+                    writer.function_name(&class.ident.sym);
+                    writer.class(&class.class);
+                });
+            }
+            Decl::Fn(function) if function.function.body.is_some() => {
+                self.node("function-decl", |writer| {
+                    writer.name(&function.ident.sym);
+                    writer.function_name(&function.ident.sym);
+                    writer.function(&function.function);
+                });
+            }
+            Decl::Var(var) if !var.declare => self.variables(var),
+            // `using` is refused; of the others nothing is left at run time.
+            _ => {}
+        }
+    }
+
+    fn variables(&mut self, declared: &'a VarDecl) {
+        self.node(declared.kind.as_str(), |writer| {
+            for declarator in &declared.decls {
+                writer.node("is", |writer| {
+                    writer.pattern(&declarator.name);
+                    match &declarator.init {
+                        Some(value) => {
+                            if let Pat::Ident(name) = &declarator.name {
+                                writer.named_value(&name.id.sym, value);
+                            } else {
+                                writer.expr(value);
+                            }
+                        }
+                        None => writer.nothing(),
+                    }
+                });
+            }
+        });
+    }
+}
