@@ -1,6 +1,6 @@
 //! The one way an error becomes an HTTP response.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::ErrorCode;
 use registry::RegistryError;
@@ -19,6 +19,19 @@ impl ApiError {
     /// Makes an error with the status that belongs to its code.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self { code, status: status_of(code), detail: detail.into() }
+    }
+
+    /// Makes the answer to a path that is not served.
+    pub fn no_such_path(path: &str) -> Self {
+        let path: String = path.chars().take(200).collect();
+        let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
+        Self { code: ErrorCode::InvalidRequest, status: StatusCode::NOT_FOUND, detail }
+    }
+
+    /// Makes the answer to a method that a path does not have; the router adds `Allow`.
+    pub fn no_such_method(method: &Method) -> Self {
+        let detail = format!("this path does not take `{method}`; `Allow` has those it takes");
+        Self { code: ErrorCode::InvalidRequest, status: StatusCode::METHOD_NOT_ALLOWED, detail }
     }
 
     /// Returns the code.

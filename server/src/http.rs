@@ -6,7 +6,7 @@ pub mod registry;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::config::Serve;
+use crate::error::ApiError;
 use crate::state::SharedGateway;
 
 /// The largest request body, in bytes.
@@ -62,6 +63,8 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     keyed
         .merge(public)
         .merge(open)
+        .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
+        .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(harden))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::cli::text;
-use crate::support::http::{Reply, get};
+use crate::support::http::{Reply, get, send};
 use crate::support::server::{Server, Tenant};
 
 fn read(path: &str) -> Reply {
@@ -115,7 +115,7 @@ fn path_tricks_find_nothing() {
 /// The catalog comes in pages that neither repeat nor lose an entry.
 #[test]
 fn the_catalog_is_paged() {
-    let all = read("/mcp?limit=200").json();
+    let all = read("/mcp?limit=100").json();
     let names = |page: &Value| -> Vec<String> {
         let items = page["items"].as_array().unwrap_or_else(|| panic!("{page:#}"));
         items.iter().map(|item| item["fqdn"].as_str().unwrap().to_owned()).collect()
@@ -140,7 +140,7 @@ fn the_catalog_is_paged() {
     assert_eq!(found, expected);
     assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len());
     for (query, kind) in [("type=native", "native"), ("type=stdio", "stdio")] {
-        let page = read(&format!("/mcp?limit=200&{query}")).json();
+        let page = read(&format!("/mcp?limit=100&{query}")).json();
         let items = page["items"].as_array().unwrap();
         assert!(
             !items.is_empty() && items.iter().all(|item| item["type"] == kind),
@@ -169,6 +169,33 @@ fn there_is_no_event_stream() {
     let reply = get(&url, &[("accept", "text/event-stream")]);
     assert_eq!(reply.status, 405);
     assert!(reply.header("allow").contains("POST"));
+}
+
+/// What is refused before it is an execution is told as a problem (RFC 9457), whatever it is.
+#[test]
+fn refusals_are_problems() {
+    let url = &Server::shared().url();
+    for (method, path, status) in [
+        ("GET", "/", 404),
+        ("GET", "/no/such/path", 404),
+        ("GET", "//mcp", 404),
+        ("GET", "/mcp/%ff", 400),
+        ("GET", "/mcp?limit=0", 400),
+        ("GET", "/mcp?limit=101", 400),
+        ("GET", "/mcp?limit=x", 400),
+        ("GET", "/mcp?nonsense=1", 400),
+        ("GET", "/mcp?cursor=!!", 400),
+        ("DELETE", "/health", 405),
+        ("PUT", "/mcp/json:parse", 405),
+    ] {
+        let reply = send(method, &format!("{url}{path}"), &[], None);
+        assert_eq!(reply.status, status, "{method} {path}: {}", text(&reply.body));
+        assert_eq!(reply.header("content-type"), "application/problem+json", "{method} {path}");
+        let problem = reply.json();
+        assert_eq!(problem["status"], status, "{problem}");
+        assert_eq!(problem["code"], "INVALID_REQUEST", "{problem}");
+        assert_eq!(status == 405, !reply.header("allow").is_empty(), "{method} {path}");
+    }
 }
 
 /// The routing rules in force are those of the design, with an `ETag`.

@@ -1,6 +1,7 @@
 //! `GET /mcp` and `GET /mcp/{fqdn}`: the registry, read over HTTP.
 
 use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -39,7 +40,7 @@ pub struct CatalogQuery {
 pub async fn list_entries(
     State(gateway): State<SharedGateway>,
     headers: HeaderMap,
-    query: Result<Query<CatalogQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<CatalogQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     if wants_event_stream(&headers) {
         // The server never opens a stream of its own: 2026-07-28 has none, and
@@ -55,7 +56,11 @@ pub async fn list_entries(
         kind: parse_word(query.kind, "type")?,
         routing: parse_word(query.routing, "routing")?,
     };
-    let limit = query.limit.unwrap_or(50).clamp(1, PAGE_LIMIT);
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_LIMIT).contains(&limit) {
+        let detail = format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} entries");
+        return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
+    }
     let page = gateway
         .registry
         .catalog(&reader.tenant(), &filter, query.cursor.as_deref(), limit)
@@ -78,9 +83,11 @@ pub async fn list_entries(
 /// Serves one entry, under its FQDN or a short form.
 pub async fn get_entry(
     State(gateway): State<SharedGateway>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let Path(name) =
+        name.map_err(|error| ApiError::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let reader = Reader::of(&gateway, &headers).await?;
     let Ok(wanted) = name.parse::<EntryName>() else { return Ok(not_found(&name)) };
     let found = match gateway.registry.entry(&reader.tenant(), &wanted).await {
