@@ -19,6 +19,7 @@ mod escape;
 mod expr;
 mod finish;
 mod function;
+mod leave;
 mod member;
 mod object;
 mod operator;
@@ -33,11 +34,12 @@ use std::rc::Rc;
 
 use protocol::ToolId;
 
-use self::control::Control;
+use self::control::{Chain, Control};
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
+use self::leave::Jumps;
 use self::scope::{Binding, BindingId, Scope, ScopeId};
-use self::value::{FuncId, SiteId, Value};
+use self::value::{Deps, FuncId, SiteId, Value};
 use super::StaticStructure;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
@@ -100,6 +102,8 @@ struct Builder<'a> {
     sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
     /// What a loop writes, for those who read it earlier in the same loop.
     loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
+    /// What ends a loop, for those who stand earlier in it.
+    loop_exits: HashMap<u32, Deps>,
     /// Whether the program assigns to `args`.
     args_written: bool,
     /// Whether the program changes parts of objects or arrays.
@@ -108,6 +112,8 @@ struct Builder<'a> {
 
     // The round in progress.
     env: Vec<Option<Value>>,
+    /// What governs the place where each variable is declared.
+    declared: Vec<Chain>,
     /// What each write replaced, for taking back one branch before the next.
     trail: Vec<(BindingId, Option<Value>)>,
     /// Every write within each open region that can be left in its middle.
@@ -115,6 +121,7 @@ struct Builder<'a> {
     scope: ScopeId,
     func: FuncId,
     control: Control,
+    jumps: Jumps,
     nodes: Vec<RoundNode>,
     tasks: Vec<RoundTask>,
     parent: Option<u32>,
@@ -139,15 +146,18 @@ impl<'a> Builder<'a> {
             func_ids: HashMap::new(),
             sites: HashMap::new(),
             loop_writes: HashMap::new(),
+            loop_exits: HashMap::new(),
             args_written: false,
             mutates: false,
             changed: false,
             env: Vec::new(),
+            declared: Vec::new(),
             trail: Vec::new(),
             regions: Vec::new(),
             scope: 0,
             func: MAIN,
             control: Control::default(),
+            jumps: Jumps::default(),
             nodes: Vec::new(),
             tasks: Vec::new(),
             parent: None,
@@ -163,11 +173,13 @@ impl<'a> Builder<'a> {
     fn begin_round(&mut self) {
         self.changed = false;
         self.env.iter_mut().for_each(|value| *value = None);
+        self.declared.iter_mut().for_each(|place| *place = Chain::default());
         self.trail.clear();
         self.regions.clear();
         self.scope = 0;
         self.func = MAIN;
         self.control = Control::default();
+        self.jumps = Jumps::default();
         self.nodes.clear();
         self.tasks.clear();
         self.parent = None;

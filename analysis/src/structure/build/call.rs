@@ -9,6 +9,7 @@ use super::Builder;
 use super::engine::changes_argument;
 use super::expr::{bare, bounds};
 use super::finish::{RoundKind, RoundTask};
+use super::leave::add_to;
 use super::value::{Cap, Deps, Form, SiteId, Value};
 use crate::diagnostic::{Code, shown};
 
@@ -263,7 +264,16 @@ impl<'a> Builder<'a> {
     pub(super) fn unknown_call(&mut self, callee: Deps, given: &Given, how: &str) -> Value {
         let deps = callee.and(&given.deps());
         self.escape_given(given, &deps, how);
-        Value::computed(deps.and(&self.returned_deps(given)))
+        let mut result = Value::computed(deps.and(&self.returned_deps(given)));
+        for value in given.values.iter().chain(&given.rest) {
+            if let Some(deps) = Self::all_fails(value) {
+                add_to(&mut result.fails, &deps);
+            }
+            for func in value.funcs().to_vec() {
+                self.after_call(func, &mut result);
+            }
+        }
+        result
     }
 
     /// Returns the tasks whose results the given functions return.

@@ -15,6 +15,10 @@ pub(super) struct Control {
     pub(super) deps: Deps,
     /// Those of them that decide within the function being walked.
     pub(super) local: Deps,
+    /// Those of them that decide within the innermost region that is open.
+    pub(super) region: Deps,
+    /// All of them, innermost first, for those who ask what was decided since.
+    pub(super) chain: Chain,
     /// Whether a run may skip the place.
     pub(super) conditional: bool,
     /// Whether a run may come here any number of times, also none.
@@ -23,8 +27,54 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn add(&mut self, deps: &Deps) {
+        if deps.is_empty() {
+            return;
+        }
         self.deps.add(deps);
         self.local.add(deps);
+        self.region.add(deps);
+        self.chain = self.chain.with(deps);
+    }
+}
+
+/// The conditions that govern a place, one after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chain(Option<Rc<Link>>);
+
+#[derive(Debug)]
+struct Link {
+    deps: Deps,
+    depth: u32,
+    outer: Chain,
+}
+
+impl Chain {
+    fn depth(&self) -> u32 {
+        self.0.as_ref().map_or(0, |link| link.depth)
+    }
+
+    fn with(&self, deps: &Deps) -> Self {
+        let link = Link { deps: deps.clone(), depth: self.depth() + 1, outer: self.clone() };
+        Self(Some(Rc::new(link)))
+    }
+
+    /// Returns what decides here and did not yet at another place.
+    pub(super) fn since(&self, place: &Self) -> Deps {
+        let mut deps = Deps::default();
+        let (mut here, mut there) = (self, place);
+        while let Some(link) = &here.0 {
+            while let Some(other) = &there.0
+                && other.depth > link.depth
+            {
+                there = &other.outer;
+            }
+            if there.0.as_ref().is_some_and(|other| Rc::ptr_eq(link, other)) {
+                break;
+            }
+            deps.add(&link.deps);
+            here = &link.outer;
+        }
+        deps
     }
 }
 
@@ -50,6 +100,12 @@ pub(super) struct Exit {
 impl Exit {
     pub(super) fn may(&self) -> bool {
         self.returns || self.throws || self.breaks || self.continues || !self.labels.is_empty()
+    }
+
+    /// Returns whether it always ends, and only by `throw`.
+    pub(super) fn only_throws(&self) -> bool {
+        let others = self.returns || self.breaks || self.continues || !self.labels.is_empty();
+        self.always && self.throws && !others
     }
 
     /// Adds the ways out of another statement, without its `always`.
@@ -89,11 +145,19 @@ impl<'a> Builder<'a> {
         walk: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let before = self.control.clone();
+        let pending = self.jumps.pending.clone();
         self.control.add(deps);
         self.control.conditional |= conditional;
         self.control.repeats |= repeats;
         let result = walk(self);
         self.control = before;
+        if self.jumps.pending != pending
+            && let Some(deps) = &self.jumps.pending
+        {
+            // What follows in the same statement is reached only if nothing was thrown.
+            self.control.add(deps);
+            self.control.conditional = true;
+        }
         result
     }
 
@@ -168,7 +232,9 @@ impl<'a> Builder<'a> {
     ) -> Vec<(BindingId, Value)> {
         let mark = self.trail.len();
         self.regions.push(HashMap::new());
+        let outer = std::mem::take(&mut self.control.region);
         let deps = walk(self);
+        self.control.region = outer;
         let written = self.regions.pop().unwrap_or_default();
         // The values from before the region, for those that it wrote.
         let mut old: HashMap<BindingId, Option<Value>> = HashMap::new();
@@ -197,9 +263,12 @@ impl<'a> Builder<'a> {
     /// Notes a write in the innermost region that is open.
     pub(super) fn note_in_region(&mut self, binding: BindingId, value: &Value) {
         let Some(region) = self.regions.last_mut() else { return };
-        let joined = match region.remove(&binding) {
-            Some(other) => self.join(&other, value),
-            None => value.clone(),
+        let other = region.remove(&binding);
+        // Whether it is written at all is part of what the value depends on.
+        let value = value.clone().with_deps(&self.control.region);
+        let joined = match other {
+            Some(other) => self.join(&other, &value),
+            None => value,
         };
         if let Some(region) = self.regions.last_mut() {
             region.insert(binding, joined);

@@ -7,6 +7,7 @@ use super::Builder;
 use super::call::{CallKind, Given};
 use super::expr::{bare, bounds};
 use super::finish::RoundKind;
+use super::leave::add_to;
 use super::member::Key;
 use super::value::{Cap, Deps, Form, Value};
 
@@ -100,6 +101,7 @@ impl<'a> Builder<'a> {
                     builder.changed_part_of(&receiver);
                     let flows = given.deps();
                     builder.flows_into(object, &flows);
+                    builder.fails_into(object, &result);
                 }
                 result
             }
@@ -149,6 +151,7 @@ impl<'a> Builder<'a> {
         };
         let mut result = Value::never();
         let is_then = matches!(kind, Callback::Then);
+        let mut followed = false;
         let mut passed = Deps::default();
         let mut walk = |builder: &mut Self| {
             builder.under(&deps, conditional, repeats, |builder| {
@@ -162,13 +165,16 @@ impl<'a> Builder<'a> {
                             let none =
                                 Given { values: vec![Value::computed(deps.clone())], rest: None };
                             builder.under(&Deps::default(), true, false, |b| {
-                                b.apply(value.clone(), None, &none, CallKind::Plain)
+                                b.promised(value.clone(), &none)
                             })
+                        } else if !repeats {
+                            builder.promised(value.clone(), &first)
                         } else {
                             builder.apply(value.clone(), None, &first, CallKind::Plain)
                         };
                         builder.at = before;
                         result = builder.join(&result, &called);
+                        followed = true;
                     } else {
                         passed.add(&value.all_deps());
                         builder.escape_to(
@@ -191,14 +197,41 @@ impl<'a> Builder<'a> {
         }
         passed.add(&self.returned_deps(&given));
         match kind {
-            Callback::Then => result.with_deps(&deps).with_deps(&passed).loosened(),
-            Callback::Catch => self.or_else(receiver.clone(), result).loosened(),
+            Callback::Then => {
+                let caught = given.values.len() > 1;
+                if let (false, Some(deps)) = (caught, &receiver.fails) {
+                    add_to(&mut result.fails, deps);
+                }
+                let mut result = result.loosened();
+                if caught || !followed {
+                    result = result.with_deps(&deps).with_deps(&passed);
+                }
+                result
+            }
+            Callback::Catch => {
+                let mut receiver = receiver.clone();
+                receiver.fails = None;
+                self.or_else(receiver, result).loosened()
+            }
             Callback::Finally => receiver.clone().loosened(),
             Callback::Each | Callback::Fold => {
                 self.escape(&result, "is collected by a method that cannot be followed");
-                Value::computed(deps.and(&result.all_deps()).and(&passed))
+                let fails = result.fails.clone();
+                let mut all = Value::computed(deps.and(&result.all_deps()).and(&passed));
+                all.fails = fails;
+                all
             }
         }
+    }
+
+    /// Calls a function that is given to a promise; what it throws fails the next one.
+    fn promised(&mut self, callee: Value, given: &Given) -> Value {
+        let (mut result, thrown) =
+            self.failing(|builder| builder.apply(callee, None, given, CallKind::Plain));
+        if let Some(deps) = thrown {
+            add_to(&mut result.fails, &deps);
+        }
+        result
     }
 
     /// Follows `Promise.all([…])` and its like: the members are in flight together.
@@ -219,13 +252,22 @@ impl<'a> Builder<'a> {
                 self.escape(part, "is awaited together with others");
             }
         }
+        let fails = Self::all_fails(members);
         match (how, &members.form) {
-            ("all", _) => members.clone().loosened(),
+            ("all", _) => {
+                let mut all = members.clone().loosened();
+                all.fails = fails;
+                all
+            }
             ("allSettled", Form::Array(items)) => {
                 let items = items.iter().map(|item| Value::computed(item.all_deps())).collect();
                 Value::array(items).with_deps(&members.deps)
             }
-            _ => Value::computed(given.deps()),
+            _ => {
+                let mut one = Value::computed(given.deps());
+                one.fails = if how == "allSettled" { None } else { fails };
+                one
+            }
         }
     }
 
@@ -241,6 +283,16 @@ impl<'a> Builder<'a> {
             self.flows_into(&target.expr, &deps);
         }
         self.unknown_call(Deps::default(), &given, "is copied to or from")
+    }
+
+    /// Keeps that a promise which may fail was put into a variable's value.
+    fn fails_into(&mut self, expr: &'a Expr, given: &Value) {
+        let (Some(deps), Expr::Ident(name)) = (&given.fails, bare(expr)) else { return };
+        if let Some(binding) = self.lookup(&name.sym) {
+            let mut value = self.read(binding);
+            add_to(&mut value.fails, deps);
+            self.write(binding, value);
+        }
     }
 
     /// Lets results flow into the variable that an expression begins with.
@@ -264,6 +316,7 @@ impl<'a> Builder<'a> {
             form => form.clone(),
         };
         let mut changed = Value::of(form).with_deps(&value.all_deps()).with_deps(&deps);
+        changed.fails = value.fails.clone();
         if !value.caps().is_empty() || !value.funcs().is_empty() {
             changed = value.with_deps(&deps);
         }

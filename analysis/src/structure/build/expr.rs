@@ -93,8 +93,9 @@ impl<'a> Builder<'a> {
                 last
             }
             Expr::Await(awaited) => {
-                let value = self.expr(&awaited.arg);
+                let mut value = self.expr(&awaited.arg);
                 self.awaited(&value);
+                self.after_await(&mut value);
                 settled(value)
             }
             Expr::Yield(yielded) => {

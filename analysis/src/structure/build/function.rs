@@ -76,7 +76,7 @@ impl<'a> FuncBody<'a> {
         }
     }
 
-    fn is_async(self) -> bool {
+    pub(super) fn is_async(self) -> bool {
         match self {
             Self::Arrow(arrow) => arrow.is_async,
             Self::Function(function) => function.is_async,
@@ -87,7 +87,7 @@ impl<'a> FuncBody<'a> {
 
 /// A function and what is known of its uses.
 pub(super) struct Func<'a> {
-    body: FuncBody<'a>,
+    pub(super) body: FuncBody<'a>,
     /// The scope in which it is defined.
     scope: ScopeId,
     /// The function in which it is defined.
@@ -98,6 +98,8 @@ pub(super) struct Func<'a> {
     this: Value,
     /// What it may return.
     pub(super) returned: Value,
+    /// What decides whether it throws, if it may.
+    pub(super) throws: Option<Deps>,
     /// Code that is not understood may call it.
     escaped: bool,
     /// What such code may give it.
@@ -143,6 +145,7 @@ impl<'a> Builder<'a> {
             params: body.params().iter().map(|_| Value::never()).collect(),
             this: Value::never(),
             returned: Value::never(),
+            throws: None,
             escaped: false,
             unknown: Deps::default(),
             reads_arguments: false,
@@ -295,7 +298,9 @@ impl<'a> Builder<'a> {
             }
         }
         self.enter(id, &Deps::default(), false, false);
-        self.funcs[id as usize].returned.clone()
+        let mut returned = self.funcs[id as usize].returned.clone();
+        self.after_call(id, &mut returned);
+        returned
     }
 
     /// Counts a call, and walks the function if this is the first one.
@@ -303,6 +308,7 @@ impl<'a> Builder<'a> {
         let mut control = self.control.clone();
         control.deps.add(deps);
         control.local = Deps::default();
+        control.region = Deps::default();
         control.conditional |= conditional;
         control.repeats |= repeats;
         let func = &mut self.funcs[id as usize];
@@ -320,13 +326,18 @@ impl<'a> Builder<'a> {
     }
 
     fn walk_func(&mut self, id: FuncId, control: Control) {
+        let control = std::mem::replace(&mut self.control, control);
+        self.keeping_throws(id, |builder| builder.walk_code(id));
+        self.control = control;
+    }
+
+    fn walk_code(&mut self, id: FuncId) {
         let func = &mut self.funcs[id as usize];
         func.walked = true;
         let body = func.body;
         let before = (self.scope, self.func, self.at);
         self.scope = func.scope;
         self.func = id;
-        let control = std::mem::replace(&mut self.control, control);
         if let FuncBody::Field(value) = body {
             let value = self.expr(value);
             self.escape(&value, "is kept in a field of a class");
@@ -335,7 +346,6 @@ impl<'a> Builder<'a> {
                 deps.add(&self.funcs[*func as usize].returned.all_deps());
             }
             self.give_back(id, Value::computed(deps));
-            self.control = control;
             (self.scope, self.func, self.at) = before;
             return;
         }
@@ -354,7 +364,6 @@ impl<'a> Builder<'a> {
             });
             builder.within(scope, |builder| builder.walk_body(id, body, statements));
         });
-        self.control = control;
         (self.scope, self.func, self.at) = before;
     }
 
@@ -401,6 +410,9 @@ impl<'a> Builder<'a> {
         let mut value = value;
         if self.funcs[id as usize].body.is_async() {
             self.awaited(&value);
+            if !self.funcs[id as usize].body.is_generator() {
+                self.after_await(&mut value);
+            }
             // What is given is a promise, an object that the program can change.
             value = value.loosened();
         }

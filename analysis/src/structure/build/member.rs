@@ -148,7 +148,9 @@ impl Builder<'_> {
             Form::Never => Value::never(),
             _ => {
                 self.escape(value, "is iterated");
-                Value::computed(value.all_deps())
+                let mut item = Value::computed(value.all_deps());
+                item.fails = value.fails.clone();
+                item
             }
         }
     }

@@ -38,35 +38,43 @@ impl<'a> Builder<'a> {
             test.is_none_or(|test| matches!(bare(test), Expr::Lit(Lit::Bool(b)) if b.value));
         let node = self.add_node(RoundKind::Loop { over, deps: Deps::default() });
         let (parent, branch) = (self.parent.replace(node), self.branch.take());
-        self.looped(statement.span().lo.0, |builder| {
-            let none = Deps::default();
-            let mut deps = Deps::default();
-            if test_first && let Some(test) = test {
-                let value = builder.way("test", |b| b.under(&none, false, true, |b| b.expr(test)));
-                deps = value.all_deps();
-            }
-            let jumped =
-                builder.way("body", |b| b.under(&deps, false, true, |b| b.statement(body)));
-            let mut rest = Deps::default();
-            if jumped.may() {
-                rest.add(&jumped.deps);
-            }
-            if let Some(update) = update {
-                let _ = builder
-                    .way("update", |b| b.under(&deps, jumped.may(), true, |b| b.expr(update)));
-            }
-            if !test_first && let Some(test) = test {
-                let value =
-                    builder.way("test", |b| b.under(&rest, jumped.may(), true, |b| b.expr(test)));
-                deps = value.all_deps();
-            }
-            exit.add(&jumped);
-            exit.always = jumped.always && endless && !jumped.breaks && !jumped.continues;
-            deps.add(&rest);
-            exit.deps.add(&deps);
-            builder.loop_deps(node, deps.clone());
-            deps
+        let key = statement.span().lo.0;
+        let ends = self.framed_loop(key, |builder, carried| {
+            let mut ends = Deps::default();
+            builder.looped(key, |builder| {
+                let mut deps = Deps::default();
+                if test_first && let Some(test) = test {
+                    let value =
+                        builder.way("test", |b| b.under(carried, false, true, |b| b.expr(test)));
+                    deps = value.all_deps();
+                }
+                deps.add(carried);
+                let jumped =
+                    builder.way("body", |b| b.under(&deps, false, true, |b| b.statement(body)));
+                let mut rest = carried.clone();
+                if jumped.may() {
+                    rest.add(&jumped.deps);
+                }
+                if let Some(update) = update {
+                    let _ = builder
+                        .way("update", |b| b.under(&deps, jumped.may(), true, |b| b.expr(update)));
+                }
+                if !test_first && let Some(test) = test {
+                    let value = builder
+                        .way("test", |b| b.under(&rest, jumped.may(), true, |b| b.expr(test)));
+                    deps = value.all_deps();
+                    builder.ends_loop(&deps);
+                }
+                exit.add(&jumped);
+                exit.always = jumped.always && endless && !jumped.breaks && !jumped.continues;
+                builder.loop_deps(node, deps.clone());
+                ends = deps.clone();
+                deps.and(&rest)
+            });
+            ends
         });
+        self.loop_deps(node, ends.clone());
+        exit.deps = ends;
         (self.parent, self.branch) = (parent, branch);
         (exit.breaks, exit.continues) = (false, false);
         exit.settle()
@@ -93,7 +101,9 @@ impl<'a> Builder<'a> {
             self.item(&over)
         } else if kind == Iteration::Awaited {
             // The values may come from an iterator of the program's own.
-            self.item(&over).loosened()
+            let mut item = self.item(&over).loosened();
+            self.after_await(&mut item);
+            item
         } else {
             let leads = !over.caps().is_empty();
             if leads {
@@ -101,12 +111,15 @@ impl<'a> Builder<'a> {
             }
             Value::computed(deps.clone())
         };
+        let key = statement.span().lo.0;
         let kind = RoundKind::Loop { over: bounds(right.span()), deps: deps.clone() };
-        self.node(kind, |builder| {
+        let node = self.nodes.len() as u32;
+        let walk = |builder: &mut Self, carried: &Deps| {
+            let begin = deps.clone().and(carried);
             builder.within(scope, |builder| {
-                builder.looped(statement.span().lo.0, |builder| {
+                builder.looped(key, |builder| {
                     builder.way("body", |builder| {
-                        builder.under(&deps, false, true, |builder| {
+                        builder.under(&begin, false, true, |builder| {
                             match head {
                                 ForHead::VarDecl(declared) => {
                                     for declarator in &declared.decls {
@@ -121,11 +134,14 @@ impl<'a> Builder<'a> {
                             exit.add(&builder.statement(body));
                         });
                     });
-                    deps.clone()
+                    begin
                 });
             });
-        });
-        exit.deps.add(&deps);
+            deps.clone()
+        };
+        let ends = self.node(kind, |builder| builder.framed_loop(key, walk));
+        self.loop_deps(node, ends.clone());
+        exit.deps = ends;
         (exit.breaks, exit.continues) = (false, false);
         exit.settle()
     }

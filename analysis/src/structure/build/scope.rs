@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Builder;
-use super::value::{Form, FuncId, Value};
+use super::control::Chain;
+use super::value::{Deps, Form, FuncId, Value};
 
 pub(super) type ScopeId = u32;
 pub(super) type BindingId = u32;
@@ -25,6 +26,8 @@ pub(super) struct Binding {
     summary: Value,
     /// Another function writes it, so the order of writes is not known.
     written_elsewhere: bool,
+    /// It is there before its declaration is reached.
+    hoisted: bool,
 }
 
 /// What a scope belongs to; one piece of code may have several.
@@ -62,8 +65,14 @@ impl<'a> Builder<'a> {
             let id = self.bindings.len() as BindingId;
             scope.names.insert(name, id);
             let summary = if hoisted { Value::undefined() } else { Value::never() };
-            self.bindings.push(Binding { owner: self.func, summary, written_elsewhere: false });
+            self.bindings.push(Binding {
+                owner: self.func,
+                summary,
+                written_elsewhere: false,
+                hoisted,
+            });
             self.env.push(None);
+            self.declared.push(Chain::default());
         }
         let id = self.scopes.len() as ScopeId;
         self.scopes.push(scope);
@@ -108,7 +117,8 @@ impl<'a> Builder<'a> {
 
     /// Writes a variable.
     pub(super) fn write(&mut self, binding: BindingId, value: Value) {
-        let mut value = self.bounded(value);
+        let decided = self.decided_since(binding);
+        let mut value = self.bounded(value).with_deps(&decided);
         // A container with a name can be changed by whoever knows the name.
         value.shared |= matches!(value.form, Form::Object { .. } | Form::Array(_));
         if value.shared && self.mutates {
@@ -133,6 +143,20 @@ impl<'a> Builder<'a> {
         }
         self.note_in_region(binding, &value);
         self.set(binding, Some(value));
+    }
+
+    /// Returns what decides whether a write here is made, seen from where the
+    /// variable is declared.
+    fn decided_since(&mut self, binding: BindingId) -> Deps {
+        let Binding { owner, hoisted, .. } = &self.bindings[binding as usize];
+        if *owner != self.func {
+            return self.control.chain.since(&self.declared[binding as usize]);
+        }
+        if self.env[binding as usize].is_none() {
+            let place = if *hoisted { Chain::default() } else { self.control.chain.clone() };
+            self.declared[binding as usize] = place;
+        }
+        Deps::default()
     }
 
     /// Sets what a variable holds, without counting it as a write.

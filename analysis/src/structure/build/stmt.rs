@@ -10,6 +10,7 @@ use super::control::{Exit, Writes};
 use super::expr::bounds;
 use super::finish::RoundKind;
 use super::function::FuncBody;
+use super::leave::FrameKind;
 use super::repeat::Iteration;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names, pattern_names};
 use super::value::{Deps, Value};
@@ -67,7 +68,14 @@ impl<'a> Builder<'a> {
             return Exit::default();
         }
         self.at = parse::start(statement.span());
-        stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || self.statement_kind(statement))
+        let (mut exit, thrown) = self.within_statement(|builder| {
+            stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || builder.statement_kind(statement))
+        });
+        if let Some(deps) = thrown {
+            exit.throws = true;
+            exit.deps.add(&deps);
+        }
+        exit
     }
 
     fn statement_kind(&mut self, statement: &'a Stmt) -> Exit {
@@ -84,35 +92,44 @@ impl<'a> Builder<'a> {
                     let func = self.func;
                     self.give_back(func, value);
                 }
+                self.leave_by_return();
                 return Exit { returns: true, always: true, ..Exit::default() };
             }
             Stmt::Throw(thrown) => {
                 let value = self.expr(&thrown.arg);
                 self.escape(&value, "is thrown");
+                self.leave_by_throw();
                 return Exit { throws: true, always: true, ..Exit::default() };
             }
             Stmt::Break(jump) => {
                 let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
                 let breaks = jump.label.is_none();
+                self.leave_by_break(jump.label.as_ref().map(|label| &*label.sym));
                 return Exit { breaks, labels, always: true, ..Exit::default() };
             }
             Stmt::Continue(jump) => {
                 let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
                 let continues = jump.label.is_none();
+                self.leave_by_continue(jump.label.as_ref().map(|label| &*label.sym));
                 return Exit { continues, labels, always: true, ..Exit::default() };
             }
             Stmt::Labeled(labeled) => {
                 let mut exit = Exit::default();
-                self.region(|builder| {
-                    exit = builder.statement(&labeled.body);
-                    exit.deps.clone()
+                let kind = FrameKind::Label((&*labeled.label.sym).into());
+                let _ = self.framed(kind, |builder| {
+                    builder.region(|builder| {
+                        exit = builder.statement(&labeled.body);
+                        exit.deps.clone()
+                    });
                 });
                 let before = exit.labels.len();
                 exit.labels.retain(|label| **label != *labeled.label.sym);
                 exit.always &= exit.labels.len() == before;
                 return exit.settle();
             }
-            Stmt::Switch(switch) => return self.switch(switch),
+            Stmt::Switch(switch) => {
+                return self.framed(FrameKind::Switch, |builder| builder.switch(switch)).0;
+            }
             Stmt::Try(attempt) => return self.attempt(attempt),
             Stmt::While(repeat) => {
                 return self.repeat(statement, Some(&repeat.test), true, None, &repeat.body);
@@ -329,11 +346,16 @@ impl<'a> Builder<'a> {
     fn try_and_catch(&mut self, attempt: &'a TryStmt) -> Exit {
         let first_task = self.tasks.len();
         let mut tried = Exit::default();
-        let left_with = self.collect(|builder| {
-            tried = builder.way("try", |b| b.block(&attempt.block));
-            Deps::default()
+        let (left_with, thrown) = self.catching(|builder| {
+            builder.collect(|builder| {
+                tried = builder.way("try", |b| b.block(&attempt.block));
+                Deps::default()
+            })
         });
-        let Some(handler) = &attempt.handler else { return tried };
+        let Some(handler) = &attempt.handler else {
+            self.throw_on(&thrown);
+            return tried;
+        };
         // The handler runs when something in the block fails: it waits for the
         // block's calls.
         let mut failing = Deps::default();
@@ -345,19 +367,27 @@ impl<'a> Builder<'a> {
                 pattern_names(param, false, names);
             }
         });
-        let (caught, writes) = self.branch(|builder| {
-            for (binding, value) in left_with {
-                builder.set(binding, Some(value));
-            }
-            builder.within(scope, |builder| {
-                builder.under(&failing, true, false, |builder| {
-                    if let Some(param) = &handler.param {
-                        builder.bind(param, Value::computed(failing.clone()));
-                    }
-                    builder.way("catch", |b| b.block(&handler.body))
+        let ((caught, writes), thrown_on) = self.catching(|builder| {
+            builder.branch(|builder| {
+                for (binding, value) in left_with {
+                    builder.set(binding, Some(value));
+                }
+                builder.within(scope, |builder| {
+                    builder.under(&failing, true, false, |builder| {
+                        if let Some(param) = &handler.param {
+                            builder.bind(param, Value::computed(failing.clone()));
+                        }
+                        builder.way("catch", |b| b.block(&handler.body))
+                    })
                 })
             })
         });
+        if caught.only_throws() {
+            // It is as if there were no `try`.
+            self.throw_on(&thrown);
+            return tried;
+        }
+        self.throw_on(&thrown_on);
         match (tried.always, caught.always) {
             (_, true) => {}
             (true, false) => self.merge(vec![writes], &failing),

@@ -153,6 +153,8 @@ pub(super) struct Value {
     pub(super) partial: bool,
     /// A substitute may stand in its place when it is not there.
     pub(super) defaulted: bool,
+    /// It may be a promise that fails, which these tasks decide.
+    pub(super) fails: Option<Deps>,
     /// Whether it or a part of it leads to tools or is a function.
     loaded: bool,
     weight: u32,
@@ -176,6 +178,7 @@ impl Value {
             inexact: false,
             partial: false,
             defaulted: false,
+            fails: None,
             loaded,
             weight,
             level,
@@ -355,6 +358,10 @@ impl Value {
         joined.inexact = self.inexact || other.inexact;
         joined.partial = self.partial || other.partial;
         joined.defaulted = self.defaulted || other.defaulted;
+        joined.fails = self.fails.clone();
+        if let Some(deps) = &other.fails {
+            joined.fails.get_or_insert_default().add(deps);
+        }
         joined
     }
 
