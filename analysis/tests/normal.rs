@@ -1,0 +1,103 @@
+//! The hash of the normal form: what makes no difference to it, and what does.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "normal/rename.rs"]
+mod rename;
+
+use std::path::{Path, PathBuf};
+
+use analysis::{Limits, analyze};
+
+fn hash(source: &str) -> String {
+    let analysis = analyze(source, &Limits::default());
+    let hash = analysis.normal_hash;
+    hash.unwrap_or_else(|| panic!("{source}: {:?}", analysis.first_error())).to_string()
+}
+
+/// Reads the pairs of a file.
+fn pairs(file: &str, between: &str) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/normal").join(file);
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
+    rows.map(|row| {
+        let (one, other) = row.split_once(between).unwrap_or_else(|| panic!("no pair: {row}"));
+        let program = |text: &str| text.trim().replace("\\n", "\n");
+        (program(one), program(other))
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_only_written_otherwise_has_the_same_hash() {
+    let pairs = pairs("equal.txt", " === ");
+    println!("{} pairs of programs have one hash", pairs.len());
+    assert!(pairs.len() >= 40);
+    for (one, other) in pairs {
+        assert_ne!(one, other);
+        assert_eq!(hash(&one), hash(&other), "\n{one}\n{other}");
+    }
+}
+
+#[test]
+fn what_means_something_else_has_another_hash() {
+    let pairs = pairs("different.txt", " =/= ");
+    println!("{} pairs of programs have two hashes", pairs.len());
+    assert!(pairs.len() >= 60);
+    for (one, other) in pairs {
+        assert_ne!(hash(&one), hash(&other), "\n{one}\n{other}");
+    }
+}
+
+/// Stored hashes are compared with new ones: these change only with the version.
+#[test]
+fn the_hash_is_stable() {
+    for (source, expected) in [
+        ("", "sha256-Pf5SCRjQAU8XQlg9iO/F2AsI3P8X6bYZjlrPRWSaljw="),
+        (
+            "const a = await mcp.fs.read({ path: args.p }); return a?.b ?? `x${a}`",
+            "sha256-T1ZQGnSLcVtfPhROjoC8b1n6c5hNzj0QlwDzUQiJBAg=",
+        ),
+    ] {
+        assert_eq!(hash(source), expected, "{source}");
+    }
+}
+
+/// Every program of the other tests, with other names for its locals and a comment after each.
+#[test]
+fn renaming_locals_and_adding_comments_keeps_the_hash() {
+    let (mut renamed, mut names) = (0, 0);
+    for path in programs() {
+        let source = std::fs::read_to_string(&path).unwrap();
+        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
+        // What is refused has no form, and these can see the names of their functions.
+        let sees_names = ["name", "eval"].iter().any(|word| source.contains(word));
+        if sees_names || !analyze(source, &Limits::default()).can_run() {
+            continue;
+        }
+        let Some((other, count)) = rename::locals(source) else { continue };
+        assert_eq!(hash(source), hash(&other), "{}\n{other}", path.display());
+        renamed += 1;
+        names += count;
+    }
+    println!("{renamed} programs keep their hash with {names} other names");
+    assert!(renamed > 100 && names > 400, "{renamed} {names}");
+}
+
+fn programs() -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")];
+    folders.push(folders[0].with_file_name("agent"));
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "ts") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
