@@ -264,7 +264,7 @@ fn planned(
         tool: task.tool.clone(),
         side: rules.route(&task.tool),
         effect: Effect::of(&task.tool),
-        certainty: if task.conditional { Certainty::May } else { Certainty::Will },
+        certainty: if task.conditional || task.repeats { Certainty::May } else { Certainty::Will },
         times: if task.repeats { Times::Many } else { Times::Once },
         layer,
         line: task.line,

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Runs agent-written programs on your machine: sealed off, with every tool
 /// call under your rules.
@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 Start here:
   pml init                 write .mcp.json and .pml.json, so that this project's agent finds PML
   pml exec program.ts      run a program; `-` reads it from stdin
+  pml plan program.ts      see what a program will and may do, and what leaves your machine
   pml analyze program.ts   see which tools a program calls and where it would run")]
 pub struct Cli {
     /// The settings that every command reads.
@@ -49,6 +50,8 @@ pub enum Command {
     Stdio,
     /// Run a program and print its result.
     Exec(Exec),
+    /// Show what a program will and may do, and what leaves this machine, without running it; works offline.
+    Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
     /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
@@ -89,6 +92,29 @@ pub struct Exec {
     pub json: bool,
 }
 
+/// `pml plan`
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 it can run, warnings included; 2 it cannot.")]
+pub struct Plan {
+    /// The program's file; `-` reads stdin.
+    pub file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print a picture of the calls and of what flows between them.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub graph: Option<GraphFormat>,
+}
+
+/// How a graph is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// A Mermaid flowchart, as Markdown pages show it.
+    Mermaid,
+    /// An SVG picture.
+    Svg,
+}
+
 /// `pml analyze`
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 it can run, warnings included; 2 it cannot.")]
@@ -98,4 +124,7 @@ pub struct Analyze {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Print a picture of the calls and of what flows between them.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub graph: Option<GraphFormat>,
 }

@@ -3,6 +3,7 @@
 pub mod analyze;
 pub mod exec;
 pub mod init;
+pub mod plan;
 pub mod trust;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
@@ -31,6 +32,7 @@ const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
 pub fn run(cli: Cli) -> ExitCode {
     let json = match &cli.command {
         Command::Exec(exec) => exec.json,
+        Command::Plan(plan) => plan.json,
         Command::Analyze(analyze) => analyze.json,
         _ => false,
     };
@@ -60,7 +62,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
-        Command::Stdio | Command::Exec(_) | Command::Analyze(_) => {}
+        Command::Stdio | Command::Exec(_) | Command::Plan(_) | Command::Analyze(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -79,12 +81,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Exec(exec) => exec::exec(App::open(settings)?, exec, stop).await,
-            Command::Analyze(analyze) => {
-                let analyser = Analyser::start().map_err(|error| {
-                    CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string())
-                })?;
-                analyze::analyze(Arc::new(analyser), analyze, &stop).await
-            }
+            Command::Plan(plan) => plan::plan(analyser()?, plan, &stop).await,
+            Command::Analyze(analyze) => analyze::analyze(analyser()?, analyze, &stop).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
                 unreachable!("these ended above")
             }
@@ -93,6 +91,13 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
     // A read of stdin that nothing can interrupt must not hold up the exit.
     runtime.shutdown_background();
     ended
+}
+
+/// Starts an analyser without anything else of a project.
+fn analyser() -> Result<Arc<Analyser>, CliError> {
+    Analyser::start()
+        .map(Arc::new)
+        .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))
 }
 
 /// `pml init`: shows what would be done, asks, does it.

@@ -89,16 +89,16 @@ pub(super) fn args_egress(tasks: &[PlannedTask], program: &str) -> Vec<ArgsEgres
         .collect()
 }
 
-/// Returns whether an argument has a computed part, and collects what that
-/// part names of `args`.
+/// Returns whether an argument has a computed part, and collects what all such
+/// parts name of `args`.
 fn computes(argument: &Argument, parameters: &mut Vec<String>) -> bool {
     match argument {
         Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => false,
         Argument::Object { fields } => {
-            fields.values().fold(false, |any, field| computes(field, parameters) || any)
+            fields.values().filter(|field| computes(field, parameters)).count() > 0
         }
         Argument::Array { items } => {
-            items.iter().fold(false, |any, item| computes(item, parameters) || any)
+            items.iter().filter(|item| computes(item, parameters)).count() > 0
         }
         Argument::Expression { source, .. } => {
             for name in named(source) {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::args::Analyze;
+use crate::commands::plan::draw;
 use crate::commands::{note, read_program, say};
 use crate::error::CliError;
 
@@ -29,22 +30,30 @@ pub async fn analyze(
             .map_err(|error| CliError::failed(error.to_string()))?;
         say(&(text + "\n"))?;
     } else {
-        for diagnostic in &analysis.diagnostics {
-            note(&format!(
-                "{}: {} (line {}, column {}) [{}]\n{}\n",
-                diagnostic.severity.as_str(),
-                protocol::escape_text(&diagnostic.message),
-                diagnostic.line,
-                diagnostic.column,
-                diagnostic.code.as_str(),
-                diagnostic.code_frame()
-            ));
-        }
+        note_diagnostics(&analysis);
         if analysis.can_run() {
-            say(&summary(&analysis, &rules))?;
+            match analyze.graph {
+                Some(format) => say(&draw(&analysis::plan(&analysis, &rules), format)?)?,
+                None => say(&summary(&analysis, &rules))?,
+            }
         }
     }
     Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// Shows the diagnostics of a program on stderr, each with its line.
+pub(super) fn note_diagnostics(analysis: &analysis::Analysis) {
+    for diagnostic in &analysis.diagnostics {
+        note(&format!(
+            "{}: {} (line {}, column {}) [{}]\n{}\n",
+            diagnostic.severity.as_str(),
+            protocol::escape_text(&diagnostic.message),
+            diagnostic.line,
+            diagnostic.column,
+            diagnostic.code.as_str(),
+            diagnostic.code_frame()
+        ));
+    }
 }
 
 fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {

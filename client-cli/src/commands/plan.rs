@@ -1,0 +1,145 @@
+//! `pml plan FILE|-`: shows what a program will and may do, without running it.
+
+mod graph;
+mod mermaid;
+mod shown;
+mod style;
+mod svg;
+mod text;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use analysis::{Analysis, Plan};
+use protocol::{ErrorCode, RoutingRules};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::analyser::Analyser;
+use crate::args::{self, GraphFormat};
+use crate::commands::analyze::note_diagnostics;
+use crate::commands::{read_program, say};
+use crate::error::CliError;
+
+pub use style::Style;
+pub use text::text;
+
+/// Runs the command; exit code 2 for a program that cannot run.
+///
+/// # Errors
+/// Returns why the program could not be read, analysed or drawn.
+pub async fn plan(
+    analyser: Arc<Analyser>,
+    plan: args::Plan,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let source = read_program(&plan.file, stop).await?;
+    let analysis = analyser.analyse(&source).await?;
+    let found = analysis::plan(&analysis, &RoutingRules::shipped());
+    if plan.json {
+        say(&(json_text(&to_json(&found, &analysis))? + "\n"))?;
+    } else {
+        note_diagnostics(&analysis);
+        if analysis.can_run() {
+            match plan.graph {
+                Some(format) => say(&draw(&found, format)?)?,
+                None => say(&text(&found, &Style::of_stdout()))?,
+            }
+        }
+    }
+    Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// Draws a plan as a graph of its tasks.
+///
+/// # Errors
+/// Returns an error when the plan is too large for a picture.
+pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
+    let graph = graph::Graph::of(plan);
+    match format {
+        GraphFormat::Mermaid => Ok(mermaid::mermaid(&graph)),
+        GraphFormat::Svg => svg::svg(&graph).ok_or_else(|| {
+            CliError::from_code(
+                ErrorCode::TooComplex,
+                format!(
+                    "the program has {} calls and {} edges between them, too many for a picture",
+                    graph.nodes.len(),
+                    graph.edges.len()
+                ),
+            )
+            .with_hint("`--graph mermaid` and `--json` have no such limit.")
+        }),
+    }
+}
+
+/// Returns what `pml plan --json` prints: the plan and the diagnostics.
+pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
+    let mut out = json!(plan);
+    let report = analysis.to_json(&RoutingRules::shipped());
+    if let (Some(fields), Some(diagnostics)) = (out.as_object_mut(), report.get("diagnostics")) {
+        fields.insert("diagnostics".into(), diagnostics.clone());
+    }
+    out
+}
+
+/// Writes JSON in which hidden characters of the program stand as escapes, so
+/// that it can be looked at on a terminal. It means the same.
+fn json_text(value: &Value) -> Result<String, CliError> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
+    Ok(text
+        .chars()
+        .map(|c| match c {
+            '\n' => c.to_string(),
+            c if shown::is_hidden(c) => {
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units).iter();
+                units.map(|unit| format!("\\u{unit:04x}")).collect()
+            }
+            c => c.to_string(),
+        })
+        .collect())
+}
+
+/// Returns whether stdout shows colours: a terminal, and nobody asked for none.
+fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> bool {
+    terminal && no_colour.is_none_or(str::is_empty) && term != Some("dumb")
+}
+
+impl Style {
+    /// Returns the style that fits stdout as it is.
+    pub fn of_stdout() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        let (no_colour, term) = (variable("NO_COLOR"), variable("TERM"));
+        let terminal = std::io::stdout().is_terminal();
+        if wants_colour(no_colour.as_deref(), term.as_deref(), terminal) {
+            Self::COLOUR
+        } else {
+            Self::PLAIN
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_is_for_terminals_that_want_it() {
+        assert!(wants_colour(None, Some("xterm"), true));
+        assert!(wants_colour(Some(""), None, true));
+        assert!(!wants_colour(Some("1"), Some("xterm"), true));
+        assert!(!wants_colour(None, Some("dumb"), true));
+        assert!(!wants_colour(None, Some("xterm"), false));
+    }
+
+    #[test]
+    fn json_hides_nothing_and_means_the_same() {
+        let value = json!({ "a\u{202e}": "\u{1b}[31m\u{200b}\u{e0041}é😀\u{9b}" });
+        let text = json_text(&value).unwrap();
+        assert!(!text.chars().any(|c| c != '\n' && shown::is_hidden(c)), "{text:?}");
+        assert!(text.contains("é😀"));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+}

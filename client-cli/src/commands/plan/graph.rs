@@ -1,0 +1,194 @@
+//! A plan as nodes and edges, for all pictures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analysis::{Certainty, Effect, Plan, PlannedTask, Times};
+use protocol::Routing;
+
+use super::shown::{Limit, named, short};
+
+/// The longest line in a node.
+const LINE: usize = 44;
+/// The longest argument in a node.
+const ARGUMENT: Limit = Limit::marked(30);
+/// The most arguments in a node.
+const ARGUMENTS: usize = 3;
+
+/// What is drawn.
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: Vec<Edge>,
+    /// Why the picture may not be all; shown above it.
+    pub(super) incomplete: bool,
+}
+
+/// A task, or `args`.
+pub(super) struct Node {
+    pub(super) id: String,
+    pub(super) kind: NodeKind,
+    pub(super) effect: Option<Effect>,
+    pub(super) may: bool,
+    pub(super) many: bool,
+    /// The first line, escaped for a human.
+    pub(super) title: String,
+    /// More lines, escaped for a human.
+    pub(super) lines: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    Client,
+    Server,
+    /// The input of the program.
+    Args,
+}
+
+/// From one node to another, by their places.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) kind: EdgeKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EdgeKind {
+    /// A result flows into arguments.
+    Data,
+    /// Data of the user's machine flows to the server, or on there.
+    Egress,
+    /// The same, but it is not certain.
+    PerhapsEgress,
+    /// A result decides whether the call is made.
+    Control,
+}
+
+impl Graph {
+    /// Makes the graph of a plan.
+    ///
+    /// An edge of control is left out where other edges lead the same way: it
+    /// would add a line and say nothing new. The text and the JSON have all.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let places: BTreeMap<&str, usize> =
+            plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
+        let mut nodes: Vec<Node> = plan.tasks.iter().map(node).collect();
+        let reached: BTreeSet<&str> = plan.egress.iter().map(|pair| &*pair.to).collect();
+        let mut data = BTreeMap::new();
+        let mut control = BTreeSet::new();
+        for (to, task) in plan.tasks.iter().enumerate() {
+            for source in &task.data_from {
+                let Some(&from) = places.get(&**source) else { continue };
+                let leaves = task.side == Routing::Server
+                    && plan.tasks.get(from).is_some_and(|source| {
+                        source.side == Routing::Client || reached.contains(&*source.id)
+                    });
+                // What a call hands to itself is told by "many".
+                if from != to {
+                    data.insert((from, to), if leaves { EdgeKind::Egress } else { EdgeKind::Data });
+                }
+            }
+            for source in &task.decided_by {
+                if let Some(&from) = places.get(&**source)
+                    && from != to
+                {
+                    control.insert((from, to));
+                }
+            }
+        }
+        control.retain(|pair| !data.contains_key(pair));
+        let control = reduced(nodes.len(), data.keys().copied().collect(), &control);
+        let mut edges: Vec<Edge> =
+            data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();
+        edges.extend(control.into_iter().map(|(from, to)| Edge {
+            from,
+            to,
+            kind: EdgeKind::Control,
+        }));
+        if !plan.args_egress.is_empty() {
+            let from = nodes.len();
+            nodes.push(Node {
+                id: "args".into(),
+                kind: NodeKind::Args,
+                effect: None,
+                may: false,
+                many: false,
+                title: "args".into(),
+                lines: Vec::new(),
+            });
+            for flow in &plan.args_egress {
+                let Some(&to) = places.get(&*flow.to) else { continue };
+                let kind = if flow.certain { EdgeKind::Egress } else { EdgeKind::PerhapsEgress };
+                edges.push(Edge { from, to, kind });
+            }
+        }
+        Self { nodes, edges, incomplete: !plan.complete }
+    }
+}
+
+/// Returns those of `control` that no other way leads along.
+fn reduced(
+    nodes: usize,
+    data: BTreeSet<(usize, usize)>,
+    control: &BTreeSet<(usize, usize)>,
+) -> Vec<(usize, usize)> {
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+    for (from, to) in data.iter().chain(control) {
+        // Forward only: what a loop hands back leads no way to a later call.
+        if from < to
+            && let Some(next) = next.get_mut(*from)
+        {
+            next.push(*to);
+        }
+    }
+    let another_way = |from: usize, to: usize| {
+        let mut seen = vec![false; nodes];
+        let steps = next.get(from).into_iter().flatten().copied();
+        let mut waiting: Vec<usize> = steps.filter(|step| *step != to).collect();
+        while let Some(place) = waiting.pop() {
+            if place == to {
+                return true;
+            }
+            if place > to {
+                continue;
+            }
+            if let Some(known) = seen.get_mut(place)
+                && !std::mem::replace(known, true)
+            {
+                waiting.extend(next.get(place).into_iter().flatten());
+            }
+        }
+        false
+    };
+    control.iter().copied().filter(|(from, to)| !another_way(*from, *to)).collect()
+}
+
+fn node(task: &PlannedTask) -> Node {
+    let mut lines = Vec::new();
+    for (name, value) in task.arguments.iter().take(ARGUMENTS) {
+        lines.push(cut(&named(name, value, ARGUMENT)));
+    }
+    if task.arguments.len() > ARGUMENTS {
+        lines.push(format!("and {} more", task.arguments.len() - ARGUMENTS));
+    }
+    Node {
+        id: task.id.clone(),
+        kind: match task.side {
+            Routing::Client => NodeKind::Client,
+            Routing::Server => NodeKind::Server,
+        },
+        effect: Some(task.effect),
+        may: task.certainty == Certainty::May,
+        many: task.times == Times::Many,
+        title: format!("{} {}", task.id, short(task.tool.as_str(), Limit::marked(60))),
+        lines,
+    }
+}
+
+/// Cuts a line that is escaped already.
+fn cut(line: &str) -> String {
+    if line.chars().count() <= LINE {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(LINE - 1).collect();
+    format!("{kept}…")
+}

@@ -1,0 +1,180 @@
+//! What the program wrote, as it may be shown: escaped and short.
+
+use analysis::{Argument, PathStep};
+use protocol::escape_text;
+use serde_json::Value;
+
+/// Returns whether a character must not reach a terminal or a picture as it is.
+pub(super) fn is_hidden(c: char) -> bool {
+    c != '\t' && escape_text(c.encode_utf8(&mut [0; 4])) != *c.encode_utf8(&mut [0; 4])
+}
+
+/// How much of a text is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    characters: usize,
+    /// Whether it is told how long the text is that was cut.
+    counted: bool,
+}
+
+impl Limit {
+    /// What is cut is counted.
+    pub(super) const fn counted(characters: usize) -> Self {
+        Self { characters, counted: true }
+    }
+
+    /// What is cut is only marked.
+    pub(super) const fn marked(characters: usize) -> Self {
+        Self { characters, counted: false }
+    }
+
+    /// Returns what is kept of a text and how to go on, if it is too long.
+    ///
+    /// The text is cut before it is escaped, so that no escape is cut in half.
+    fn cut(self, text: &str) -> Option<(String, String)> {
+        let count = text.chars().count();
+        (count > self.characters).then(|| {
+            let kept = text.chars().take(self.characters.saturating_sub(1)).collect();
+            let told = if self.counted { format!(" ({count} characters)") } else { String::new() };
+            (kept, told)
+        })
+    }
+}
+
+/// The limit of a name.
+const NAME: Limit = Limit::marked(40);
+
+/// Returns a text, escaped and not longer than `limit`.
+pub(super) fn short(text: &str, limit: Limit) -> String {
+    match limit.cut(text) {
+        None => escape_text(text),
+        Some((kept, told)) => format!("{}…{told}", escape_text(&kept)),
+    }
+}
+
+/// Returns an argument in one line.
+pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
+    match argument {
+        Argument::Literal { value } => literal(value, limit),
+        Argument::Reference { task, path } => format!("{task}{}", steps(path)),
+        Argument::Parameter { path } => format!("args{}", steps(path)),
+        Argument::Object { fields } => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| named(name, value, limit)).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        Argument::Array { items } => {
+            let items: Vec<String> = items.iter().map(|item| self::argument(item, limit)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Argument::Expression { source, .. } => code(source, limit),
+    }
+}
+
+/// Returns an excerpt of the program, told apart from what surrounds it.
+pub(super) fn code(source: &str, limit: Limit) -> String {
+    let source = short(source, limit);
+    if source.contains('`') { source } else { format!("`{source}`") }
+}
+
+/// Returns an argument with its name; `*` is what has none.
+pub(super) fn named(name: &str, value: &Argument, limit: Limit) -> String {
+    let value = argument(value, limit);
+    if name == "*" { format!("...{value}") } else { format!("{}: {value}", key(name)) }
+}
+
+/// Returns a name; what is no plain name is quoted, so that it looks like nothing else.
+fn key(name: &str) -> String {
+    if is_plain(name) { short(name, NAME) } else { literal(&Value::from(name), NAME) }
+}
+
+fn is_plain(name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
+    !name.is_empty() && name.chars().all(part) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Returns a literal; long texts in it are cut one by one.
+fn literal(value: &Value, limit: Limit) -> String {
+    match value {
+        Value::String(text) => match limit.cut(text) {
+            None => escape_text(&value.to_string()),
+            Some((kept, told)) => {
+                let quoted = Value::String(kept).to_string();
+                let open = quoted.strip_suffix('"').unwrap_or(&quoted);
+                format!("{}…\"{told}", escape_text(open))
+            }
+        },
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| literal(item, limit)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| {
+                format!("{}: {}", key(name), literal(value, limit))
+            };
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns the way to a part of a value.
+fn steps(path: &[PathStep]) -> String {
+    path.iter()
+        .map(|step| match step {
+            PathStep::Index(index) => format!("[{index}]"),
+            PathStep::Field(name) if is_plain(name) => format!(".{}", short(name, NAME)),
+            PathStep::Field(name) => format!("[{}]", key(name)),
+        })
+        .collect()
+}
+
+/// Returns how many columns of a terminal a text takes, roughly: wide letters take two.
+pub(super) fn width(text: &str) -> usize {
+    text.chars()
+        .map(|c| match c {
+            '\u{300}'..='\u{36f}' => 0,
+            '\u{1100}'..='\u{115f}'
+            | '\u{2e80}'..='\u{a4cf}'
+            | '\u{ac00}'..='\u{d7a3}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{fe30}'..='\u{fe6f}'
+            | '\u{ff00}'..='\u{ff60}'
+            | '\u{1f300}'..='\u{1faff}'
+            | '\u{20000}'..='\u{3fffd}' => 2,
+            _ => 1,
+        })
+        .sum()
+}
+
+/// Returns a text, filled up with spaces to `columns`.
+pub(super) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn long_and_hidden_text_is_told_as_such() {
+        let literal = |value| argument(&Argument::Literal { value }, Limit::counted(10));
+        assert_eq!(literal(json!("short")), "\"short\"");
+        assert_eq!(literal(json!("0123456789ab")), "\"012345678…\" (12 characters)");
+        assert_eq!(literal(json!(["a", 1, null])), "[\"a\", 1, null]");
+        assert_eq!(literal(json!("a\u{1b}[2J\u{202e}")), r#""a\u001b[2J\u{202e}""#);
+        assert_eq!(short("a\nb\u{200b}", NAME), "a\\u{a}b\\u{200b}");
+        assert_eq!(short("0123", Limit::marked(3)), "01…");
+    }
+
+    #[test]
+    fn hidden_is_what_the_protocol_escapes() {
+        for c in ['\u{1b}', '\n', '\u{7f}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{feff}'] {
+            assert!(is_hidden(c), "{c:?}");
+        }
+        for c in ['a', ' ', '\t', 'é', '漢', '…'] {
+            assert!(!is_hidden(c), "{c:?}");
+        }
+    }
+}

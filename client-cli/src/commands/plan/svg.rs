@@ -1,0 +1,262 @@
+//! A plan as a picture. The places come from a layout library, the shapes from here.
+
+use std::fmt::Write as _;
+
+use analysis::Effect;
+use dagre::graph::{Graph as Layered, GraphOptions};
+use dagre::{EdgeLabel, LayoutOptions, NodeLabel, Point};
+
+use super::graph::{Edge, EdgeKind, Graph, Node, NodeKind};
+use super::shown::{is_hidden, width};
+
+/// The most nodes and edges of a picture; beyond it nobody could read it, and
+/// the layout would take long.
+const NODES: usize = 150;
+const EDGES: usize = 600;
+
+/// The size of a letter of the fonts below, in pixels.
+const TITLE_LETTER: f64 = 7.9;
+const LINE_LETTER: f64 = 6.7;
+const LINE_HEIGHT: f64 = 16.0;
+const PADDING: f64 = 14.0;
+const TAG_HEIGHT: f64 = 18.0;
+/// The space around everything.
+const MARGIN: f64 = 24.0;
+/// The space for the legend.
+const LEGEND: f64 = 58.0;
+
+/// Draws a graph; nothing if it is too large for a picture.
+pub(super) fn svg(graph: &Graph) -> Option<String> {
+    if graph.nodes.len() > NODES || graph.edges.len() > EDGES {
+        return None;
+    }
+    let layered = arranged(graph);
+    let (mut right, mut bottom) = (560.0_f64, 0.0_f64);
+    let mut body = String::new();
+    for (place, edge) in graph.edges.iter().enumerate() {
+        let name = place.to_string();
+        let found = layered.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name));
+        let points: &[Point] = found.map_or(&[], |edge| &edge.points);
+        for point in points {
+            (right, bottom) = (right.max(point.x), bottom.max(point.y));
+        }
+        draw_edge(graph, edge, points, &mut body);
+    }
+    for (place, node) in graph.nodes.iter().enumerate() {
+        let Some(found) = layered.node(&place.to_string()) else { continue };
+        let (Some(x), Some(y)) = (found.x, found.y) else { continue };
+        right = right.max(x + found.width / 2.0);
+        bottom = bottom.max(y + found.height / 2.0);
+        // Rounding must not give a place of minus nothing.
+        let left = (x - found.width / 2.0).max(0.0);
+        draw_node(node, left, (y - found.height / 2.0).max(0.0), &mut body);
+    }
+    let top = if graph.incomplete { 62.0 } else { MARGIN };
+    let (wide, high) = (right + 2.0 * MARGIN, top + bottom + MARGIN + LEGEND);
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0}" height="{high:.0}" viewBox="0 0 {wide:.0} {high:.0}" role="img">"#
+    );
+    out.push_str("<title>What the program will and may do</title>\n");
+    out.push_str(STYLE);
+    let _ = writeln!(out, r#"<rect class="paper" width="{wide:.0}" height="{high:.0}" rx="12"/>"#);
+    if graph.incomplete {
+        let _ = writeln!(
+            out,
+            r#"<text class="warning" x="{MARGIN}" y="36">Incomplete: the program chooses tools as it runs</text>"#
+        );
+    }
+    let _ = writeln!(out, r#"<g transform="translate({MARGIN} {top})">"#);
+    out.push_str(&body);
+    out.push_str("</g>\n");
+    legend(high - LEGEND + 12.0, &mut out);
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+const STYLE: &str = r##"<style>
+text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;fill:#57606a}
+.title{font-size:13px;font-weight:600;fill:#1f2328}
+.tag{font-size:10px;font-weight:600;letter-spacing:.5px}
+.warning{font-size:14px;font-weight:600;fill:#cf222e}
+.legend{font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif;font-size:12px}
+.paper{fill:#fff}
+.client{fill:#ddf4ff;stroke:#0969da;stroke-width:1.5}
+.server{fill:#fff8c5;stroke:#9a6700;stroke-width:1.5}
+.input{fill:#f6f8fa;stroke:#57606a;stroke-width:1.5}
+.may{stroke-dasharray:6 4}
+.edge{fill:none;stroke:#57606a;stroke-width:1.5}
+.control{stroke:#8c959f;stroke-dasharray:2 4}
+.egress{stroke:#cf222e;stroke-width:2.5}
+.perhaps{stroke-dasharray:8 4}
+.loud{fill:#cf222e}
+.quiet{fill:#57606a}
+</style>
+<defs>
+<marker id="data" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#57606a"/></marker>
+<marker id="control" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#8c959f"/></marker>
+<marker id="egress" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L10 5L0 10z" fill="#cf222e"/></marker>
+</defs>
+"##;
+
+/// Gives every node and edge its place.
+fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
+    let mut layered: Layered<NodeLabel, EdgeLabel> =
+        Layered::with_options(GraphOptions { directed: true, multigraph: true, compound: false });
+    for (place, node) in graph.nodes.iter().enumerate() {
+        let (width, height) = size(node);
+        let label = NodeLabel { width, height, ..NodeLabel::default() };
+        layered.set_node(place.to_string(), Some(label));
+    }
+    for (place, edge) in graph.edges.iter().enumerate() {
+        // What carries data is kept short and straight.
+        let weight = if edge.kind == EdgeKind::Control { 1 } else { 3 };
+        let label = EdgeLabel { weight, ..EdgeLabel::default() };
+        let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), place.to_string());
+        layered.set_edge(from, to, Some(label), Some(&name));
+    }
+    let options =
+        LayoutOptions { nodesep: 36.0, edgesep: 18.0, ranksep: 52.0, ..LayoutOptions::default() };
+    dagre::layout(&mut layered, Some(options));
+    layered
+}
+
+fn size(node: &Node) -> (f64, f64) {
+    let letters = |text: &str, letter: f64| width(text) as f64 * letter;
+    let lines = node.lines.iter().map(|line| letters(line, LINE_LETTER));
+    let tag = letters(&tag(node), LINE_LETTER);
+    let wide = lines.fold(letters(&node.title, TITLE_LETTER).max(tag), f64::max);
+    let tag_height = if node.effect.is_some() { TAG_HEIGHT } else { 0.0 };
+    let high = 2.0 * PADDING - 6.0 + tag_height + LINE_HEIGHT * (1 + node.lines.len()) as f64;
+    (wide + 2.0 * PADDING + 8.0, high)
+}
+
+/// Returns the words above the title.
+fn tag(node: &Node) -> String {
+    let mut words = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
+    words.extend(node.may.then(|| "MAY".to_owned()));
+    words.extend(node.many.then(|| "MANY".to_owned()));
+    words.join(" · ")
+}
+
+fn draw_node(node: &Node, x: f64, y: f64, out: &mut String) {
+    let (wide, high) = size(node);
+    let (class, radius) = match node.kind {
+        NodeKind::Client => ("client", 4.0),
+        NodeKind::Server => ("server", high.min(44.0) / 2.0),
+        NodeKind::Args => ("input", high / 2.0),
+    };
+    let may = if node.may { " may" } else { "" };
+    let mut card = |x: f64, y: f64| {
+        let _ = writeln!(
+            out,
+            r#"<rect class="{class}{may}" x="{x:.1}" y="{y:.1}" width="{wide:.1}" height="{high:.1}" rx="{radius:.1}"/>"#
+        );
+    };
+    // What is done many times is a stack of cards.
+    if node.many {
+        card(x + 5.0, y + 5.0);
+    }
+    card(x, y);
+    let left = x + PADDING + 2.0;
+    let mut line = y + PADDING + 4.0;
+    if let Some(effect) = node.effect {
+        let loud = match effect {
+            Effect::Writes | Effect::Runs | Effect::Sends | Effect::Calls => "loud",
+            Effect::Reads | Effect::Asks | Effect::Computes => "quiet",
+        };
+        text(&format!("tag {loud}"), left, line, &tag(node), out);
+        line += TAG_HEIGHT;
+    }
+    line += 2.0;
+    text("title", left, line, &node.title, out);
+    for shown in &node.lines {
+        line += LINE_HEIGHT;
+        text("line", left, line, shown, out);
+    }
+}
+
+fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
+    let (class, marker, what) = match edge.kind {
+        EdgeKind::Data => ("edge", "data", "flows into"),
+        EdgeKind::Control => ("edge control", "control", "decides on"),
+        EdgeKind::Egress => ("edge egress", "egress", "leaves this machine, to"),
+        EdgeKind::PerhapsEgress => ("edge egress perhaps", "egress", "may leave this machine, to"),
+    };
+    let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);
+    let _ = writeln!(
+        out,
+        r#"<path class="{class}" marker-end="url(#{marker})" d="{}"><title>{} {what} {}</title></path>"#,
+        curve(points),
+        xml(title(edge.from)),
+        xml(title(edge.to))
+    );
+}
+
+/// Returns a smooth way along points: each but the first and last pulls the
+/// line towards itself, and the line passes half-way between them.
+fn curve(points: &[Point]) -> String {
+    let [first, middle @ .., last] = points else { return String::new() };
+    let mut out = format!("M{:.1} {:.1}", first.x, first.y);
+    for (place, point) in middle.iter().enumerate() {
+        let end = match middle.get(place + 1) {
+            Some(next) => Point::new((point.x + next.x) / 2.0, (point.y + next.y) / 2.0),
+            None => Point::new(last.x, last.y),
+        };
+        let _ = write!(out, "Q{:.1} {:.1} {:.1} {:.1}", point.x, point.y, end.x, end.y);
+    }
+    if middle.is_empty() {
+        let _ = write!(out, "L{:.1} {:.1}", last.x, last.y);
+    }
+    out
+}
+
+fn legend(top: f64, out: &mut String) {
+    let _ = writeln!(out, r#"<g transform="translate({MARGIN} {top:.0})">"#);
+    let boxes = [
+        (0, "client", "3", "on this machine"),
+        (150, "server", "8", "on the server"),
+        (290, "input may", "3", "may happen"),
+    ];
+    for (x, class, radius, meaning) in boxes {
+        let _ = writeln!(
+            out,
+            r#"<rect class="{class}" x="{x}" y="0" width="22" height="16" rx="{radius}"/><text class="legend" x="{}" y="12">{meaning}</text>"#,
+            x + 29
+        );
+    }
+    let lines = [
+        (0, "edge", "data", "data"),
+        (150, "edge control", "control", "decides"),
+        (290, "edge egress", "egress", "data of this machine that leaves it"),
+    ];
+    for (x, class, marker, meaning) in lines {
+        let _ = writeln!(
+            out,
+            r#"<path class="{class}" marker-end="url(#{marker})" d="M{x} 32h22"/><text class="legend" x="{}" y="36">{meaning}</text>"#,
+            x + 29
+        );
+    }
+    out.push_str("</g>\n");
+}
+
+fn text(class: &str, x: f64, y: f64, text: &str, out: &mut String) {
+    let _ = writeln!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, xml(text));
+}
+
+/// Returns a text as it may stand in XML, between tags and in attributes.
+fn xml(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '&' => "&amp;".to_owned(),
+            '<' => "&lt;".to_owned(),
+            '>' => "&gt;".to_owned(),
+            '"' => "&quot;".to_owned(),
+            '\'' => "&#39;".to_owned(),
+            // XML has no place for these; they were escaped before.
+            c if is_hidden(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => "\u{fffd}".to_owned(),
+            c => c.to_string(),
+        })
+        .collect()
+}

@@ -1,0 +1,232 @@
+//! The plans of programs as a human sees them: every program of `plans/`, and
+//! some that agents wrote, with a snapshot beside each case.
+
+use std::path::{Path, PathBuf};
+
+use analysis::{Limits, analyze};
+use client_cli::args::GraphFormat;
+use client_cli::commands::plan::{Style, draw, text, to_json};
+use protocol::RoutingRules;
+
+/// Programs of the analysis whose plans are kept.
+const AGENT: &[&str] = &[
+    "backup_before_edit",
+    "branch_cleanup",
+    "csv_join_sqlite",
+    "git_review_to_slack",
+    "link_checker",
+    "research_brief",
+    "switch_on_kind",
+    "todo_report",
+];
+
+fn cases() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = std::fs::read_dir(root.join("tests/plans")).expect("the folder is readable");
+    let mut cases: Vec<PathBuf> = own
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ts"))
+        .collect();
+    let agent = root.join("../analysis/tests/agent");
+    cases.extend(AGENT.iter().map(|name| agent.join(name).with_extension("ts")));
+    cases.sort();
+    cases
+}
+
+fn plan_of(source: &str) -> analysis::Plan {
+    analysis::plan(&analyze(source, &Limits::default()), &RoutingRules::shipped())
+}
+
+#[test]
+fn plans_read_as_they_did() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_snapshot_path("plans");
+    let cases = cases();
+    assert!(cases.len() >= 20, "{} cases", cases.len());
+    settings.bind(|| {
+        for path in cases {
+            let source = std::fs::read_to_string(&path).expect("a case is readable");
+            let name = path.file_stem().expect("a case has a name").to_string_lossy().into_owned();
+            insta::assert_snapshot!(name, text(&plan_of(&source), &Style::PLAIN));
+        }
+    });
+}
+
+/// Both graph forms of one program that has all there is to draw.
+#[test]
+fn graphs_read_as_they_did() {
+    let source = "const a = await mcp.filesystem.read_text_file({ path: args.path });
+        const b = await mcp.json.parse({ data: a });
+        if (b.urgent) await mcp.slack.post_message({ channel: args.channel, text: `${b.text}` });
+        for (const x of b.list) await mcp.shell.exec({ command: ['make', x] });";
+    let plan = plan_of(source);
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_snapshot_path("plans");
+    settings.bind(|| {
+        insta::assert_snapshot!("graph.mmd", draw(&plan, GraphFormat::Mermaid).unwrap());
+        insta::assert_snapshot!("graph.svg", draw(&plan, GraphFormat::Svg).unwrap());
+    });
+}
+
+/// Text of a program that tries to look like something else, in every place
+/// that a plan shows: nothing of it reaches a reader as it is.
+#[test]
+fn hostile_text_is_shown_as_text() {
+    let hidden = "\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}\u{200b}\u{2066}\u{feff}\u{9b}31m";
+    let marks = "\"]; end --> x <script>alert(1)</script> ]]> <!-- `#quot; %%{init:{}}%% &amp; \\n";
+    let source = format!(
+        "const name = {text};
+         const x = await mcp.filesystem.read_text_file({{ [{text}]: {text}, path: args[{text}], head: {marks_name} }});
+         if (x[{text}] === {text} /* {marks_in_comment} */) {{
+           await mcp.slack.post_message({{ text: x + {text}, deep: {{ [{text}]: [x, {text}] }} }});
+         }}
+         for (const y of [x, {text}]) await mcp.notes.keep({{ y, also: args.a.b }});
+         await mcp[x].unknown({{ {marks_name}: 1 }});",
+        text = serde_json::to_string(&format!("{hidden}{marks}")).unwrap(),
+        marks_in_comment = "<b>\u{202e}",
+        marks_name = serde_json::to_string(marks).unwrap(),
+    );
+    let analysis = analyze(&source, &Limits::default());
+    assert!(analysis.can_run(), "{:?}", analysis.diagnostics);
+    let plan = analysis::plan(&analysis, &RoutingRules::shipped());
+    assert!(!plan.complete && plan.tasks.len() >= 3);
+
+    let texts = [
+        text(&plan, &Style::PLAIN),
+        draw(&plan, GraphFormat::Mermaid).unwrap(),
+        draw(&plan, GraphFormat::Svg).unwrap(),
+    ];
+    for text in &texts {
+        for c in text.chars() {
+            let shown = c == '\n' || protocol::escape_text(&c.to_string()) == c.to_string();
+            assert!(shown, "{c:?} in {text}");
+        }
+    }
+    let [plain, mermaid, svg] = texts;
+    assert!(plain.contains("\\u001b[2J") && plain.contains("\\u{202e}"), "{plain}");
+    // Each line of the flowchart is ours: a node, an edge or a class.
+    for line in mermaid.lines().skip(1) {
+        let text = line.split('"').nth(1).unwrap_or_default().replace("<br/>", "");
+        let quotes = line.matches('"').count();
+        assert!(quotes == 0 || quotes == 2, "{line}");
+        assert!(!text.contains(['<', '>', '[', ']', '`', '%', '&', '{', '-', '\\']), "{line}");
+    }
+    assert!(svg.contains("&lt;script&gt;") || svg.contains("&quot;]; end"), "{svg}");
+    assert!(!svg.contains("<script") && !svg.contains("<!--") && !svg.contains("]]>"), "{svg}");
+    well_formed(&svg);
+    let json = to_json(&plan, &analysis);
+    assert_eq!(json["tasks"][0]["tool"], "filesystem:read_text_file");
+}
+
+/// Reads tags and text; panics where the document is not one XML element.
+fn well_formed(xml: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml.trim();
+    let mut roots = 0;
+    while !rest.is_empty() {
+        let Some(tag) = rest.strip_prefix('<') else {
+            let end = rest.find('<').expect("text stands within an element");
+            assert!(!open.is_empty() || rest[..end].trim().is_empty(), "text outside: {rest:.40}");
+            for entity in rest[..end].split('&').skip(1) {
+                let name = entity.split(';').next().unwrap_or_default();
+                assert!(matches!(name, "amp" | "lt" | "gt" | "quot" | "#39"), "&{entity:.20}");
+            }
+            rest = &rest[end..];
+            continue;
+        };
+        let end = tag.find('>').expect("a tag ends");
+        let inside = &tag[..end];
+        if let Some(name) = inside.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{rest:.60}");
+        } else if !inside.ends_with('/') {
+            roots += usize::from(open.is_empty());
+            open.push(inside.split(' ').next().unwrap_or_default());
+        }
+        assert!(inside.matches('"').count().is_multiple_of(2), "{inside}");
+        rest = &tag[end + 1..];
+    }
+    assert_eq!((roots, open.len()), (1, 0));
+}
+
+/// Programs of many shapes get a picture in which every task stands once and
+/// inside, however the tasks hang together.
+#[test]
+fn every_task_is_in_the_picture() {
+    let mut seed = 0x2545_f491_u64;
+    let mut next = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below.max(1) as u64) as usize
+    };
+    for round in 0..60 {
+        let count = 1 + next(if round % 10 == 0 { 60 } else { 14 });
+        let mut source = String::from("let v0 = args.x;\n");
+        for task in 1..=count {
+            let tool = ["json.parse", "filesystem.read_file", "slack.post_message", "a.b"][next(4)];
+            let (one, two) = (next(task), next(task));
+            let call = format!("v{task} = await mcp.{tool}({{ a: v{one}, b: `${{v{two}}}` }});\n");
+            source += &format!("let v{task};\n");
+            source += &match next(5) {
+                0 => format!("if (v{one}) {{ {call} }}\n"),
+                1 => format!("for (const x of v{two}) {{ {call} v{one} = v{task}; }}\n"),
+                _ => call,
+            };
+        }
+        let plan = plan_of(&source);
+        assert_eq!(plan.tasks.len(), count, "{source}");
+        let svg = draw(&plan, GraphFormat::Svg).unwrap();
+        well_formed(&svg);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{source}");
+        for task in &plan.tasks {
+            let title = format!(">{} {}</text>", task.id, task.tool);
+            assert_eq!(svg.matches(&title).count(), 1, "{title} in {source}");
+        }
+        let numbers = |name: &str| -> Vec<f64> {
+            let key = format!(" {name}=\"");
+            svg.lines()
+                .filter(|line| {
+                    line.starts_with("<rect class=\"client")
+                        || line.starts_with("<rect class=\"server")
+                })
+                .map(|line| {
+                    line.split(&key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+                })
+                .collect()
+        };
+        assert!(numbers("x").iter().chain(&numbers("y")).all(|at| *at >= 0.0), "{source}");
+    }
+}
+
+/// A picture has a limit, which is told; the other forms have none.
+#[test]
+fn what_is_too_large_to_draw_is_told() {
+    let source = "await mcp.json.parse({ data: args.x });\n".repeat(400);
+    let plan = plan_of(&source);
+    assert_eq!(plan.tasks.len(), 400);
+    let error = draw(&plan, GraphFormat::Svg).unwrap_err().render();
+    assert!(error.contains("400 calls") && error.contains("mermaid"), "{error}");
+    assert_eq!(draw(&plan, GraphFormat::Mermaid).unwrap().matches("json:parse").count(), 400);
+    assert!(text(&plan, &Style::PLAIN).contains("400 calls"));
+}
+
+/// With colours the words are the same.
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let source = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../analysis/tests/agent/research_brief.ts"),
+    )
+    .expect("a program is readable");
+    let plan = plan_of(&source);
+    let (plain, colour) = (text(&plan, &Style::PLAIN), text(&plan, &Style::COLOUR));
+    assert!(colour.contains("\u{1b}[1m") && !plain.contains('\u{1b}'));
+    let mut bare = String::new();
+    for (place, part) in colour.split('\u{1b}').enumerate() {
+        bare += if place == 0 { part } else { part.split_once('m').unwrap().1 };
+    }
+    assert_eq!(bare, plain);
+}

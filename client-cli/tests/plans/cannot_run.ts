@@ -1,0 +1,2 @@
+import fs from "fs";
+await mcp.filesystem.read_text_file({ path: "a" });

@@ -1,0 +1,1 @@
+return args.list.map((x: number) => x * 2);
