@@ -5,11 +5,13 @@
 //! and nothing else; all offsets handed out are those of the source.
 
 mod arrow;
+mod early;
 mod errors;
 mod recheck;
 mod strip;
 mod survey;
 
+use swc_common::comments::SingleThreadedComments;
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
 use swc_ecma_parser::{EsSyntax, Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
@@ -65,6 +67,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
             }
         }
     }
+    early::check(&module, &text)?;
     let reading = wrapper(&module).map(Reading::of);
     let program = match (typed || text != source, &reading) {
         // Without types there is nothing to erase, if JavaScript reads it alike.
@@ -116,6 +119,17 @@ fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parse
             Err(errors)
         }
     }
+}
+
+/// Returns the places of the comments in a text that parsed.
+fn comments(text: &str) -> Vec<Span> {
+    let found = SingleThreadedComments::default();
+    let input = StringInput::new(text, BytePos(1), BytePos(1 + text.len() as u32));
+    let lexer = Lexer::new(typescript(false), EsVersion::latest(), input, Some(&found));
+    let _ = Parser::new_from(lexer).parse_module();
+    let (leading, trailing) = found.take_all();
+    let (leading, trailing) = (leading.take(), trailing.take());
+    leading.values().chain(trailing.values()).flatten().map(|comment| comment.span).collect()
 }
 
 fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {

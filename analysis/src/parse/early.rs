@@ -1,0 +1,351 @@
+//! Errors that the language wants found before anything runs, and that the parser does not look for.
+//!
+//! The engine's compiler finds them as well, but only after somebody may have
+//! been asked to approve the program.
+
+mod names;
+mod private;
+
+use swc_common::{BytePos, Span, Spanned};
+use swc_ecma_ast::{
+    ArrowExpr, ArrowFunctionBody, BlockStmt, CallExpr, Callee, CatchClause, Class, ClassMember,
+    Constructor, Expr, ForHead, ForInStmt, ForOfStmt, ForStmt, Function, Ident, IdentName,
+    MemberProp, Module, ObjectLit, OptChainBase, Pat, PrivateName, Prop, PropName, PropOrSpread,
+    Regex, Stmt, Str, SwitchStmt, TplElement, UnaryExpr, UnaryOp, VarDeclOrExpr,
+};
+use swc_ecma_visit::{Visit, VisitWith};
+
+use super::{PREFIX, start, wrap};
+use crate::diagnostic::{Code, Finding};
+use names::Names;
+use private::Private;
+
+/// Characters that the parser skips like spaces, and the language does not.
+const NO_SPACES: [char; 2] = ['\u{85}', '\u{200b}'];
+
+/// Looks for the errors in a program that parsed.
+pub(super) fn check(module: &Module, text: &str) -> Result<(), Vec<Finding>> {
+    if let Some(at) = text.find('\0') {
+        let message = "a program holds no NUL character; write `\\0` in a string";
+        return Err(vec![Finding::new(Code::ParseError, at as u32, message)]);
+    }
+    let mut early =
+        Early { found: Vec::new(), private: Private::default(), constructor: Call::Forbidden };
+    module.visit_with(&mut early);
+    if text.contains(NO_SPACES) {
+        early.found.extend(odd_space(module, text));
+    }
+    if early.found.is_empty() { Ok(()) } else { Err(early.found) }
+}
+
+/// Whether `super()` may stand here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Forbidden,
+    Allowed,
+}
+
+struct Early {
+    found: Vec<Finding>,
+    private: Private,
+    constructor: Call,
+}
+
+impl Early {
+    fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.found.push(Finding::new(Code::ParseError, start(span), message));
+    }
+
+    fn twice(&mut self, names: Vec<&Ident>) {
+        for name in names {
+            let message = format!("`{}` is declared twice here; give one another name", name.sym);
+            self.error(name.span, message);
+        }
+    }
+
+    fn body<'a>(&mut self, parameters: impl Iterator<Item = &'a Pat>, statements: &'a [Stmt]) {
+        let mut bound = Names::default();
+        parameters.for_each(|parameter| bound.pattern(parameter));
+        self.twice(bound.repeated());
+        let own = Names::lexical(statements, false);
+        if own.is_empty() {
+            return;
+        }
+        self.twice(own.repeated());
+        self.twice(own.also_in(&bound));
+        self.twice(own.also_in(&Names::hoisted(statements)));
+        self.twice(own.also_in(&Names::functions(statements)));
+    }
+
+    fn block(&mut self, statements: &[Stmt]) {
+        let own = Names::lexical(statements, true);
+        if !own.is_empty() {
+            self.twice(own.repeated());
+            self.twice(own.also_in(&Names::hoisted(statements)));
+        }
+    }
+
+    fn head(&mut self, head: &ForHead, body: &Stmt) {
+        if let ForHead::VarDecl(declared) = head {
+            let own = Names::of_let(declared);
+            self.twice(own.repeated());
+            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(body))));
+        }
+    }
+
+    /// Walks where `super()` may or may not stand.
+    fn within(&mut self, call: Call, walk: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.constructor, call);
+        walk(self);
+        self.constructor = before;
+    }
+}
+
+impl Visit for Early {
+    fn visit_function(&mut self, node: &Function) {
+        if let Some(body) = &node.body {
+            self.body(node.params.iter().map(|parameter| &parameter.pat), &body.stmts);
+        }
+        self.within(Call::Forbidden, |early| node.visit_children_with(early));
+    }
+
+    fn visit_arrow_expr(&mut self, node: &ArrowExpr) {
+        let statements = match &*node.body {
+            ArrowFunctionBody::FunctionBody(body) => &body.stmts[..],
+            ArrowFunctionBody::Expr(_) => &[],
+        };
+        self.body(node.params.iter(), statements);
+        node.visit_children_with(self);
+    }
+
+    fn visit_constructor(&mut self, node: &Constructor) {
+        if let Some(body) = &node.body {
+            let parameters = node.params.iter().filter_map(|parameter| parameter.as_param());
+            self.body(parameters.map(|parameter| &parameter.pat), &body.stmts);
+        }
+        // Whether the class is derived was noted where it was entered.
+        node.visit_children_with(self);
+    }
+
+    fn visit_block_stmt(&mut self, node: &BlockStmt) {
+        self.block(&node.stmts);
+        node.visit_children_with(self);
+    }
+
+    fn visit_switch_stmt(&mut self, node: &SwitchStmt) {
+        let mut own = Names::default();
+        let mut hoisted = Names::default();
+        for case in &node.cases {
+            own.add(Names::lexical(&case.cons, true));
+            hoisted.add(Names::hoisted(&case.cons));
+        }
+        self.twice(own.repeated());
+        self.twice(own.also_in(&hoisted));
+        node.visit_children_with(self);
+    }
+
+    fn visit_catch_clause(&mut self, node: &CatchClause) {
+        if let Some(caught) = &node.param {
+            let mut bound = Names::default();
+            bound.pattern(caught);
+            self.twice(bound.repeated());
+            self.twice(Names::lexical(&node.body.stmts, true).also_in(&bound));
+            // A `var` may have the name that is caught, but not one that is taken apart.
+            if !caught.is_ident() {
+                self.twice(Names::hoisted(&node.body.stmts).also_in(&bound));
+            }
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_for_stmt(&mut self, node: &ForStmt) {
+        if let Some(VarDeclOrExpr::VarDecl(declared)) = &node.init {
+            let own = Names::of_let(declared);
+            self.twice(own.repeated());
+            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(&*node.body))));
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_for_in_stmt(&mut self, node: &ForInStmt) {
+        self.head(&node.left, &node.body);
+        node.visit_children_with(self);
+    }
+
+    fn visit_for_of_stmt(&mut self, node: &ForOfStmt) {
+        self.head(&node.left, &node.body);
+        node.visit_children_with(self);
+    }
+
+    fn visit_class(&mut self, node: &Class) {
+        // What the class extends is outside of it.
+        node.super_class.visit_with(self);
+        let repeated = self.private.open(node);
+        for name in repeated {
+            self.error(name.span, format!("`#{}` is declared twice in the class", name.name));
+        }
+        let derived = if node.super_class.is_some() { Call::Allowed } else { Call::Forbidden };
+        for member in &node.body {
+            let call = match member {
+                ClassMember::Constructor(_) => derived,
+                _ => Call::Forbidden,
+            };
+            if let Some(key) = static_prototype(member) {
+                self.error(key.span(), "a class has a `prototype` of its own; choose another name");
+            }
+            self.within(call, |early| member.visit_with(early));
+        }
+        for (name, span) in self.private.close() {
+            let message = format!("no class around this declares `#{name}`; declare the field");
+            self.error(span, message);
+        }
+    }
+
+    fn visit_private_name(&mut self, node: &PrivateName) {
+        if !self.private.used(node) {
+            self.error(node.span, "a private name stands only within a class");
+        }
+    }
+
+    fn visit_call_expr(&mut self, node: &CallExpr) {
+        if let (Callee::Super(called), Call::Forbidden) = (&node.callee, self.constructor) {
+            let message = "`super()` is for the constructor of a class that extends another";
+            self.error(called.span, message);
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_unary_expr(&mut self, node: &UnaryExpr) {
+        if node.op == UnaryOp::Delete && is_private(&node.arg) {
+            self.error(node.span, "a private field cannot be deleted; set it to `undefined`");
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_object_lit(&mut self, node: &ObjectLit) {
+        let mut prototypes = node.props.iter().filter_map(|property| match property {
+            PropOrSpread::Prop(property) => match &**property {
+                Prop::KeyValue(pair) if is_named(&pair.key, "__proto__") => Some(pair.key.span()),
+                _ => None,
+            },
+            PropOrSpread::Spread(_) => None,
+        });
+        if let Some(second) = prototypes.nth(1) {
+            self.error(second, "`__proto__` stands twice in one object; remove one");
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_str(&mut self, node: &Str) {
+        if let Some(at) = node.raw.as_deref().and_then(octal) {
+            let span = Span::new(node.span.lo + BytePos(at as u32), node.span.hi);
+            self.error(span, "a digit after `\\` is not supported; write `\\x` and two hex digits");
+        }
+    }
+
+    fn visit_regex(&mut self, node: &Regex) {
+        if node.exp.contains(['\u{2028}', '\u{2029}']) {
+            self.error(node.span, "a regular expression ends on its line; write `\\u2028`");
+        }
+    }
+
+    fn visit_ident(&mut self, node: &Ident) {
+        self.name(&node.sym, node.span);
+    }
+
+    fn visit_ident_name(&mut self, node: &IdentName) {
+        self.name(&node.sym, node.span);
+    }
+}
+
+impl Early {
+    /// Checks that a name does not begin with an escaped digit.
+    fn name(&mut self, name: &str, span: Span) {
+        if name.starts_with(|first: char| first.is_ascii_digit()) {
+            self.error(span, "a name does not begin with a digit");
+        }
+    }
+}
+
+fn is_private(expression: &Expr) -> bool {
+    match expression {
+        Expr::Paren(inner) => is_private(&inner.expr),
+        Expr::TsNonNull(inner) => is_private(&inner.expr),
+        Expr::TsAs(inner) => is_private(&inner.expr),
+        Expr::Member(member) => matches!(member.prop, MemberProp::PrivateName(_)),
+        Expr::OptChain(chain) => match &*chain.base {
+            OptChainBase::Member(member) => matches!(member.prop, MemberProp::PrivateName(_)),
+            OptChainBase::Call(_) => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_named(key: &PropName, wanted: &str) -> bool {
+    match key {
+        PropName::Ident(name) => &*name.sym == wanted,
+        PropName::Str(text) => text.value.as_str() == Some(wanted),
+        _ => false,
+    }
+}
+
+fn static_prototype(member: &ClassMember) -> Option<&PropName> {
+    let key = match member {
+        ClassMember::Method(method) if method.is_static => &method.key,
+        ClassMember::ClassProp(field) if field.is_static && !field.declare => &field.key,
+        _ => return None,
+    };
+    is_named(key, "prototype").then_some(key)
+}
+
+/// Returns where a string's text has `\8`, `\9` or `\0` before a digit.
+fn octal(raw: &str) -> Option<usize> {
+    let bytes = raw.as_bytes();
+    let mut at = 0;
+    while at + 1 < bytes.len() {
+        if bytes[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        let next = bytes.get(at + 2).is_some_and(u8::is_ascii_digit);
+        if matches!(bytes[at + 1], b'1'..=b'9') || (bytes[at + 1] == b'0' && next) {
+            return Some(at);
+        }
+        at += 2;
+    }
+    None
+}
+
+/// Finds a character that only looks like a space and stands in code.
+fn odd_space(module: &Module, text: &str) -> Option<Finding> {
+    let mut texts = Texts::default();
+    module.visit_with(&mut texts);
+    // Comments are in no tree.
+    let comments = super::comments(&wrap(text));
+    let within = |at: usize| {
+        let at = (PREFIX.len() + at + 1) as u32;
+        texts.0.iter().chain(&comments).any(|span| span.lo.0 <= at && at < span.hi.0)
+    };
+    let (at, found) = text.match_indices(NO_SPACES).find(|(at, _)| !within(*at))?;
+    let point = found.chars().next().map_or(0, u32::from);
+    let message = format!("the character U+{point:04X} is no space; write a plain one");
+    Some(Finding::new(Code::ParseError, at as u32, message))
+}
+
+/// The places of strings, templates and regular expressions.
+#[derive(Default)]
+struct Texts(Vec<Span>);
+
+impl Visit for Texts {
+    fn visit_str(&mut self, node: &Str) {
+        self.0.push(node.span);
+    }
+
+    fn visit_tpl_element(&mut self, node: &TplElement) {
+        self.0.push(node.span);
+    }
+
+    fn visit_regex(&mut self, node: &Regex) {
+        self.0.push(node.span);
+    }
+}
