@@ -1,0 +1,626 @@
+//! Fills the holes of templates.
+//!
+//! A mark is `@` and a letter, often with the number of a slot that keeps what
+//! stood there:
+//!
+//! | mark | what stands there |
+//! |---|---|
+//! | `@x` `@d` | an expression that calls tools and is not falsy; one that is never reached |
+//! | `@t1` `@u1` | a tool that is called, one that is not (yet) |
+//! | `@n1` `@m1` | a namespace; `mcp` |
+//! | `@s1` `@e1` | the name of a namespace; of an action in the namespace of the slot |
+//! | `@v1` `@k1` | an expression that gives such an action's name; it is called in the second |
+//! | `@q1` | an expression that gives a namespace's name |
+//! | `@w` `@p` `@r` `@i` | the name asked for, its halves, and another name, quoted |
+//! | `@~u1` `@^1` | writes `@u1` aside; puts it here |
+//! | `@!1` | the slot's tool is called here |
+//! | `@T12$1` `@N1$1` `@M$1` | from here on the variable is the slots' tool, namespace, or `mcp` |
+//! | `@o` `@y` `@z` | an object; something true; something false |
+//! | `@S` `@G` `@D` `@B` `@L` `@C` `@R` `@U` `@W` | statements: any; that are not left early; never reached; a function's; a loop's; a loop's that goes on; a `try` that may throw, one that does not; a `case` |
+//! | `@[a` … `@]` | an async function; `s` a plain one, `g` and `h` generators, `d` what is never reached, `f` a `finally`, `l` what the label `$9` stands before, `.` a scope |
+//! | `~await` `~yield` | the word, where it may stand; elsewhere the template is not used |
+//! | `$1` | a name of its own |
+
+use super::program::{Part, Piece, Program, Tool};
+use super::random::Random;
+use super::{Construct, Grade, calls, statements, values};
+
+/// Which function is being written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Async,
+    Generator,
+    AsyncGenerator,
+}
+
+/// What encloses the place that is being written.
+#[derive(Clone, PartialEq, Eq)]
+enum Frame {
+    Function(Kind),
+    /// A function's statements, up to its end.
+    Body,
+    /// What may not be left early.
+    Guard,
+    Loop {
+        breaks: bool,
+    },
+    Switch,
+    Label(String),
+    /// A block with a `catch` that expects an error.
+    Try,
+    /// A block whose error would be caught where none is expected.
+    NoThrow,
+    Finally,
+    Scope,
+}
+
+struct Open {
+    frame: Frame,
+    live: bool,
+    exit: Option<usize>,
+    known: usize,
+}
+
+/// What a variable holds.
+#[derive(Clone)]
+enum Known {
+    Tools(Vec<Tool>),
+    Space(String),
+    Mcp,
+}
+
+/// What stood in a hole.
+#[derive(Clone, Default)]
+struct Slot {
+    tools: Vec<Tool>,
+    space: String,
+    aside: Vec<Piece>,
+}
+
+struct Writer {
+    random: Random,
+    wild: bool,
+    /// How many more templates may be used before only the simplest are.
+    budget: i32,
+    depth: u32,
+    names: u32,
+    open: Vec<Open>,
+    /// Whether every run comes here.
+    live: bool,
+    /// The frame that was left early.
+    exit: Option<usize>,
+    known: Vec<(String, Known)>,
+    parts: Vec<Part>,
+    /// The name that an expression is to give.
+    wanted: String,
+    /// The construct that is to be used next, where it fits.
+    forced: Option<&'static str>,
+    /// The program begins with variables that change all the time.
+    state: bool,
+}
+
+impl Writer {
+    fn new(random: Random, wild: bool, budget: i32) -> Self {
+        let mut writer = Self {
+            random,
+            wild,
+            budget,
+            depth: 0,
+            names: 0,
+            open: Vec::new(),
+            live: true,
+            exit: None,
+            known: Vec::new(),
+            parts: Vec::new(),
+            wanted: String::new(),
+            forced: None,
+            state: false,
+        };
+        writer.push(Frame::Function(Kind::Async));
+        writer.push(Frame::Body);
+        writer
+    }
+}
+
+/// Writes the program of a seed.
+pub(super) fn write(seed: u64) -> Program {
+    let mut random = Random::new(seed);
+    let resolvable = random.percent(75);
+    let budget = 10 + random.below(60) as i32;
+    let mut writer = Writer::new(random, !resolvable, budget);
+    let mut body = Vec::new();
+    if writer.random.percent(35) {
+        writer.state = true;
+        body.push(writer.state());
+    }
+    while body.is_empty() || writer.budget > 0 {
+        body.push(writer.statement());
+    }
+    Program { seed, resolvable, body }
+}
+
+/// Writes programs in which each construct stands alone.
+pub(super) fn write_each() -> Vec<(Program, bool)> {
+    let tables: [(&'static [Construct], &'static str); 7] = [
+        (statements::STATEMENTS, ""),
+        (statements::CHANGES, ""),
+        (calls::CALLS, "@x;"),
+        (values::TOOLS, "@t(@o);"),
+        (values::NAMESPACES, "@n.@e(@o);@!"),
+        (values::MCP, "@m.@s.@e(@o);@!"),
+        (values::NAMES, "@n[@k](@o);"),
+    ];
+    let mut programs = Vec::new();
+    for (table, around) in tables {
+        for construct in table {
+            let yields = construct.text.contains("~yield");
+            let around = match around {
+                "" => construct.text,
+                "@x;" if yields => "for (const v of (function* () {@[g @x; @]})()) v;",
+                around => around,
+            };
+            let mut writer = Writer::new(Random::new(1), true, 0);
+            writer.forced = Some(construct.name);
+            writer.parts.push(Part { constructs: vec![construct.name], ..Part::default() });
+            if construct.name.starts_with("state: ") {
+                let _ = writer.expand(statements::STATE);
+            }
+            let _ = writer.expand(around);
+            let part = writer.parts.pop().expect("the part was pushed above");
+            let resolvable = construct.grade == Grade::Plain;
+            let later = construct.grade == Grade::Later;
+            programs.push((Program { seed: 0, resolvable, body: vec![part] }, later));
+        }
+    }
+    programs
+}
+
+const SPACES: &[&str] = &["fs", "git", "web", "db", "mail", "shell", "json", "math"];
+const ACTIONS: &[&str] = &["read", "write", "list_all", "find", "send", "run", "add", "count"];
+const OBJECTS: &[&str] = &["{}", "{}", "{ a: 1 }", "{ v: args.n, w: [args.text] }", "{ ...args }"];
+const TRUE: &[&str] = &["args.on", "args.n > 1", "args.list.length === 2", "args[\"on\"]", "true"];
+const FALSE: &[&str] = &["args.off", "args.n > 5", "!args.on", "args.missing", "args.n === 0"];
+
+impl Writer {
+    fn text(&mut self, text: &str) {
+        let part = self.parts.last_mut().expect("text is written into a part");
+        match part.pieces.last_mut() {
+            Some(Piece::Text(known)) => known.push_str(text),
+            _ => part.pieces.push(Piece::Text(text.to_owned())),
+        }
+    }
+
+    fn pieces(&mut self, pieces: Vec<Piece>) {
+        self.parts.last_mut().expect("pieces are written into a part").pieces.extend(pieces);
+    }
+
+    fn number(&mut self) -> u32 {
+        self.names += 1;
+        self.names
+    }
+
+    fn push(&mut self, frame: Frame) {
+        let known = self.known.len();
+        self.open.push(Open { frame, live: self.live, exit: self.exit, known });
+    }
+
+    fn pop(&mut self) {
+        let closed = self.open.pop().expect("what is closed was opened");
+        self.known.truncate(closed.known);
+        if closed.frame == Frame::Finally {
+            (self.live, self.exit) = (closed.live, closed.exit);
+        } else if self.exit.is_none() || self.exit == Some(self.open.len()) {
+            (self.live, self.exit) = (closed.live, None);
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        let kinds = self.open.iter().rev().filter_map(|open| match open.frame {
+            Frame::Function(kind) => Some(kind),
+            _ => None,
+        });
+        kinds.into_iter().next().unwrap_or(Kind::Async)
+    }
+
+    fn may_use(&self, construct: &Construct) -> bool {
+        let kind = self.kind();
+        let awaits = matches!(kind, Kind::Async | Kind::AsyncGenerator);
+        let yields = matches!(kind, Kind::Generator | Kind::AsyncGenerator);
+        (self.wild || construct.grade == Grade::Plain)
+            && (awaits || !construct.text.contains("~await"))
+            && (yields || !construct.text.contains("~yield"))
+    }
+
+    /// Chooses a template; the first of a table is the simplest.
+    fn choose(&mut self, table: &'static [Construct]) -> &'static Construct {
+        if let Some(forced) =
+            self.forced.take_if(|forced| table.iter().any(|one| one.name == *forced))
+        {
+            return table.iter().find(|one| one.name == forced).unwrap_or(&table[0]);
+        }
+        // Values are tried out at every call, so half of them are simple, and they cost nothing.
+        let value = values::are(table);
+        self.budget -= i32::from(!value);
+        if self.budget <= 0 || self.depth > 14 || (value && self.random.percent(50)) {
+            return &table[0];
+        }
+        for _ in 0..20 {
+            let construct = self.random.one(table);
+            // What is wild stands among much that is not.
+            let skip = construct.grade != Grade::Plain && self.random.percent(50);
+            if self.may_use(construct) && !skip {
+                return construct;
+            }
+        }
+        &table[0]
+    }
+
+    fn use_up(&mut self, construct: &'static Construct) -> Slot {
+        self.parts.last_mut().expect("a part is open").constructs.push(construct.name);
+        self.depth += 1;
+        let slots = self.expand(construct.text);
+        self.depth -= 1;
+        slots.into_iter().next().unwrap_or_default()
+    }
+
+    fn state(&mut self) -> Part {
+        self.parts.push(Part::default());
+        let _ = self.expand(statements::STATE);
+        self.text("\n");
+        self.parts.pop().expect("the part was pushed above")
+    }
+
+    fn statement(&mut self) -> Part {
+        self.parts.push(Part::default());
+        if !(self.random.percent(8) && self.leave()) {
+            let changes = self.state && self.random.percent(35);
+            let table = if changes { statements::CHANGES } else { statements::STATEMENTS };
+            let construct = self.choose(table);
+            let _ = self.use_up(construct);
+        }
+        self.text("\n");
+        self.parts.pop().expect("the part was pushed above")
+    }
+
+    /// Writes a way out, if there is one here.
+    fn leave(&mut self) -> bool {
+        let mut ways: Vec<(String, usize)> = Vec::new();
+        let (mut throws, mut jumps) = (true, true);
+        for (index, open) in self.open.iter().enumerate().rev() {
+            match &open.frame {
+                Frame::Body => {
+                    ways.push(("return".into(), index));
+                    break;
+                }
+                Frame::Function(_) | Frame::Guard | Frame::Finally => break,
+                Frame::Loop { breaks } if jumps => {
+                    ways.push(("continue".into(), index));
+                    if *breaks {
+                        ways.push(("break".into(), index));
+                    }
+                    jumps = false;
+                }
+                Frame::Switch if jumps => {
+                    ways.push(("break".into(), index));
+                    // `continue` would mean the loop around the switch.
+                    jumps = false;
+                }
+                Frame::Label(name) => ways.push((format!("break {name}"), index)),
+                Frame::Try if throws => {
+                    ways.push(("throw new Error(\"left\")".into(), index));
+                    throws = false;
+                }
+                Frame::NoThrow => throws = false,
+                _ => {}
+            }
+        }
+        if ways.is_empty() || (self.open.len() == 2 && self.budget > 8) {
+            return false;
+        }
+        let (way, target) = self.random.one(&ways).clone();
+        let sure = self.random.one(TRUE);
+        let text = match self.random.below(3) {
+            0 => format!("if ({sure}) {{ {way}; }}"),
+            1 => format!("if ({sure}) {way};"),
+            _ => format!("{way};"),
+        };
+        self.text(&text);
+        let word = way.split(' ').next().unwrap_or_default().to_owned();
+        let names = ["return", "continue", "break", "throw"];
+        let name = names.into_iter().find(|name| *name == word).unwrap_or("break");
+        self.parts.last_mut().expect("a part is open").constructs.push(name);
+        if self.live {
+            self.live = false;
+            self.exit = Some(target);
+        }
+        true
+    }
+
+    fn block(&mut self, frames: &[Frame], live: bool) {
+        let before = self.live;
+        let exit = self.exit;
+        if !live {
+            self.live = false;
+        }
+        for frame in frames {
+            self.push(frame.clone());
+        }
+        let count = if self.budget <= 0 { 1 } else { 1 + self.random.below(3) };
+        let parts: Vec<Part> = (0..count).map(|_| self.statement()).collect();
+        self.pieces(vec![Piece::Text("\n".into()), Piece::Parts(parts)]);
+        for _ in frames {
+            self.pop();
+        }
+        if !live {
+            (self.live, self.exit) = (before, exit);
+        }
+    }
+
+    fn called(&mut self, tools: &[Tool]) {
+        if self.live {
+            let part = self.parts.last_mut().expect("a part is open");
+            part.tools.extend(tools.iter().cloned());
+        }
+    }
+
+    /// Writes a call of tools.
+    fn call(&mut self, live: bool) {
+        self.parts.push(Part { instead: "true", ..Part::default() });
+        let before = self.live;
+        self.live &= live;
+        let construct = self.choose(calls::CALLS);
+        let _ = self.use_up(construct);
+        self.live = before;
+        let part = self.parts.pop().expect("the part was pushed above");
+        self.pieces(vec![Piece::Parts(vec![part])]);
+    }
+
+    fn tool(&mut self) -> Vec<Tool> {
+        let known = self.known.iter().filter_map(|(name, known)| match known {
+            Known::Tools(tools) => Some((name.clone(), tools.clone())),
+            _ => None,
+        });
+        let known: Vec<_> = known.collect();
+        if !known.is_empty() && self.random.percent(35) {
+            let (name, tools) = self.random.one(&known).clone();
+            self.text(&name);
+            return tools;
+        }
+        let construct = self.choose(values::TOOLS);
+        self.use_up(construct).tools
+    }
+
+    fn space(&mut self) -> String {
+        let known = self.known.iter().filter_map(|(name, known)| match known {
+            Known::Space(space) => Some((name.clone(), space.clone())),
+            _ => None,
+        });
+        let known: Vec<_> = known.collect();
+        if !known.is_empty() && self.random.percent(35) {
+            let (name, space) = self.random.one(&known).clone();
+            self.text(&name);
+            return space;
+        }
+        let construct = self.choose(values::NAMESPACES);
+        self.use_up(construct).space
+    }
+
+    fn mcp(&mut self) {
+        let known = self.known.iter().filter(|(_, known)| matches!(known, Known::Mcp));
+        let known: Vec<String> = known.map(|(name, _)| name.clone()).collect();
+        if !known.is_empty() && self.random.percent(35) {
+            let name = self.random.one(&known).clone();
+            self.text(&name);
+            return;
+        }
+        let construct = self.choose(values::MCP);
+        let _ = self.use_up(construct);
+    }
+
+    fn name(&mut self, name: &str) {
+        let before = std::mem::replace(&mut self.wanted, name.to_owned());
+        let construct = self.choose(values::NAMES);
+        let _ = self.use_up(construct);
+        self.wanted = before;
+    }
+
+    fn action(&mut self) -> String {
+        format!("{}{}", self.random.one(ACTIONS), self.number())
+    }
+
+    fn quoted(&mut self, text: &str) {
+        self.text(&format!("\"{text}\""));
+    }
+
+    fn expand(&mut self, template: &'static str) -> Vec<Slot> {
+        let mut slots = vec![Slot::default(); 10];
+        let mut own: [Option<String>; 10] = Default::default();
+        let start_live = self.live;
+        let start = self.open.len();
+        let mut rest = template.chars().peekable();
+        let digit = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+            let found = rest.peek().and_then(|next| next.to_digit(10));
+            if found.is_some() {
+                rest.next();
+            }
+            found.unwrap_or(0) as usize
+        };
+        while let Some(letter) = rest.next() {
+            match letter {
+                '~' => {}
+                '$' if rest.peek().is_some_and(char::is_ascii_digit) => {
+                    let index = digit(&mut rest);
+                    let name = self.own_name(&mut own, index);
+                    self.text(&name);
+                }
+                '@' => {
+                    let mark = rest.next().expect("a mark has a letter");
+                    match mark {
+                        '[' => {
+                            let what = rest.next().expect("what is opened has a letter");
+                            let label = self.own_name(&mut own, 9);
+                            self.enter(what, label, start_live);
+                        }
+                        ']' => self.pop(),
+                        '~' => {
+                            let what = rest.next().expect("what is written aside has a letter");
+                            let index = digit(&mut rest);
+                            self.parts.push(Part::default());
+                            self.fill(what, index, &mut slots);
+                            let part = self.parts.pop().expect("the part was pushed above");
+                            let target = self.parts.last_mut().expect("a part is open");
+                            target.tools.extend(part.tools);
+                            target.constructs.extend(part.constructs);
+                            slots[index].aside = part.pieces;
+                        }
+                        'T' | 'N' | 'M' => {
+                            let mut tools = Vec::new();
+                            let mut space = String::new();
+                            while rest.peek().is_some_and(char::is_ascii_digit) {
+                                let index = digit(&mut rest);
+                                tools.extend(slots[index].tools.clone());
+                                space.clone_from(&slots[index].space);
+                            }
+                            rest.next();
+                            let index = digit(&mut rest);
+                            let name = self.own_name(&mut own, index);
+                            let known = match mark {
+                                'T' => Known::Tools(tools),
+                                'N' => Known::Space(space),
+                                _ => Known::Mcp,
+                            };
+                            self.known.push((name, known));
+                        }
+                        _ => {
+                            let index = digit(&mut rest);
+                            self.fill(mark, index, &mut slots);
+                        }
+                    }
+                }
+                other => self.text(other.encode_utf8(&mut [0; 4])),
+            }
+        }
+        assert_eq!(self.open.len(), start, "what is opened is closed: {template}");
+        slots
+    }
+
+    fn own_name(&mut self, own: &mut [Option<String>; 10], index: usize) -> String {
+        if own[index].is_none() {
+            own[index] = Some(format!("v{}", self.number()));
+        }
+        own[index].clone().unwrap_or_default()
+    }
+
+    fn enter(&mut self, what: char, label: String, start_live: bool) {
+        let frame = match what {
+            'a' => Frame::Function(Kind::Async),
+            's' => Frame::Function(Kind::Plain),
+            'g' => Frame::Function(Kind::Generator),
+            'h' => Frame::Function(Kind::AsyncGenerator),
+            'f' => Frame::Finally,
+            'l' => Frame::Label(label),
+            _ => Frame::Scope,
+        };
+        self.push(frame);
+        match what {
+            'd' => self.live = false,
+            'f' => (self.live, self.exit) = (start_live, None),
+            _ => {}
+        }
+    }
+
+    fn fill(&mut self, mark: char, index: usize, slots: &mut [Slot]) {
+        match mark {
+            'x' => self.call(true),
+            'd' => self.call(false),
+            't' | 'u' => {
+                let tools = self.tool();
+                if mark == 't' {
+                    self.called(&tools);
+                }
+                slots[index].tools = tools;
+            }
+            'n' => slots[index].space = self.space(),
+            'm' => self.mcp(),
+            's' => {
+                let space = *self.random.one(SPACES);
+                self.text(space);
+                slots[index].space = space.to_owned();
+            }
+            'q' => {
+                let space = *self.random.one(SPACES);
+                self.name(space);
+                slots[index].space = space.to_owned();
+            }
+            'e' | 'v' | 'k' => {
+                let action = self.action();
+                if mark == 'e' {
+                    self.text(&action);
+                } else {
+                    self.name(&action);
+                }
+                slots[index].tools = vec![(slots[index].space.clone(), action)];
+                if mark == 'k' {
+                    let tools = slots[index].tools.clone();
+                    self.called(&tools);
+                }
+            }
+            'w' => {
+                let name = self.wanted.clone();
+                self.quoted(&name);
+            }
+            'p' => {
+                let name = self.wanted.clone();
+                self.quoted(&name[..2]);
+            }
+            'r' => {
+                let name = self.wanted.clone();
+                self.quoted(&name[2..]);
+            }
+            'i' => {
+                let name = format!("other{}", self.number());
+                self.quoted(&name);
+            }
+            '^' => {
+                let pieces = slots[index].aside.clone();
+                self.pieces(pieces);
+            }
+            '!' => {
+                let tools = slots[index].tools.clone();
+                self.called(&tools);
+            }
+            'o' => {
+                if self.random.percent(8) && self.budget > 0 {
+                    // The object may stand in any function of the template.
+                    self.push(Frame::Function(Kind::Plain));
+                    self.text("{ v: [");
+                    self.call(true);
+                    self.text("].length }");
+                    self.pop();
+                } else {
+                    let object = *self.random.one(OBJECTS);
+                    self.text(object);
+                }
+            }
+            'y' => {
+                let text = *self.random.one(TRUE);
+                self.text(text);
+            }
+            'z' => {
+                let text = *self.random.one(FALSE);
+                self.text(text);
+            }
+            'S' => self.block(&[Frame::Scope], true),
+            'G' => self.block(&[Frame::Guard], true),
+            'D' => self.block(&[Frame::Guard], false),
+            'B' => self.block(&[Frame::Body], true),
+            'L' => self.block(&[Frame::Loop { breaks: true }], true),
+            'C' => self.block(&[Frame::Guard, Frame::Loop { breaks: false }], true),
+            'R' => self.block(&[Frame::Try], true),
+            'U' => self.block(&[Frame::NoThrow], true),
+            'W' => self.block(&[Frame::Switch], true),
+            _ => unreachable!("no mark is called `{mark}`"),
+        }
+    }
+}

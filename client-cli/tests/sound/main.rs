@@ -1,0 +1,143 @@
+//! Odd programs, analysed and then run in the real sandbox: every call that is
+//! seen was declared, or the program was called dynamic.
+//!
+//! `PML_TEST_SEED` repeats one run, `PML_TEST_SCALE` says how many programs there
+//! are, and `PML_TEST_PROGRAM` is the seed of a single program to look at.
+
+#![expect(clippy::print_stdout, reason = "what was tested is told")]
+
+#[path = "../../../analysis/tests/generator/generator.rs"]
+mod generator;
+mod report;
+mod runner;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures::StreamExt as _;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use generator::{Program, Random, generate};
+use report::{Counts, Fault};
+use runner::Runner;
+
+/// How many programs are written at full scale.
+const PROGRAMS: f64 = 20_000.0;
+/// How many of a hundred resolvable programs may be dynamic.
+const NEEDLESS: f64 = 2.0;
+/// How many programs are run at the same time.
+const AT_ONCE: usize = 6;
+
+fn main() {
+    sandbox::child_main_if_requested(&[]);
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test("each_construct_alone", each_construct_alone),
+        Trial::test("every_observed_call_is_declared", every_observed_call_is_declared),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// What fails alone fails in every program; here it is told by name.
+fn each_construct_alone() -> Result<(), Failed> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    let runner = {
+        let _inside = runtime.enter();
+        Runner::start().map_err(|error| error.to_string())?
+    };
+    let mut said = String::new();
+    let mut later = Vec::new();
+    let programs = generator::each_alone();
+    let count = programs.len();
+    for (program, is_later) in programs {
+        let found = runtime.block_on(runner.check(&program));
+        if is_later && found.dynamic {
+            later.extend(program.constructs().first().copied());
+        }
+        let fault = found.fault().map(Fault::text);
+        let needless = program.resolvable && found.dynamic;
+        if let Some(what) = fault.or(needless.then_some("it is dynamic:")) {
+            let named = program.constructs();
+            said.push_str(&format!("\n{named:?}: {what}\n{}", report::of(&program, &found)));
+        }
+    }
+    println!("{count} constructs alone; {} of them are yet to be followed", later.len());
+    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+}
+
+fn every_observed_call_is_declared() -> Result<(), Failed> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    let runner = {
+        let _inside = runtime.enter();
+        Runner::start().map_err(|error| error.to_string())?
+    };
+    if let Some(seed) = number("PML_TEST_PROGRAM") {
+        let program = generate(seed);
+        let (mut counts, found) = (Counts::default(), runtime.block_on(runner.check(&program)));
+        println!("{}", report::of(&program, &found));
+        counts.add(&program, &found);
+        return verdict(&runtime, &runner, &counts, vec![(program, found)]);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let seed = number("PML_TEST_SEED").unwrap_or(now as u64);
+    let scale: f64 =
+        std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
+    let count = ((PROGRAMS * scale) as usize).max(1);
+    println!("seed {seed} (PML_TEST_SEED={seed} repeats it), {count} programs");
+
+    let mut random = Random::new(seed);
+    let seeds: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    let mut counts = Counts::default();
+    let mut faulty = Vec::new();
+    runtime.block_on(async {
+        let mut running = futures::stream::iter(seeds)
+            .map(|seed| {
+                let runner = runner.clone();
+                tokio::spawn(async move {
+                    let program = generate(seed);
+                    let found = runner.check(&program).await;
+                    (program, found)
+                })
+            })
+            .buffer_unordered(AT_ONCE);
+        while let Some(done) = running.next().await {
+            let (program, found) = done.expect("no check panics");
+            counts.add(&program, &found);
+            if found.fault().is_some() && faulty.len() < report::FAULTS_SHOWN {
+                faulty.push((program, found));
+            }
+        }
+    });
+    println!("{}", counts.summary());
+    verdict(&runtime, &runner, &counts, faulty)
+}
+
+fn verdict(
+    runtime: &tokio::runtime::Runtime,
+    runner: &Runner,
+    counts: &Counts,
+    faulty: Vec<(Program, runner::Found)>,
+) -> Result<(), Failed> {
+    let mut said = String::new();
+    for (program, found) in &faulty {
+        let Some(fault) = found.fault() else { continue };
+        let small = program
+            .shrunk(|smaller| runtime.block_on(runner.check(smaller)).fault() == Some(fault));
+        let found = runtime.block_on(runner.check(&small));
+        said.push_str(&format!("\n{}\n{}", fault.text(), report::of(&small, &found)));
+    }
+    if counts.needless_percent() > NEEDLESS {
+        said.push_str(&format!(
+            "\n{:.1} % of the resolvable programs are dynamic, more than {NEEDLESS} %:\n",
+            counts.needless_percent()
+        ));
+        said.push_str(&counts.needless_reasons());
+    }
+    if faulty.iter().any(|(_, found)| matches!(found.fault(), Some(Fault::Undeclared))) {
+        said.insert_str(0, "a call was not declared");
+    }
+    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+}
