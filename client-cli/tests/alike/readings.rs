@@ -1,0 +1,102 @@
+//! The table of programs that could be read differently.
+
+use std::fmt::Write as _;
+
+use sandbox::FailureKind;
+use serde_json::Value;
+
+use crate::row::{Expected, Row};
+use crate::rows;
+use crate::support::{analysed, run_all};
+
+const TABLE: &[(&str, &[Row])] = &[
+    ("HTML-like comments", rows::HTML_COMMENTS),
+    ("line ends", rows::LINE_ENDS),
+    ("slashes", rows::SLASHES),
+    ("words", rows::WORDS),
+    ("characters", rows::CHARACTERS),
+    ("literals", rows::LITERALS),
+    ("operators", rows::OPERATORS),
+    ("types", rows::TYPES),
+    ("early errors", rows::EARLY),
+];
+
+/// Each row does in the engine what the analysis saw, and what is written beside it.
+pub(crate) fn all_rows_are_read_alike() {
+    let mut wrong = String::new();
+    let mut count = 0;
+    for (title, rows) in TABLE {
+        let analysed: Vec<_> = rows.iter().map(|row| analysed(row.source)).collect();
+        // What the analysis refuses is given to the engine as it stands.
+        let texts = rows.iter().zip(&analysed).map(|(row, analysis)| {
+            let text = if analysis.can_run() { &analysis.program } else { row.source };
+            text.to_owned()
+        });
+        let ran = run_all(texts.collect());
+        for ((row, analysis), ran) in rows.iter().zip(&analysed).zip(&ran) {
+            let syntax_error =
+                matches!(&ran.result, Err(found) if found.kind == FailureKind::Syntax);
+            let declared: Vec<&str> = analysis.tools.iter().map(|tool| tool.as_str()).collect();
+            let right = match &row.expected {
+                Expected::BothRefuse => !analysis.can_run() && syntax_error,
+                Expected::Refused => !analysis.can_run(),
+                Expected::EngineRefuses => analysis.can_run() && syntax_error,
+                Expected::Runs { value, calls } => {
+                    let value: Value = serde_json::from_str(value).unwrap();
+                    let calls: Vec<&str> = calls.split_whitespace().collect();
+                    analysis.can_run()
+                        && ran.result.as_ref().is_ok_and(|result| *result == value)
+                        && ran.calls == calls
+                        && ran
+                            .calls
+                            .iter()
+                            .all(|call| analysis.dynamic || declared.contains(&&**call))
+                }
+            };
+            count += 1;
+            if !right {
+                let _ = writeln!(
+                    wrong,
+                    "{title}: {:?}\n  analysis: {:?} {declared:?} dynamic {}\n  engine: {:?} {:?}",
+                    row.source,
+                    analysis.first_error().map(|found| &found.message),
+                    analysis.dynamic,
+                    ran.result,
+                    ran.calls
+                );
+            }
+        }
+    }
+    println!("{count} programs are read alike by the analysis and the engine");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Programs that fail where they name `Intl`, which the engine does not have.
+const PLACES: &[&str] = &[
+    "let a: \"👍\" = 1 as any; Intl",
+    "let a: \"👍👍é漢\" = 1 as any as \"𝒳\"; Intl",
+    "let a: {\n  b: '👍' } = 1 as any; Intl",
+    "const f = async (x: '👍'): Promise<'𝒳'> => Intl; await f('' as '👍')",
+    "let s = '👍'; let a: 'é' = s as any; Intl",
+    "async /* 👍 é 漢 */ () => Intl",
+    "async (): Promise<'👍'> => { Intl }",
+    "async () => /*\u{2028}👍*/ {\r\n'👍'; Intl }",
+    "(async /* 👍 */ () => Intl /* 👍 */)",
+    "let a = 1\ntype B = '👍'; Intl",
+    "class A { a: '👍' = Intl as '👍' }\nnew A()",
+];
+
+/// The engine tells the place in the text that the author wrote.
+pub(crate) fn errors_keep_their_places() {
+    let analysed: Vec<_> = PLACES.iter().map(|source| analysed(source)).collect();
+    let ran = run_all(analysed.iter().map(|analysis| analysis.program.clone()).collect());
+    for ((source, analysis), ran) in PLACES.iter().zip(&analysed).zip(&ran) {
+        let failure = ran.result.as_ref().expect_err(source);
+        let before = &source[..source.find("Intl").unwrap()].replace("\r\n", "\n");
+        let lines: Vec<&str> = before.split(['\n', '\u{2028}']).collect();
+        let place = (lines.len(), lines.last().unwrap().chars().count() + 1);
+        let told = (failure.line.unwrap_or(0) as usize, failure.column.unwrap_or(0) as usize);
+        assert_eq!(told, place, "{source}\n{}\n{failure:?}", analysis.program);
+    }
+    println!("{} errors keep their line and column", PLACES.len());
+}

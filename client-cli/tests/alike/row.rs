@@ -1,0 +1,44 @@
+//! One program, and what becomes of it.
+
+/// A program and what it must do.
+pub(crate) struct Row {
+    pub(crate) source: &'static str,
+    pub(crate) expected: Expected,
+}
+
+/// What a program must do.
+pub(crate) enum Expected {
+    /// It runs: the value as JSON, and the tools in the order of the calls.
+    Runs { value: &'static str, calls: &'static str },
+    /// The analysis refuses it, and so does the engine when it gets the text as it is.
+    BothRefuse,
+    /// The analysis refuses it; the engine is not asked.
+    Refused,
+    /// The analysis takes it; the engine refuses it before anything runs.
+    EngineRefuses,
+}
+
+/// A program that calls nothing.
+pub(crate) const fn gives(source: &'static str, value: &'static str) -> Row {
+    calls(source, value, "")
+}
+
+/// A program that calls these tools, in this order.
+pub(crate) const fn calls(source: &'static str, value: &'static str, calls: &'static str) -> Row {
+    Row { source, expected: Expected::Runs { value, calls } }
+}
+
+/// A program that is neither analysed nor compiled.
+pub(crate) const fn both_refuse(source: &'static str) -> Row {
+    Row { source, expected: Expected::BothRefuse }
+}
+
+/// A program that only the engine's compiler refuses.
+pub(crate) const fn engine_refuses(source: &'static str) -> Row {
+    Row { source, expected: Expected::EngineRefuses }
+}
+
+/// A program that the analysis refuses, whatever the engine would do.
+pub(crate) const fn refused(source: &'static str) -> Row {
+    Row { source, expected: Expected::Refused }
+}

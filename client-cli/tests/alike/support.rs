@@ -1,0 +1,62 @@
+//! The real engine with tools that answer with their arguments.
+
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use analysis::{Analysis, Limits, analyze};
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use sandbox::{CallError, Failure, Outcome, Pool, PoolConfig, Program, ToolCall, ToolCaller};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+static POOL: LazyLock<Pool> = LazyLock::new(|| {
+    let _inside = RUNTIME.enter();
+    Pool::new(PoolConfig { warm: 4, max_running: 4 }).unwrap()
+});
+
+/// Answers every call with its arguments and keeps the tools' ids.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl ToolCaller for Recorder {
+    fn call(
+        &self,
+        call: ToolCall,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        self.0.lock().unwrap().push(format!("{}:{}", call.namespace, call.action));
+        Box::pin(async move { Ok(call.args) })
+    }
+}
+
+/// What a program did.
+pub(crate) struct Ran {
+    pub(crate) result: Result<Value, Failure>,
+    pub(crate) calls: Vec<String>,
+}
+
+/// Runs programs in the real engine, four at a time; the answers have their order.
+pub(crate) fn run_all(sources: Vec<String>) -> Vec<Ran> {
+    let runs = stream::iter(sources).map(run).buffered(4);
+    RUNTIME.block_on(runs.collect())
+}
+
+async fn run(source: String) -> Ran {
+    let recorder = Arc::new(Recorder::default());
+    let program = Program { source, args: json!({}), epoch_ms: None, seed: None };
+    let limits = sandbox::Limits::server();
+    let run = POOL.run(program, &limits, Arc::clone(&recorder) as _, CancellationToken::new());
+    let outcome: Outcome =
+        tokio::time::timeout(Duration::from_secs(60), run).await.expect("a run ends");
+    let calls = recorder.0.lock().unwrap().clone();
+    Ran { result: outcome.result, calls }
+}
+
+/// Analyses a program with the limits of both programs.
+pub(crate) fn analysed(source: &str) -> Analysis {
+    analyze(source, &Limits::default())
+}
