@@ -165,9 +165,8 @@ pub struct ArgsEgress {
     pub to: String,
     /// The parts that are given as they are, or named where they are computed with.
     pub parameters: Vec<String>,
-    /// Whether it is certain that the arguments are made from `args`. If not,
-    /// they are computed, and the program uses `args`.
-    pub certain: bool,
+    /// Whether arguments are computed, so that other parts of `args` may be in them too.
+    pub perhaps_more: bool,
 }
 
 /// Returns the plan of an analysed program under `rules`.

@@ -152,6 +152,12 @@ fn well_formed(xml: &str) {
     assert_eq!((roots, open.len()), (1, 0));
 }
 
+/// Returns an attribute of a tag.
+fn attribute<'a>(tag: &'a str, name: &str) -> &'a str {
+    let start = format!(" {name}=\"");
+    tag.split_once(&start).expect("it has one").1.split('"').next().unwrap_or_default()
+}
+
 /// Programs of many shapes get a picture in which every task stands once and
 /// inside, however the tasks hang together.
 #[test]
@@ -186,19 +192,28 @@ fn every_task_is_in_the_picture() {
             let title = format!(">{} {}</text>", task.id, task.tool);
             assert_eq!(svg.matches(&title).count(), 1, "{title} in {source}");
         }
-        let numbers = |name: &str| -> Vec<f64> {
-            let key = format!(" {name}=\"");
-            svg.lines()
-                .filter(|line| {
-                    line.starts_with("<rect class=\"client")
-                        || line.starts_with("<rect class=\"server")
-                })
-                .map(|line| {
-                    line.split(&key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
-                })
-                .collect()
-        };
-        assert!(numbers("x").iter().chain(&numbers("y")).all(|at| *at >= 0.0), "{source}");
+        // Everything is inside of the paper.
+        let first = svg.lines().next().unwrap();
+        let wide: f64 = attribute(first, "width").parse().unwrap();
+        let moved = svg.lines().find(|line| line.starts_with("<g transform")).unwrap();
+        let moved = moved.split(['(', ' ']).nth(2).unwrap().parse::<f64>().unwrap();
+        for line in svg.lines() {
+            let mut across = Vec::new();
+            if line.starts_with("<rect class=\"client") || line.starts_with("<rect class=\"server")
+            {
+                let left: f64 = attribute(line, "x").parse().unwrap();
+                across.extend([left, left + attribute(line, "width").parse::<f64>().unwrap()]);
+            } else if line.contains("<title>t") {
+                let way = attribute(line, "d").replace(['M', 'L', 'Q'], " ");
+                let numbers = way.split_whitespace().map(|number| number.parse::<f64>().unwrap());
+                across.extend(numbers.step_by(2));
+            } else if line.starts_with("</g>") {
+                break;
+            }
+            for x in across {
+                assert!((0.0..=wide).contains(&(x + moved)), "{line} of {wide} in {source}");
+            }
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod malformed;
 mod odd_clients;
 mod operations;
 mod permissions;
+mod plan;
 mod programs;
 mod registry_http;
 mod results;

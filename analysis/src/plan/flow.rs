@@ -83,8 +83,11 @@ pub(super) fn args_egress(tasks: &[PlannedTask], program: &str) -> Vec<ArgsEgres
             for argument in task.arguments.values() {
                 computed |= computes(argument, &mut parameters);
             }
-            let certain = !parameters.is_empty();
-            (certain || computed).then(|| ArgsEgress { to: task.id.clone(), parameters, certain })
+            (computed || !parameters.is_empty()).then(|| ArgsEgress {
+                to: task.id.clone(),
+                parameters,
+                perhaps_more: computed,
+            })
         })
         .collect()
 }

@@ -117,7 +117,8 @@ impl Graph {
             });
             for flow in &plan.args_egress {
                 let Some(&to) = places.get(&*flow.to) else { continue };
-                let kind = if flow.certain { EdgeKind::Egress } else { EdgeKind::PerhapsEgress };
+                let named = !flow.parameters.is_empty();
+                let kind = if named { EdgeKind::Egress } else { EdgeKind::PerhapsEgress };
                 edges.push(Edge { from, to, kind });
             }
         }

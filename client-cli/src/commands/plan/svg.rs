@@ -31,28 +31,28 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
         return None;
     }
     let layered = arranged(graph);
-    let (mut right, mut bottom) = (560.0_f64, 0.0_f64);
+    let mut frame = Frame { left: 0.0, right: 560.0, bottom: 0.0 };
     let mut body = String::new();
     for (place, edge) in graph.edges.iter().enumerate() {
         let name = place.to_string();
         let found = layered.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name));
         let points: &[Point] = found.map_or(&[], |edge| &edge.points);
         for point in points {
-            (right, bottom) = (right.max(point.x), bottom.max(point.y));
+            frame.hold(point.x - 2.0, point.x + 2.0, point.y);
         }
         draw_edge(graph, edge, points, &mut body);
     }
     for (place, node) in graph.nodes.iter().enumerate() {
         let Some(found) = layered.node(&place.to_string()) else { continue };
         let (Some(x), Some(y)) = (found.x, found.y) else { continue };
-        right = right.max(x + found.width / 2.0);
-        bottom = bottom.max(y + found.height / 2.0);
+        let (left, top) = (x - found.width / 2.0, y - found.height / 2.0);
+        frame.hold(left, left + found.width, top + found.height);
         // Rounding must not give a place of minus nothing.
-        let left = (x - found.width / 2.0).max(0.0);
-        draw_node(node, left, (y - found.height / 2.0).max(0.0), &mut body);
+        draw_node(node, left.max(0.0), top.max(0.0), &mut body);
     }
     let top = if graph.incomplete { 62.0 } else { MARGIN };
-    let (wide, high) = (right + 2.0 * MARGIN, top + bottom + MARGIN + LEGEND);
+    let left = MARGIN - frame.left;
+    let (wide, high) = (frame.right + left + MARGIN, top + frame.bottom + MARGIN + LEGEND);
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -67,7 +67,7 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
             r#"<text class="warning" x="{MARGIN}" y="36">Incomplete: the program chooses tools as it runs</text>"#
         );
     }
-    let _ = writeln!(out, r#"<g transform="translate({MARGIN} {top})">"#);
+    let _ = writeln!(out, r#"<g transform="translate({left:.0} {top})">"#);
     out.push_str(&body);
     out.push_str("</g>\n");
     legend(high - LEGEND + 12.0, &mut out);
@@ -99,6 +99,21 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 <marker id="egress" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L10 5L0 10z" fill="#cf222e"/></marker>
 </defs>
 "##;
+
+/// What the picture must hold. Ways around nodes may lead left of all nodes.
+struct Frame {
+    left: f64,
+    right: f64,
+    bottom: f64,
+}
+
+impl Frame {
+    fn hold(&mut self, left: f64, right: f64, bottom: f64) {
+        self.left = self.left.min(left);
+        self.right = self.right.max(right);
+        self.bottom = self.bottom.max(bottom);
+    }
+}
 
 /// Gives every node and edge its place.
 fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {

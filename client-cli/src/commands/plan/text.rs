@@ -256,16 +256,23 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
 
 fn args_lines(plan: &Plan) -> Vec<(String, String)> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for ArgsEgress { to, parameters, certain } in &plan.args_egress {
-        let from = if *certain {
-            parameters.iter().map(|name| short(name, PARAMETER)).collect::<Vec<_>>().join(" ")
-        } else {
-            "args, perhaps".to_owned()
-        };
+    let mut perhaps: Vec<&str> = Vec::new();
+    for ArgsEgress { to, parameters, perhaps_more } in &plan.args_egress {
+        if *perhaps_more {
+            perhaps.push(to);
+        }
+        if parameters.is_empty() {
+            continue;
+        }
+        let from =
+            parameters.iter().map(|name| short(name, PARAMETER)).collect::<Vec<_>>().join(" ");
         match lines.iter_mut().find(|(known, _)| *known == from) {
             Some((_, tasks)) => tasks.push(to),
             None => lines.push((from, vec![to])),
         }
+    }
+    if !perhaps.is_empty() {
+        lines.push(("args, perhaps".to_owned(), perhaps));
     }
     lines.into_iter().map(|(from, to)| (from, to.join(" "))).collect()
 }

@@ -1,0 +1,269 @@
+//! `pml plan`: what a program will and may do, told without running it, offline.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+
+/// Reads a file here, sends it to the server, and runs something if told so.
+const MIXED: &str = "const text = await mcp.filesystem.read_text_file({ path: args.path });
+const data = await mcp.json.parse({ data: text });
+if (data.ok) await mcp.slack.post_message({ channel: '#ops', text: data.title });
+for (const step of data.steps) await mcp.shell.exec({ command: ['make', step] });
+return data;";
+
+fn plan(project: &Project, code: &str) -> (Value, i32) {
+    let output = project.run_with(&["plan", "-", "--json"], code.as_bytes());
+    let plan = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    (plan, output.status.code().unwrap())
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
+}
+
+/// The JSON has the documented shape.
+#[test]
+fn the_json_has_exactly_its_fields() {
+    let project = Project::offline();
+    let (plan, code) = plan(&project, MIXED);
+    assert_eq!(code, 0, "{plan:#}");
+    assert_eq!(
+        keys(&plan),
+        BTreeSet::from([
+            "can_run",
+            "runs_on",
+            "complete",
+            "gaps",
+            "groups",
+            "tasks",
+            "egress",
+            "args_egress",
+            "diagnostics"
+        ])
+    );
+    assert_eq!((&plan["can_run"], &plan["complete"]), (&json!(true), &json!(true)));
+    assert_eq!((&plan["runs_on"], &plan["gaps"]), (&json!("client"), &json!([])));
+    assert_eq!(
+        plan["groups"],
+        json!([
+            { "effect": "reads", "tasks": ["t1"] },
+            { "effect": "runs", "tasks": ["t4"] },
+            { "effect": "sends", "tasks": ["t3"] },
+            { "effect": "computes", "tasks": ["t2"] },
+        ])
+    );
+    for task in plan["tasks"].as_array().unwrap() {
+        assert_eq!(
+            keys(task),
+            BTreeSet::from([
+                "id",
+                "tool",
+                "side",
+                "effect",
+                "certainty",
+                "times",
+                "layer",
+                "line",
+                "column",
+                "arguments",
+                "parameters",
+                "data_from",
+                "decided_by",
+                "conditions"
+            ])
+        );
+    }
+    let [read, parse, post, make] = &plan["tasks"].as_array().unwrap()[..] else {
+        panic!("{plan}")
+    };
+    assert_eq!(read["parameters"], json!(["args.path"]));
+    assert_eq!((&read["certainty"], &read["times"]), (&json!("will"), &json!("once")));
+    assert_eq!((&parse["side"], &parse["data_from"]), (&json!("server"), &json!(["t1"])));
+    assert_eq!((&post["certainty"], &post["decided_by"]), (&json!("may"), &json!(["t2"])));
+    assert_eq!(
+        post["conditions"],
+        json!([{ "repeats": false, "branch": "then", "text": "data.ok" }])
+    );
+    assert_eq!((&make["certainty"], &make["times"]), (&json!("may"), &json!("many")));
+    assert_eq!((&make["line"], &make["effect"]), (&json!(4), &json!("runs")));
+    assert_eq!(
+        plan["egress"],
+        json!([{ "from": "t1", "to": "t2" }, { "from": "t1", "to": "t3", "via": ["t2"] }])
+    );
+    assert_eq!(plan["args_egress"], json!([]));
+}
+
+/// Piped text has no colours and says what matters.
+#[test]
+fn people_get_text() {
+    let project = Project::offline();
+    let output = project.run_with(&["plan", "-"], MIXED.as_bytes());
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    for part in [
+        "Runs on this machine: 4 calls, 4 tools, 3 steps.",
+        "path: args.path",
+        "command: [\"make\", `step`]",
+        "if `data.ok`",
+        "Leaves this machine",
+        "t1 filesystem:read_text_file → t2 json:parse, t3 slack:post_message (through t2)",
+        "may send what they are given, from here: t4 shell:exec",
+    ] {
+        assert!(shown.contains(part), "no {part} in\n{shown}");
+    }
+}
+
+/// Colours are for a terminal, and not for one that asks for none.
+#[test]
+fn a_terminal_gets_colours() {
+    let project = Project::offline();
+    project.write("program.ts", MIXED);
+    let on_terminal = |no_color: &str| {
+        let pml = project.command(&["plan", "program.ts"]);
+        let words: Vec<String> = std::iter::once(pml.get_program())
+            .chain(pml.get_args())
+            .map(|word| format!("'{}'", word.to_str().unwrap()))
+            .collect();
+        // `script` gives the command a terminal.
+        let mut script = Command::new("script");
+        script.args(["-qec", &words.join(" "), "/dev/null"]).current_dir(project.workspace());
+        for (name, value) in pml.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        script.env("TERM", "xterm").env("NO_COLOR", no_color);
+        let output = crate::support::cli::finish(script, b"");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = on_terminal("");
+    assert!(shown.contains("\u{1b}[1;31mLeaves this machine\u{1b}[0m"), "{shown:?}");
+    let shown = on_terminal("1");
+    assert!(shown.contains("Leaves this machine") && !shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// `plan` and `analyze` draw the same pictures.
+#[test]
+fn both_commands_draw_the_graph() {
+    let project = Project::offline();
+    for (format, start) in [("mermaid", "flowchart TD\n"), ("svg", "<svg xmlns=")] {
+        let draw = |command: &str| {
+            let output = project.run_with(&[command, "-", "--graph", format], MIXED.as_bytes());
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        let drawn = draw("plan");
+        assert!(drawn.starts_with(start), "{drawn}");
+        assert!(drawn.contains("t3 slack:post_message"), "{drawn}");
+        assert_eq!(draw("analyze"), drawn);
+    }
+    let output = project.run(&["plan", "-", "--graph", "png"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = project.run(&["plan", "-", "--graph", "svg", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// What cannot run has no plan: 2, the reason on stderr, nothing to mistake on stdout.
+#[test]
+fn a_program_that_cannot_run_ends_with_two() {
+    let project = Project::offline();
+    for flags in [&["plan", "-"][..], &["plan", "-", "--graph", "svg"]] {
+        let output = project.run_with(flags, b"await mcp.json.parse({}); const = 1;");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("(line 1, column"), "{}", text(&output.stderr));
+    }
+    let (plan, code) = plan(&project, "import fs from 'fs';");
+    assert_eq!((code, &plan["can_run"], &plan["complete"]), (2, &json!(false), &json!(false)));
+    assert_eq!(plan["diagnostics"][0]["severity"], "error", "{plan:#}");
+    let missing = project.run(&["plan", "no-such-file.ts", "--json"]);
+    assert_eq!(missing.status.code(), Some(2));
+    let envelope: Value = serde_json::from_slice(&missing.stdout).unwrap();
+    assert_eq!(envelope["status"], "error", "{envelope:#}");
+}
+
+/// A program that chooses tools as it runs has a plan that says what it lacks.
+#[test]
+fn an_incomplete_plan_says_so() {
+    let project = Project::offline();
+    let code =
+        "const a = await mcp.git.git_log({ repo_path: '.' });\nawait mcp[args.to].send({ a });";
+    let (plan, exit) = plan(&project, code);
+    assert_eq!((exit, &plan["complete"]), (0, &json!(false)), "{plan:#}");
+    assert_eq!(
+        (&plan["gaps"][0]["line"], &plan["gaps"][0]["code"]),
+        (&json!(2), &json!("DYNAMIC_NAME"))
+    );
+    let output = project.run_with(&["plan", "-"], code.as_bytes());
+    let shown = text(&output.stdout);
+    assert!(output.status.success());
+    assert!(shown.contains("INCOMPLETE") && shown.contains("  line 2, column"), "{shown}");
+    assert!(shown.contains("No result that is seen here"), "{shown}");
+}
+
+/// What a program hides in its text is seen, in every form of the plan.
+#[test]
+fn hidden_characters_are_seen() {
+    let project = Project::offline();
+    let code = "await mcp.filesystem.write_file({ path: 'a\u{202e}\u{200b}\\x1b[2J.txt', content: '</text><script>' });";
+    for flags in [
+        &["plan", "-"][..],
+        &["plan", "-", "--json"],
+        &["plan", "-", "--graph", "svg"],
+        &["plan", "-", "--graph", "mermaid"],
+    ] {
+        let output = project.run_with(flags, code.as_bytes());
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(shown.contains("202e") || shown.contains("8238"), "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{shown:?}");
+        let picture = flags.contains(&"--graph");
+        assert!(!picture || !shown.contains("<script>") && !shown.contains("</text><"), "{shown}");
+    }
+}
+
+/// The tools of the shipped catalog, each called once: the plan knows what every
+/// one of them does, so one that is added is also judged.
+#[test]
+fn the_shipped_tools_are_known() {
+    // The tools of `everything` are there to try clients with.
+    let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/../registry/catalog");
+    let mut code = String::new();
+    for entry in std::fs::read_dir(catalog).unwrap() {
+        let path = entry.unwrap().path();
+        let server = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_none_or(|extension| extension != "json") || server == "everything" {
+            continue;
+        }
+        let entry: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for tool in entry["tools"].as_array().unwrap() {
+            code += &format!("await mcp[{:?}][{}]({{}});\n", server, tool["name"]);
+        }
+    }
+    let project = Project::offline();
+    let (plan, _) = plan(&project, &code);
+    let tasks = plan["tasks"].as_array().unwrap();
+    assert!(tasks.len() >= 40, "{} tools", tasks.len());
+    for task in tasks {
+        assert_ne!(task["effect"], "calls", "{}", task["tool"]);
+    }
+}
+
+/// Planning runs nothing.
+#[test]
+fn planning_runs_nothing() {
+    let project = Project::offline();
+    let (plan, code) = plan(
+        &project,
+        "for (;;) await mcp.filesystem.write_file({ path: 'made.txt', content: '' });",
+    );
+    assert_eq!((code, &plan["tasks"][0]["effect"]), (0, &json!("writes")));
+    assert!(!project.path("made.txt").exists());
+}
