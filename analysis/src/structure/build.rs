@@ -12,6 +12,7 @@
 //! that is not understood lets its operands escape.
 
 mod call;
+mod calm;
 mod class;
 mod control;
 mod engine;
@@ -104,6 +105,8 @@ struct Builder<'a> {
     loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
     /// What ends a loop, for those who stand earlier in it.
     loop_exits: HashMap<u32, Deps>,
+    /// The tools that the constructor of a class puts into its objects.
+    class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
     /// Whether the program assigns to `args`.
     args_written: bool,
     /// Whether the program changes parts of objects or arrays.
@@ -147,6 +150,7 @@ impl<'a> Builder<'a> {
             sites: HashMap::new(),
             loop_writes: HashMap::new(),
             loop_exits: HashMap::new(),
+            class_fields: HashMap::new(),
             args_written: false,
             mutates: false,
             changed: false,

@@ -6,6 +6,7 @@ use protocol::ToolId;
 use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase, TaggedTpl};
 
 use super::Builder;
+use super::calm::only_looks;
 use super::engine::changes_argument;
 use super::expr::{bare, bounds};
 use super::finish::{RoundKind, RoundTask};
@@ -80,11 +81,25 @@ impl<'a> Builder<'a> {
             {
                 return self.together(&method.sym, args);
             }
+            if &*name.sym == "Object"
+                && matches!(&*method.sym, "keys" | "values" | "entries")
+                && let Some(list) = self.listed(&method.sym, args)
+            {
+                return list;
+            }
             if matches!(&*name.sym, "Object" | "Reflect") && changes_argument(&method.sym) {
                 return self.change_argument(args);
             }
         }
-        let receiver = self.expr(&member.obj);
+        let method = match &member.prop {
+            MemberProp::Ident(name) => Some(&*name.sym),
+            _ => None,
+        };
+        let receiver = if only_looks(method, args) {
+            self.looked_at(&member.obj)
+        } else {
+            self.expr(&member.obj)
+        };
         let skips = kind == CallKind::Optional && receiver.caps().is_empty();
         let deps = if skips { receiver.all_deps() } else { Deps::default() };
         let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));

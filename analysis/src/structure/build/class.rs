@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey, PropName};
+use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey};
 
 use super::Builder;
 use super::call::CallKind;
@@ -36,6 +36,7 @@ impl<'a> Builder<'a> {
     }
 
     fn class(&mut self, class: &'a Class) -> Value {
+        let key = class.span.lo.0;
         let mut deps = Deps::default();
         if let Some(parent) = &class.super_class {
             let parent = self.expr(parent);
@@ -46,10 +47,13 @@ impl<'a> Builder<'a> {
         let mut statics: Vec<(Rc<str>, Value)> = Vec::new();
         let mut makers = Value::never();
         let mut hidden: Vec<Value> = Vec::new();
+        let mut initializers: Vec<FuncId> = Vec::new();
         for member in &class.body {
             match member {
                 ClassMember::Constructor(constructor) if constructor.body.is_some() => {
-                    makers = self.function(FuncBody::Constructor(constructor));
+                    let func = self.func_of(FuncBody::Constructor(constructor));
+                    self.funcs[func as usize].maker_of = Some(key);
+                    makers = Value::function(func);
                 }
                 ClassMember::Method(method) if method.function.body.is_some() => {
                     let key = self.prop_key(&method.key);
@@ -74,38 +78,54 @@ impl<'a> Builder<'a> {
                     }
                 }
                 ClassMember::ClassProp(prop) if !prop.declare => {
-                    if let PropName::Computed(_) = &prop.key {
-                        let _ = self.prop_key(&prop.key);
-                    }
-                    deps.add(&self.field(prop.value.as_deref(), prop.is_static));
+                    let name = self.prop_key(&prop.key);
+                    let value =
+                        self.field(prop.value.as_deref(), prop.is_static, &mut initializers);
+                    deps.add(&value.all_deps());
+                    let fields = if prop.is_static { &mut statics } else { &mut methods };
+                    self.keep_tools(fields, name.only(), value);
                 }
                 ClassMember::PrivateProp(prop) => {
-                    deps.add(&self.field(prop.value.as_deref(), prop.is_static));
+                    let name = format!("#{}", prop.key.name);
+                    let value =
+                        self.field(prop.value.as_deref(), prop.is_static, &mut initializers);
+                    deps.add(&value.all_deps());
+                    let fields = if prop.is_static { &mut statics } else { &mut methods };
+                    self.keep_tools(fields, Some(&name), value);
                 }
                 ClassMember::AutoAccessor(prop) => {
                     if let ClassKey::Public(key) = &prop.key {
                         let _ = self.prop_key(key);
                     }
-                    deps.add(&self.field(prop.value.as_deref(), prop.is_static));
+                    let value =
+                        self.field(prop.value.as_deref(), prop.is_static, &mut initializers);
+                    self.escape(&value, "is kept in a field of a class");
+                    deps.add(&value.all_deps());
                 }
                 ClassMember::StaticBlock(block) => {
                     let body = FuncBody::Static(block);
-                    let _ = self.initialize(body, true);
+                    let _ = self.initialize(body, true, &mut initializers);
                 }
                 _ => {}
             }
         }
-        let all: Vec<Value> = methods
-            .iter()
-            .chain(&statics)
-            .map(|(_, value)| value.clone())
-            .chain([makers.clone()])
-            .chain(hidden)
-            .collect();
-        for value in &all {
+        for (name, value) in self.class_fields.get(&key).cloned().unwrap_or_default() {
+            self.keep_tools(&mut methods, Some(&name), value);
+        }
+        let named = methods.iter().chain(&statics).map(|(name, value)| (Some(name), value));
+        let holds_tools = methods.iter().chain(&statics).any(|(_, value)| value.holds_only_tools());
+        let mut all: Vec<(bool, FuncId)> = Vec::new();
+        for (name, value) in
+            named.chain([&makers].into_iter().chain(&hidden).map(|value| (None, value)))
+        {
+            let unasked = name.is_none_or(|name| is_called_unasked(name));
+            all.extend(value.funcs().iter().map(|func| (unasked, *func)));
+        }
+        let code: Vec<FuncId> = all.iter().map(|(_, func)| *func).collect();
+        for (unasked, func) in all {
             // A subclass, or whoever has an object of the class, may call it.
-            for func in value.funcs().to_vec() {
-                self.open(func);
+            self.open(func);
+            if unasked {
                 deps.add(&self.funcs[func as usize].returned.all_deps());
             }
         }
@@ -114,6 +134,18 @@ impl<'a> Builder<'a> {
         // The constructor, a field or a getter may have put something else in the place
         // of a method.
         objects.shared = true;
+        if holds_tools {
+            // Also code that nobody calls by its name reaches them through `this`.
+            for func in code.iter().chain(&initializers) {
+                self.called_on(*func, &objects);
+                for (_, value) in &statics {
+                    if value.holds_only_tools() {
+                        self.called_on(*func, &Value::object(statics.clone(), true));
+                        break;
+                    }
+                }
+            }
+        }
         let mut fields = vec![(OBJECTS.into(), objects), (MAKERS.into(), makers)];
         fields.extend(statics);
         let mut made = Value::object(fields, true);
@@ -123,17 +155,75 @@ impl<'a> Builder<'a> {
     }
 
     /// Follows what a field is set to when an object is made.
-    fn field(&mut self, value: Option<&'a swc_ecma_ast::Expr>, is_static: bool) -> Deps {
-        let Some(value) = value else { return Deps::default() };
-        self.initialize(FuncBody::Field(value), is_static)
+    fn field(
+        &mut self,
+        value: Option<&'a swc_ecma_ast::Expr>,
+        is_static: bool,
+        initializers: &mut Vec<FuncId>,
+    ) -> Value {
+        let Some(value) = value else { return Value::undefined() };
+        self.initialize(FuncBody::Field(value), is_static, initializers)
+    }
+
+    /// Keeps track of the tools in a field. Whatever else leads to tools escapes
+    /// when it is put into a field, so that nothing unseen can take their place.
+    fn keep_tools(&mut self, fields: &mut Vec<(Rc<str>, Value)>, name: Option<&str>, value: Value) {
+        let Some(name) = name else {
+            self.escape(&value, "is kept in a field of a class");
+            return;
+        };
+        if !value.holds_only_tools() {
+            return;
+        }
+        let value = match fields.iter().position(|(known, _)| **known == *name) {
+            Some(at) => {
+                let (_, known) = fields.remove(at);
+                self.join(&known, &value)
+            }
+            None => value,
+        };
+        fields.push((name.into(), value));
+    }
+
+    /// Keeps the tools that a constructor puts into the object it makes; returns
+    /// whether they are kept track of.
+    pub(super) fn put_by_maker(&mut self, name: &str, value: &Value) -> bool {
+        let owner = self.arguments_owner();
+        let Some(class) = self.funcs[owner as usize].maker_of else { return false };
+        if !value.holds_only_tools() {
+            return false;
+        }
+        let known = self.class_fields.entry(class).or_default();
+        let at = known.iter().position(|(field, _)| **field == *name);
+        let before = at.map(|at| known[at].1.clone());
+        let joined = match &before {
+            Some(before) => self.join(before, value),
+            None => value.clone(),
+        };
+        let joined = self.bounded(joined);
+        if before.as_ref() != Some(&joined) {
+            let known = self.class_fields.entry(class).or_default();
+            match at {
+                Some(at) => known[at].1 = joined,
+                None => known.push((name.into(), joined)),
+            }
+            self.changed = true;
+        }
+        true
     }
 
     /// Follows code that runs after all keys of the class, or with each of its objects:
     /// like a function, it sees the variables around it as they are by then.
-    fn initialize(&mut self, body: FuncBody<'a>, is_static: bool) -> Deps {
+    fn initialize(
+        &mut self,
+        body: FuncBody<'a>,
+        is_static: bool,
+        initializers: &mut Vec<FuncId>,
+    ) -> Value {
         let func = self.func_of(body);
+        initializers.push(func);
         self.call_from_unknown(func, &Deps::default(), !is_static, !is_static);
-        self.funcs[func as usize].returned.all_deps()
+        self.funcs[func as usize].returned.clone()
     }
 
     /// Returns the object that a call of a class makes, and what the call runs.
@@ -153,4 +243,10 @@ impl<'a> Builder<'a> {
         }
         (made, funcs)
     }
+}
+
+/// Returns whether the engine calls a method of this name where a value is turned
+/// into another.
+fn is_called_unasked(name: &str) -> bool {
+    matches!(name, "toString" | "valueOf" | "toJSON" | "then")
 }

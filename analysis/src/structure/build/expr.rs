@@ -8,6 +8,7 @@ use swc_ecma_ast::{
 
 use super::Builder;
 use super::call::CallKind;
+use super::calm::is_container;
 use super::function::FuncBody;
 use super::member::Key;
 use super::scope::ScopeKind;
@@ -53,7 +54,7 @@ impl<'a> Builder<'a> {
             Expr::Class(class) => self.class_expr(class),
             Expr::This(_) => self.this(),
             Expr::Member(member) => {
-                let object = self.expr(&member.obj);
+                let object = self.looked_at(&member.obj);
                 let key = self.member_key(&member.prop);
                 self.member(&object, &key)
             }
@@ -130,7 +131,11 @@ impl<'a> Builder<'a> {
     /// Returns what a name holds here.
     pub(super) fn ident(&mut self, name: &'a Ident) -> Value {
         if let Some(binding) = self.lookup(&name.sym) {
-            return self.read(binding);
+            let value = self.read(binding);
+            if is_container(&value) {
+                self.stir(binding);
+            }
+            return value;
         }
         if &*name.sym == "arguments" {
             let owner = self.arguments_owner();

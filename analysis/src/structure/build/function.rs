@@ -104,6 +104,8 @@ pub(super) struct Func<'a> {
     escaped: bool,
     /// What such code may give it.
     unknown: Deps,
+    /// The class whose objects it makes.
+    pub(super) maker_of: Option<u32>,
     /// It reads `arguments`, so every argument is out of sight.
     pub(super) reads_arguments: bool,
     /// Whether a run may skip every call of it, as far as known from the last round.
@@ -148,6 +150,7 @@ impl<'a> Builder<'a> {
             throws: None,
             escaped: false,
             unknown: Deps::default(),
+            maker_of: None,
             reads_arguments: false,
             conditional: true,
             repeats: false,
@@ -286,21 +289,26 @@ impl<'a> Builder<'a> {
             self.escape(value, "is passed to a function that has no parameter for it");
         }
         if let Some(this) = this {
-            let mut this = this.clone();
-            // The function can change what it is called on.
-            this.shared |= matches!(this.form, Form::Object { .. } | Form::Array(_));
-            let this = &this;
-            let known = self.funcs[id as usize].this.clone();
-            let joined = self.join(&known, this);
-            if joined != known {
-                self.funcs[id as usize].this = joined;
-                self.changed = true;
-            }
+            self.called_on(id, this);
         }
         self.enter(id, &Deps::default(), false, false);
         let mut returned = self.funcs[id as usize].returned.clone();
         self.after_call(id, &mut returned);
         returned
+    }
+
+    /// Notes what `this` may be in a function.
+    pub(super) fn called_on(&mut self, id: FuncId, this: &Value) {
+        let mut this = this.clone();
+        // The function can change what it is called on.
+        this.shared |= matches!(this.form, Form::Object { .. } | Form::Array(_));
+        let known = self.funcs[id as usize].this.clone();
+        let joined = self.join(&known, &this);
+        let joined = self.bounded(joined);
+        if joined != known {
+            self.funcs[id as usize].this = joined;
+            self.changed = true;
+        }
     }
 
     /// Counts a call, and walks the function if this is the first one.
@@ -340,6 +348,11 @@ impl<'a> Builder<'a> {
         self.func = id;
         if let FuncBody::Field(value) = body {
             let value = self.expr(value);
+            if value.holds_only_tools() {
+                self.give_back(id, value);
+                (self.scope, self.func, self.at) = before;
+                return;
+            }
             self.escape(&value, "is kept in a field of a class");
             let mut deps = value.all_deps();
             for func in value.funcs() {

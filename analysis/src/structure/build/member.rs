@@ -5,6 +5,7 @@ use std::rc::Rc;
 use protocol::ToolId;
 
 use super::Builder;
+use super::calm::is_container;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::{Code, shown};
 use crate::structure::PathStep;
@@ -120,7 +121,11 @@ impl Builder<'_> {
         if container {
             part.deps.add(&value.deps);
         }
-        if value.partial {
+        if value.partial && is_container(&part) && part.is_loaded() {
+            part.partial = true;
+            part.inexact = true;
+            part.deps.add(&value.deps);
+        } else if value.partial {
             part = self.join(&part, &Value::computed(value.deps.clone()));
         }
         part.deps.add(&key.deps);

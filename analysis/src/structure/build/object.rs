@@ -160,7 +160,10 @@ impl<'a> Builder<'a> {
             if before.is_some() {
                 self.branch = Some(format!("member {index}").into());
             }
-            let value = self.expr(&item.expr);
+            let value = match item.spread {
+                Some(_) => self.looked_at(&item.expr),
+                None => self.expr(&item.expr),
+            };
             if before.is_some() {
                 self.branch = before;
             }

@@ -241,8 +241,12 @@ impl<'a> Builder<'a> {
                 "this replaces a method that the engine offers; give the field another name".into(),
             );
         }
-        self.escape(&value, "is kept in a field");
         let root = bare(&member.obj);
+        let by_maker = matches!(root, Expr::This(_))
+            && key.only().is_some_and(|name| self.put_by_maker(name, &value));
+        if !by_maker {
+            self.escape(&value, "is kept in a field");
+        }
         // What is right of `=` may have changed it meanwhile.
         let object = match root {
             Expr::Ident(name) => self.ident(name),

@@ -95,7 +95,7 @@ impl<'a> Builder<'a> {
             }
         });
         let mut exit = Exit::default();
-        let over = self.expr(right);
+        let over = if kind == Iteration::Items { self.looked_at(right) } else { self.expr(right) };
         let deps = over.all_deps();
         let item = if kind == Iteration::Items {
             self.item(&over)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Builder;
+use super::calm::is_container;
 use super::control::Chain;
 use super::value::{Deps, Form, FuncId, Value};
 
@@ -28,6 +29,8 @@ pub(super) struct Binding {
     written_elsewhere: bool,
     /// It is there before its declaration is reached.
     hoisted: bool,
+    /// The object in it may be handed on or changed.
+    pub(super) stirred: bool,
 }
 
 /// What a scope belongs to; one piece of code may have several.
@@ -70,6 +73,7 @@ impl<'a> Builder<'a> {
                 summary,
                 written_elsewhere: false,
                 hoisted,
+                stirred: false,
             });
             self.env.push(None);
             self.declared.push(Chain::default());
@@ -117,6 +121,14 @@ impl<'a> Builder<'a> {
 
     /// Writes a variable.
     pub(super) fn write(&mut self, binding: BindingId, value: Value) {
+        if is_container(&value) {
+            self.stir(binding);
+        }
+        self.write_fresh(binding, value);
+    }
+
+    /// Writes a variable with an object that nobody else has.
+    pub(super) fn write_fresh(&mut self, binding: BindingId, value: Value) {
         let decided = self.decided_since(binding);
         let mut value = self.bounded(value).with_deps(&decided);
         // A container with a name can be changed by whoever knows the name.

@@ -2,12 +2,13 @@
 
 use swc_common::Spanned;
 use swc_ecma_ast::{
-    BlockStmt, Decl, IfStmt, Stmt, SwitchStmt, TryStmt, VarDecl, VarDeclKind, VarDeclOrExpr,
+    BlockStmt, Decl, Expr, IfStmt, Pat, Stmt, SwitchStmt, TryStmt, VarDecl, VarDeclKind,
+    VarDeclOrExpr,
 };
 
 use super::Builder;
 use super::control::{Exit, Writes};
-use super::expr::bounds;
+use super::expr::{bare, bounds};
 use super::finish::RoundKind;
 use super::function::FuncBody;
 use super::leave::FrameKind;
@@ -201,7 +202,16 @@ impl<'a> Builder<'a> {
                 None if declared.kind == VarDeclKind::Var => continue,
                 None => Value::undefined(),
             };
-            self.bind(&declarator.name, value);
+            let written = declarator.init.as_deref().map(bare);
+            match (&declarator.name, written) {
+                (Pat::Ident(name), Some(Expr::Array(_) | Expr::Object(_)))
+                    if let Some(binding) = self.lookup(&name.id.sym) =>
+                {
+                    self.at = parse::start(name.id.span);
+                    self.write_fresh(binding, value);
+                }
+                _ => self.bind(&declarator.name, value),
+            }
         }
     }
 

@@ -63,6 +63,8 @@ const CHOICE_LIMIT: usize = 16;
 const WEIGHT_LIMIT: u32 = 2_000;
 /// The deepest value that is tracked part by part.
 const LEVEL_LIMIT: u32 = 16;
+/// The most fields of objects that are joined name by name.
+const NAMED_LIMIT: usize = 64;
 /// The most steps of a reference.
 const PATH_LIMIT: usize = 32;
 
@@ -251,6 +253,14 @@ impl Value {
         self.loaded
     }
 
+    /// Returns whether it leads to tools and neither is nor holds a function.
+    pub(super) fn holds_only_tools(&self) -> bool {
+        fn is_without_functions(value: &Value) -> bool {
+            value.funcs.is_none() && value.parts().into_iter().all(is_without_functions)
+        }
+        self.loaded && is_without_functions(self)
+    }
+
     /// Returns whether it is too large or deep to be tracked part by part.
     pub(super) fn is_too_large(&self) -> bool {
         self.weight > WEIGHT_LIMIT || self.level > LEVEL_LIMIT
@@ -332,6 +342,31 @@ impl Value {
                     .map(|((name, a), (_, b))| (name.clone(), a.join(b, lost)))
                     .collect();
                 Form::Object { fields: Rc::new(fields), open: *left_open || *right_open }
+            }
+            (
+                Form::Object { fields: left, open: true },
+                Form::Object { fields: right, open: true },
+            ) if left.len().max(right.len()) <= NAMED_LIMIT => {
+                // What is not listed in one of them may be there all the same.
+                let or_any = |fields: &[(Rc<str>, Self)], name: &str, deps: &Deps| {
+                    let field = fields.iter().rev().find(|(known, _)| **known == *name);
+                    field.map_or_else(|| Self::computed(deps.clone()), |(_, value)| value.clone())
+                };
+                let mut names: Vec<&Rc<str>> = left.iter().map(|(name, _)| name).collect();
+                for (name, _) in right.iter() {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                let fields = names
+                    .into_iter()
+                    .map(|name| {
+                        let one = or_any(left, name, &self.deps);
+                        let two = or_any(right, name, &other.deps);
+                        (name.clone(), one.join(&two, lost))
+                    })
+                    .collect();
+                Form::Object { fields: Rc::new(fields), open: true }
             }
             (Form::Array(left), Form::Array(right)) if left.len() == right.len() => {
                 let items = left.iter().zip(right.iter()).map(|(a, b)| a.join(b, lost)).collect();

@@ -4,3 +4,4 @@ class Api {
     return this.fs.read({});
   }
 }
+helper(new Api());

@@ -1,0 +1,105 @@
+//! Lists and tables that nothing changes: what is written in them is what they hold.
+//!
+//! A variable is calm when it is declared with a literal and every use of it only
+//! looks at its parts. Any other use hands the object on, and it is not calm.
+
+use std::rc::Rc;
+
+use swc_ecma_ast::{Expr, ExprOrSpread, Pat};
+
+use super::Builder;
+use super::expr::{bare, bounds};
+use super::scope::BindingId;
+use super::value::{Cap, Form, Value};
+
+/// Methods of arrays that hand the array to nobody, with the number of
+/// parameters of their callback that do not see it.
+fn looks_only(method: &str) -> Option<usize> {
+    Some(match method {
+        "map" | "forEach" | "filter" | "flatMap" | "some" | "every" | "find" | "findIndex"
+        | "findLast" | "findLastIndex" => 2,
+        "reduce" | "reduceRight" => 3,
+        "includes" | "indexOf" | "lastIndexOf" | "join" | "at" | "slice" | "concat" | "entries"
+        | "keys" | "values" => 0,
+        _ => return None,
+    })
+}
+
+/// Returns whether a function can only see its first `count` arguments.
+fn sees_at_most(arg: &ExprOrSpread, count: usize) -> bool {
+    match bare(&arg.expr) {
+        Expr::Arrow(arrow) => {
+            arrow.params.len() <= count
+                && !arrow.params.iter().any(|param| matches!(param, Pat::Rest(_)))
+        }
+        Expr::Lit(_) | Expr::Tpl(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a call of a method only looks at the parts of an array.
+pub(super) fn only_looks(method: Option<&str>, args: &[ExprOrSpread]) -> bool {
+    let Some(count) = method.and_then(looks_only) else { return false };
+    args.iter().all(|arg| arg.spread.is_none())
+        && (count == 0 || args.first().is_some_and(|arg| sees_at_most(arg, count)))
+}
+
+impl<'a> Builder<'a> {
+    /// Notes that the object in a variable may be handed on or changed.
+    pub(super) fn stir(&mut self, binding: BindingId) {
+        let known = &mut self.bindings[binding as usize];
+        if !known.stirred {
+            known.stirred = true;
+            self.changed = true;
+        }
+    }
+
+    /// Follows an expression of whose value only the parts are looked at.
+    pub(super) fn looked_at(&mut self, expr: &'a Expr) -> Value {
+        let Expr::Ident(name) = bare(expr) else { return self.expr(expr) };
+        let Some(binding) = self.lookup(&name.sym) else { return self.expr(expr) };
+        let value = self.read(binding);
+        if !is_container(&value) || self.bindings[binding as usize].stirred || !is_plain(&value) {
+            return self.expr(expr);
+        }
+        let mut value = value.spanning(bounds(name.span));
+        value.shared = false;
+        value
+    }
+
+    /// Follows `Object.keys(table)` and its like, where the table is written out.
+    pub(super) fn listed(&mut self, how: &str, args: &'a [ExprOrSpread]) -> Option<Value> {
+        let [ExprOrSpread { spread: None, expr }] = args else { return None };
+        if !matches!(bare(expr), Expr::Ident(_)) {
+            return None;
+        }
+        let value = self.looked_at(expr);
+        let Form::Object { fields, open: false } = &value.form else { return None };
+        // Names that are numbers come first, whatever their place in the text.
+        let is_number = |name: &Rc<str>| name.starts_with(|first: char| first.is_ascii_digit());
+        if value.shared || value.partial || fields.iter().any(|(name, _)| is_number(name)) {
+            return None;
+        }
+        let items = fields.iter().map(|(name, field)| match how {
+            "keys" => Value::text(name),
+            "values" => field.clone(),
+            _ => Value::array(vec![Value::text(name), field.clone()]),
+        });
+        Some(Value::array(items.collect()).with_deps(&value.deps))
+    }
+}
+
+pub(super) fn is_container(value: &Value) -> bool {
+    matches!(value.form, Form::Object { .. } | Form::Array(_))
+}
+
+/// Returns whether no part of a value is an object that the program can change.
+fn is_plain(value: &Value) -> bool {
+    let closed = !matches!(value.form, Form::Object { open: true, .. });
+    let plain = |part: &&Value| {
+        let written = matches!(part.form, Form::Const(_));
+        let tool = matches!(part.caps(), [Cap::Tool(..)]);
+        part.funcs().is_empty() && (written || tool)
+    };
+    closed && !value.partial && value.parts().iter().all(plain)
+}
