@@ -11,6 +11,8 @@ mod recheck;
 mod strip;
 mod survey;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use swc_common::comments::SingleThreadedComments;
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
@@ -105,19 +107,23 @@ fn javascript() -> Syntax {
     Syntax::Es(EsSyntax::default())
 }
 
-/// Parses `text`; early errors count.
+/// Parses `text`; early errors count. The list of errors is empty when the parser gave up:
+/// some broken programs make it panic.
 fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parser::error::Error>> {
     let input = StringInput::new(text, BytePos(1), BytePos(1 + text.len() as u32));
-    let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
-    let parsed = parser.parse_module();
-    let mut errors = parser.take_errors();
+    let parsed = catch_unwind(AssertUnwindSafe(|| {
+        let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
+        let parsed = parser.parse_module();
+        (parsed, parser.take_errors())
+    }));
     match parsed {
-        Ok(module) if errors.is_empty() => Ok(module),
-        Ok(_) => Err(errors),
-        Err(error) => {
+        Ok((Ok(module), errors)) if errors.is_empty() => Ok(module),
+        Ok((Ok(_), errors)) => Err(errors),
+        Ok((Err(error), mut errors)) => {
             errors.push(error);
             Err(errors)
         }
+        Err(_) => Err(Vec::new()),
     }
 }
 

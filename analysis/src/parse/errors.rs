@@ -12,6 +12,11 @@ const ERROR_LIMIT: usize = 20;
 pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         found.into_iter().take(ERROR_LIMIT).map(|error| explain_one(error, text)).collect();
+    if findings.is_empty() {
+        // The parser gave up without a word.
+        let message = "the program is not valid TypeScript; look for a string, comment or bracket that is not closed";
+        findings.push(Finding::new(Code::ParseError, 0, message));
+    }
     findings.sort();
     // Only the first parse error is sure; what follows is often its echo.
     if let Some(at) = findings.iter().position(|finding| finding.code == Code::ParseError) {

@@ -1,5 +1,6 @@
 //! Type erasure that keeps every line and column.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use swc_common::errors::{DiagnosticBuilder, Emitter, HANDLER, Handler};
@@ -40,9 +41,15 @@ pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
         ..Options::default()
     };
     let source_map: Lrc<SourceMap> = Lrc::default();
-    let stripped = GLOBALS.set(&Globals::new(), || {
-        HANDLER.set(&handler, || operate(&source_map, &handler, wrap(text), options))
-    });
+    let stripped = catch_unwind(AssertUnwindSafe(|| {
+        GLOBALS.set(&Globals::new(), || {
+            HANDLER.set(&handler, || operate(&source_map, &handler, wrap(text), options))
+        })
+    }));
+    let Ok(stripped) = stripped else {
+        let message = "the types of this program cannot be erased; write it without types";
+        return Err(vec![Finding::new(Code::UnsupportedSyntax, 0, message)]);
+    };
     let refused = |message: String| {
         let mut told =
             findings.lock().map(|mut found| std::mem::take(&mut *found)).unwrap_or_default();

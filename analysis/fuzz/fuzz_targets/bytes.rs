@@ -1,0 +1,10 @@
+//! Any bytes as a program.
+
+#![no_main]
+
+#[path = "../../tests/fuzz/holds.rs"]
+mod holds;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| holds::check(&String::from_utf8_lossy(bytes)));
