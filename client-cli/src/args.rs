@@ -94,7 +94,8 @@ pub struct Exec {
 
 /// `pml plan`
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it can run, warnings included; 2 it cannot.")]
+#[command(after_help = "\
+Exit codes: 0 it can run, warnings included; 1 it is too large for a picture; 2 it cannot run.")]
 pub struct Plan {
     /// The program's file; `-` reads stdin.
     pub file: PathBuf,

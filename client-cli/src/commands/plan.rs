@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use analysis::{Analysis, Plan};
-use protocol::{ErrorCode, RoutingRules};
+use protocol::RoutingRules;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -60,14 +60,11 @@ pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
     match format {
         GraphFormat::Mermaid => Ok(mermaid::mermaid(&graph)),
         GraphFormat::Svg => svg::svg(&graph).ok_or_else(|| {
-            CliError::from_code(
-                ErrorCode::TooComplex,
-                format!(
-                    "the program has {} calls and {} edges between them, too many for a picture",
-                    graph.nodes.len(),
-                    graph.edges.len()
-                ),
-            )
+            CliError::failed(format!(
+                "the program has {} calls and {} edges between them, too many for a picture",
+                graph.nodes.len(),
+                graph.edges.len()
+            ))
             .with_hint("`--graph mermaid` and `--json` have no such limit.")
         }),
     }
