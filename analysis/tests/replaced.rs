@@ -109,6 +109,33 @@ fn numbers_in_names_are_written_as_the_engine_writes_them() {
     assert_eq!(tools_of("mcp.a['b' + 10]({})"), (vec!["a:b10".to_owned()], false));
 }
 
+/// Of two names that are chosen it is not known which are chosen together.
+#[test]
+fn no_tool_is_made_of_names_that_never_meet() {
+    for source in [
+        "const c = (a) => (b) => mcp.string[a + b]({}); c('low')('er'); c('up')('per')",
+        "const c = (a, b) => mcp.string[`${a}${b}`]({}); c('low', 'er'); c('up', 'per')",
+        "const c = (n, t) => mcp[n][t]({}); c('json', 'parse'); c('string', 'join')",
+        "for (const [n, t] of [['json', 'parse'], ['string', 'join']]) mcp[n][t]({})",
+        "let a = 'low', b = 'er'; if (args.x) { a = 'up'; b = 'per' } mcp.string[a + b]({})",
+    ] {
+        let (tools, dynamic) = tools_of(source);
+        assert!(dynamic && tools.is_empty(), "{source}: {tools:?}");
+    }
+    for (source, expected) in [
+        (
+            "const c = (a) => mcp.string[a + 'er']({}); c('low'); c('upp')",
+            ["string:lower", "string:upper"],
+        ),
+        ("const c = (n) => mcp[n].end({}); c('json'); c('string')", ["json:end", "string:end"]),
+        ("const c = (t) => mcp.json[t]({}); c('get'); c('set')", ["json:get", "json:set"]),
+    ] {
+        let (tools, dynamic) = tools_of(source);
+        assert!(!dynamic, "{source}");
+        assert_eq!(tools, expected, "{source}");
+    }
+}
+
 /// Names written out in the program choose a tool, with their defaults.
 #[test]
 fn names_that_are_written_out_are_understood() {

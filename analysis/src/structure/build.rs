@@ -18,6 +18,8 @@ mod control;
 mod engine;
 mod escape;
 mod expr;
+#[cfg(test)]
+mod fault;
 mod finish;
 mod function;
 mod leave;

@@ -102,6 +102,9 @@ impl<'a> Builder<'a> {
                     self.escape(&value, "is kept in a field of a class");
                     deps.add(&value.all_deps());
                 }
+                #[cfg(test)]
+                ClassMember::StaticBlock(_)
+                    if super::fault::is(super::fault::Fault::StaticBlocks) => {}
                 ClassMember::StaticBlock(block) => {
                     let body = FuncBody::Static(block);
                     let _ = self.initialize(body, true, &mut initializers);
@@ -161,6 +164,8 @@ impl<'a> Builder<'a> {
         is_static: bool,
         initializers: &mut Vec<FuncId>,
     ) -> Value {
+        #[cfg(test)]
+        let value = value.filter(|_| !super::fault::is(super::fault::Fault::ClassFields));
         let Some(value) = value else { return Value::undefined() };
         self.initialize(FuncBody::Field(value), is_static, initializers)
     }

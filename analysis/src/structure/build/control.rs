@@ -192,6 +192,8 @@ impl<'a> Builder<'a> {
 
     /// Continues after branches, of which one was taken; `deps` decided which.
     pub(super) fn merge(&mut self, branches: Vec<Writes>, deps: &Deps) {
+        #[cfg(test)]
+        let branches = super::fault::first_if(super::fault::Fault::Joins, branches);
         let mut bindings: Vec<BindingId> =
             branches.iter().flat_map(|writes| writes.keys().copied()).collect();
         bindings.sort_unstable();
@@ -302,6 +304,10 @@ impl<'a> Builder<'a> {
 
     /// Sees what the last round found to be written at a place that stands later.
     pub(super) fn see_carried_writes(&mut self, key: u32) {
+        #[cfg(test)]
+        if super::fault::is(super::fault::Fault::CarriedWrites) {
+            return;
+        }
         let mut carried: Vec<_> = self
             .loop_writes
             .get(&key)

@@ -36,6 +36,10 @@ impl<'a> Builder<'a> {
     }
 
     fn kind(&mut self, expr: &'a Expr) -> Value {
+        #[cfg(test)]
+        if super::fault::skips(expr) {
+            return Value::computed(Deps::default());
+        }
         match expr {
             Expr::Paren(inner) => self.expr(&inner.expr),
             Expr::TsAs(cast) => self.expr(&cast.expr),

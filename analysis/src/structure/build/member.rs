@@ -52,6 +52,14 @@ impl Builder<'_> {
     /// Returns a part of a value.
     pub(super) fn member(&mut self, value: &Value, key: &Key) -> Value {
         let mut part = self.plain_member(value, key);
+        let namespaces = value.caps().iter().filter(|cap| matches!(cap, Cap::Namespace(_)));
+        if namespaces.count() > 1 && key.names.as_ref().is_some_and(|names| names.len() > 1) {
+            self.dynamic(
+                Code::DynamicName,
+                "which namespace is meant with which tool is only known when the program runs; write both out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`".into(),
+            );
+            return part;
+        }
         for cap in value.caps().to_vec() {
             self.cap_member(&cap, key, &mut part);
         }

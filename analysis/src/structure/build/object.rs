@@ -22,6 +22,10 @@ impl<'a> Builder<'a> {
                 let value = Value::scalar(super::value::Scalar::Number(number.value));
                 self.key_of(&value)
             }
+            #[cfg(test)]
+            PropName::Computed(_) if super::fault::is(super::fault::Fault::ComputedNames) => {
+                Key::name("computed")
+            }
             PropName::Computed(computed) => {
                 let value = self.expr(&computed.expr);
                 self.key_of(&value)
@@ -96,6 +100,8 @@ impl<'a> Builder<'a> {
                     let key = self.prop_key(&method.key);
                     (key, self.function(FuncBody::Function(&method.function)))
                 }
+                #[cfg(test)]
+                Prop::Getter(_) if super::fault::is(super::fault::Fault::Getters) => continue,
                 Prop::Getter(getter) => {
                     accessors = true;
                     let key = self.prop_key(&getter.key);

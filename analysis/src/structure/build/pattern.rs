@@ -57,6 +57,10 @@ impl<'a> Builder<'a> {
     }
 
     fn with_default(&mut self, mut value: Value, default: &'a Expr) -> Value {
+        #[cfg(test)]
+        if super::fault::is(super::fault::Fault::Defaults) {
+            return value;
+        }
         let deps = value.all_deps();
         let none = Deps::default();
         let (default, writes) =
@@ -69,6 +73,8 @@ impl<'a> Builder<'a> {
     }
 
     fn bind_object(&mut self, object: &'a ObjectPat, value: Value) {
+        #[cfg(test)]
+        let value = super::fault::without(super::fault::Fault::ObjectPatterns, value);
         let mut taken: Vec<String> = Vec::new();
         let mut all_known = true;
         for prop in &object.props {
@@ -112,6 +118,8 @@ impl<'a> Builder<'a> {
                     if !value.caps().is_empty() {
                         self.escape(&value, "is copied by `...`");
                     }
+                    #[cfg(test)]
+                    let others = super::fault::without(super::fault::Fault::ObjectRest, others);
                     self.bind(&rest.arg, others);
                 }
             }

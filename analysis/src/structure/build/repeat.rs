@@ -31,6 +31,10 @@ impl<'a> Builder<'a> {
         update: Option<&'a Expr>,
         body: &'a Stmt,
     ) -> Exit {
+        #[cfg(test)]
+        let test = test.filter(|_| !super::fault::is(super::fault::Fault::LoopTests));
+        #[cfg(test)]
+        let update = update.filter(|_| !super::fault::is(super::fault::Fault::LoopUpdates));
         let mut exit = Exit::default();
         let over = bounds(test.map_or(statement.span(), Spanned::span));
         // `while (true)` is entered for certain.

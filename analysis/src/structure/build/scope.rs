@@ -121,6 +121,12 @@ impl<'a> Builder<'a> {
 
     /// Writes a variable.
     pub(super) fn write(&mut self, binding: BindingId, value: Value) {
+        #[cfg(test)]
+        if super::fault::is(super::fault::Fault::ClosureWrites)
+            && self.bindings[binding as usize].owner != self.func
+        {
+            return;
+        }
         if is_container(&value) {
             self.stir(binding);
         }

@@ -80,6 +80,10 @@ impl<'a> Builder<'a> {
     }
 
     fn statement_kind(&mut self, statement: &'a Stmt) -> Exit {
+        #[cfg(test)]
+        if super::fault::skips_statement(statement) {
+            return Exit::default();
+        }
         match statement {
             Stmt::Expr(expr) => {
                 let _ = self.expr(&expr.expr);
@@ -338,6 +342,10 @@ impl<'a> Builder<'a> {
         let word = (parse::start(attempt.span), parse::start(attempt.span) + 3);
         let kind = RoundKind::Decision { test: word, deps: Deps::default() };
         self.node(kind, |builder| {
+            #[cfg(test)]
+            if super::fault::is(super::fault::Fault::Finally) {
+                return builder.try_and_catch(attempt);
+            }
             let Some(last) = &attempt.finalizer else {
                 return builder.try_and_catch(attempt);
             };
@@ -362,6 +370,8 @@ impl<'a> Builder<'a> {
                 Deps::default()
             })
         });
+        #[cfg(test)]
+        let left_with = super::fault::none_if(super::fault::Fault::WritesBeforeThrow, left_with);
         let Some(handler) = &attempt.handler else {
             self.throw_on(&thrown);
             return tried;
