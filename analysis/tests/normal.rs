@@ -5,6 +5,7 @@
 #[path = "normal/rename.rs"]
 mod rename;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use analysis::{Limits, analyze};
@@ -31,7 +32,7 @@ fn pairs(file: &str, between: &str) -> Vec<(String, String)> {
 #[test]
 fn what_is_only_written_otherwise_has_the_same_hash() {
     let pairs = pairs("equal.txt", " === ");
-    println!("{} pairs of programs have one hash", pairs.len());
+    writeln!(std::io::stderr(), "{} pairs of programs have one hash", pairs.len()).unwrap();
     assert!(pairs.len() >= 40);
     for (one, other) in pairs {
         assert_ne!(one, other);
@@ -42,7 +43,7 @@ fn what_is_only_written_otherwise_has_the_same_hash() {
 #[test]
 fn what_means_something_else_has_another_hash() {
     let pairs = pairs("different.txt", " =/= ");
-    println!("{} pairs of programs have two hashes", pairs.len());
+    writeln!(std::io::stderr(), "{} pairs of programs have two hashes", pairs.len()).unwrap();
     assert!(pairs.len() >= 60);
     for (one, other) in pairs {
         assert_ne!(hash(&one), hash(&other), "\n{one}\n{other}");
@@ -80,7 +81,8 @@ fn renaming_locals_and_adding_comments_keeps_the_hash() {
         renamed += 1;
         names += count;
     }
-    println!("{renamed} programs keep their hash with {names} other names");
+    writeln!(std::io::stderr(), "{renamed} programs keep their hash with {names} other names")
+        .unwrap();
     assert!(renamed > 100 && names > 400, "{renamed} {names}");
 }
 

@@ -44,10 +44,25 @@ fn explain_one(error: Error, text: &str) -> Finding {
         SyntaxError::NonTopLevelImportExport | SyntaxError::ImportExportInScript => {
             module_syntax(offset, at)
         }
-        SyntaxError::WithInStrict => Finding::new(
+        SyntaxError::WithInStrict | SyntaxError::TS2410 => Finding::new(
             Code::UnsupportedSyntax,
             offset,
             "`with` is not supported; name the object at each use",
+        ),
+        SyntaxError::LegacyOctal | SyntaxError::TS1085 => Finding::new(
+            Code::ParseError,
+            offset,
+            "old octal digits are not supported; write a number as `0o755`, a character as `\\x1b`",
+        ),
+        SyntaxError::LegacyCommentInModule => Finding::new(
+            Code::ParseError,
+            offset,
+            "`<!--` and `-->` begin no comment; write `//`, or spaces between the operators",
+        ),
+        SyntaxError::AwaitInFunction => Finding::new(
+            Code::ParseError,
+            offset,
+            "`await` stands in a function that is not `async`; write `async` before the function",
         ),
         kind => {
             // The end of the wrapper is the end of the program.

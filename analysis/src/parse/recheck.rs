@@ -15,13 +15,8 @@ pub(super) fn recheck(program: &str, typed: &Reading) -> Result<(), Vec<Finding>
         let first = found.first();
         let offset = first.map_or(0, |error| start(error.span()));
         let message = first.map_or_else(String::new, |error| error.kind().msg().into_owned());
-        vec![Finding::new(
-            Code::UnsupportedSyntax,
-            offset,
-            format!(
-                "without its types this is not valid JavaScript: {message}; write it without types"
-            ),
-        )]
+        let message = format!("the program is not valid JavaScript: {message}");
+        vec![Finding::new(Code::ParseError, offset, message)]
     })?;
     let erased = wrapper(&module).map(Reading::of);
     match erased.map(|erased| typed.differs_at(&erased)) {

@@ -1,0 +1,2 @@
+try { await mcp.x.risky({}); } finally { await mcp.x.clean({}); }
+await mcp.x.after({});

@@ -1,0 +1,3 @@
+let cached = args.cached;
+cached ??= await mcp.x.load({});
+await mcp.x.use({ cached });

@@ -1,0 +1,5 @@
+const read = mcp.fs
+  .read
+const text = await read
+  ({ path: "x" })
+return text

@@ -1,0 +1,2 @@
+await mcp.a.b?.({ x: 1 });
+await mcp?.a?.c({ x: 2 });

@@ -1,0 +1,1 @@
+const { a = await mcp.x.a({}), b: [c = await mcp.x.c({})] = [] } = args;

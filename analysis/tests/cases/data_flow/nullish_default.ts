@@ -1,0 +1,2 @@
+const a = await mcp.x.a({});
+await mcp.x.use({ value: a ?? "none" });

@@ -1,0 +1,3 @@
+const ignored = await mcp.x.a({});
+await mcp.x.b({ path: "fixed" });
+return ignored;

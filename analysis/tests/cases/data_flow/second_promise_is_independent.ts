@@ -1,0 +1,3 @@
+const a = mcp.x.a({});
+const b = mcp.x.b({});
+await mcp.x.use({ a: await a, b: await b });

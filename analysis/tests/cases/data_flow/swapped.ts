@@ -1,0 +1,3 @@
+let a = await mcp.x.a({}), b = await mcp.x.b({});
+[a, b] = [b, a];
+await mcp.x.use({ a });

@@ -1,0 +1,5 @@
+let cursor = null;
+do {
+  const page = await mcp.x.list({ cursor });
+  cursor = page.next;
+} while (cursor);

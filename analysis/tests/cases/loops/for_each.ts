@@ -1,0 +1,1 @@
+["a", "b"].forEach(async (path) => { await mcp.fs.read({ path }); });

@@ -1,0 +1,1 @@
+try { await mcp.a.b({}); } catch (mcp) { mcp.a.c({}); }

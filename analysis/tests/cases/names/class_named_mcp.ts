@@ -1,0 +1,2 @@
+class mcp { static a = { b() {} }; }
+mcp.a.b({});

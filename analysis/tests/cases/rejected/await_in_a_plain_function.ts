@@ -1,0 +1,4 @@
+function read() {
+  return await mcp.a.b({});
+}
+return read();

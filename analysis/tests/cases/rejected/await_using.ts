@@ -1,0 +1,1 @@
+await using file = await mcp.fs.open({ path: "x" });

@@ -1,0 +1,2 @@
+await mcp.a.b({}); /* and then
+await mcp.a.c({});

@@ -1,0 +1,2 @@
+const text;
+text = await mcp.a.b({});

@@ -1,0 +1,2 @@
+const text = await mcp.a.b({});
+const text = await mcp.a.c({});

@@ -1,0 +1,1 @@
+class A { run(@inject store) {} }

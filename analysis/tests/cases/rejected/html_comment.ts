@@ -1,0 +1,3 @@
+const a = 1;
+<!-- mcp.a.b({})
+return a;

@@ -1,0 +1,2 @@
+import "https://example.com/x.js";
+await mcp.a.b({});

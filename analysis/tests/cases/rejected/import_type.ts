@@ -1,0 +1,2 @@
+import type { Row } from "./rows";
+return await mcp.a.b({});

@@ -1,0 +1,2 @@
+const page = <Page title={await mcp.a.b({})} />;
+return page;

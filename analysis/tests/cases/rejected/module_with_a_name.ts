@@ -1,0 +1,2 @@
+module Tools { export const run = () => mcp.a.b({}); }
+await Tools.run();

@@ -1,0 +1,1 @@
+namespace A.B { export const x = 1; }

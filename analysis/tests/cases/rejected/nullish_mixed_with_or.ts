@@ -1,0 +1,1 @@
+return (await mcp.a.b({})) ?? args.x || 1;

@@ -1,0 +1,1 @@
+return "\\033[1m".length + "\033[1m".length;

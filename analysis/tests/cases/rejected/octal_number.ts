@@ -1,0 +1,1 @@
+return await mcp.fs.chmod({ mode: 0755 });

@@ -1,0 +1,2 @@
+const row = await mcp.a.b({});
+row?.name = "x";

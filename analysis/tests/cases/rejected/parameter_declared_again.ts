@@ -1,0 +1,1 @@
+const f = (path) => { let path = "x"; return mcp.a.b({ path }); };

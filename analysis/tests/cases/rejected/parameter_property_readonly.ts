@@ -1,0 +1,3 @@
+class A {
+  constructor(readonly path: string, protected n = 1) {}
+}

@@ -1,0 +1,1 @@
+function f(a, a) { return mcp.a.b({ a }); }

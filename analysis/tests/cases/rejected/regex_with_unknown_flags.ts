@@ -1,0 +1,1 @@
+return /a/gg.test(await mcp.a.b({}));

@@ -1,0 +1,1 @@
+let static = await mcp.a.b({});

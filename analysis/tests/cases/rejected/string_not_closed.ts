@@ -1,0 +1,2 @@
+await mcp.a.b({ text: "one });
+await mcp.a.c({});

@@ -1,0 +1,1 @@
+await mcp.a.b({ text: `one ${args.x} });

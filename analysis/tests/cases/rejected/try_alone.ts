@@ -1,0 +1,2 @@
+try { await mcp.a.b({}); }
+return 1;

@@ -1,0 +1,1 @@
+yield await mcp.a.b({});

@@ -1,0 +1,1 @@
+let flag: "👍" | "é" = "👍" as any; await mcp[flag].read({});

@@ -1,0 +1,1 @@
+await mcp.a.b({ path: "x", depth: 2 } satisfies { path: string; depth: number });
