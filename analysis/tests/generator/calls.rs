@@ -213,8 +213,8 @@ pub(super) const CALLS: &[Construct] = &[
         "[Object.defineProperty({}, \"g\", { get() { return @[s@x@]; } }).g]",
     ),
     wild("Map callback", "[new Map([[1, 2]]).forEach(() => {@[s@B@]})]"),
-    wild("callback is a tool", "[[{ a: 1 }].some((a) => @t(a))]"),
-    wild("replaced map", "(() => { const l = [1]; l.map = () => 2; return [l, @[s@x@]]; })()"),
+    wild("callback is a tool", "[[{ a: 1 }].some((a) => @[s@t@](a))]"),
+    wild("replaced map", "(() => { const l = [1]; l.join = () => \"2\"; return [l, @[s@x@]]; })()"),
     wild(
         "replaced field",
         "((o) => { const p = o; p.f = (k) => @[s@x@]; return [o.f(1)]; })({ f: () => 0 })",

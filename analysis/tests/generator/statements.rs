@@ -26,6 +26,10 @@ pub(super) const STATEMENTS: &[Construct] = &[
     plain("pattern, hole", "const [, $1 = @u1] = [1];@T1$1"),
     plain("pattern, rest", "const [, ...$1] = [1, @t1]; $1[0](@o);"),
     plain("pattern, object rest", "const { a: $2, ...$1 } = { a: 1, t: @t1 }; $1.t(@o);"),
+    plain(
+        "pattern, object rest of namespaces",
+        "const { a: $2, ...$1 } = { a: 1, n: @n1, m: mcp }; $1.n.@e1(@o);@!1",
+    ),
     plain("pattern, rest in depth", "const { a: [, ...[$1]] } = { a: [1, @u1] };@T1$1"),
     plain("pattern assigned", "let $1; ({ t: $1 } = { t: @u1 });@T1$1"),
     plain("pattern assigned, default", "let $1; ({ t: $1 = @u1 } = {});@T1$1"),
@@ -53,6 +57,10 @@ pub(super) const STATEMENTS: &[Construct] = &[
     plain(
         "name, by try",
         "@~n1let $1 = @i; try { $1 = @k1; throw new Error(\"x\"); } catch { @^1[$1](@o); }",
+    ),
+    plain(
+        "name, by failing try",
+        "@~n1let $1 = @i; try { $1 = @k1; (null as any).x; $1 = @i; } catch { @^1[$1](@o); }",
     ),
     plain(
         "name, by loop",

@@ -96,6 +96,9 @@ struct Writer {
     wanted: String,
     /// The construct that is to be used next, where it fits.
     forced: Option<&'static str>,
+    /// The namespace that comes next is only one: which of several goes with which of
+    /// several names is not followed.
+    exact: bool,
     /// The program begins with variables that change all the time.
     state: bool,
 }
@@ -116,6 +119,7 @@ impl Writer {
             wanted: String::new(),
             forced: None,
             state: false,
+            exact: false,
         };
         writer.push(Frame::Function(Kind::Async));
         writer.push(Frame::Body);
@@ -227,7 +231,9 @@ impl Writer {
         let kind = self.kind();
         let awaits = matches!(kind, Kind::Async | Kind::AsyncGenerator);
         let yields = matches!(kind, Kind::Generator | Kind::AsyncGenerator);
+        let several = construct.text.contains("@n1") || construct.text.contains("@i");
         (self.wild || construct.grade == Grade::Plain)
+            && !(self.exact && several)
             && (awaits || !construct.text.contains("~await"))
             && (yields || !construct.text.contains("~yield"))
     }
@@ -239,10 +245,10 @@ impl Writer {
         {
             return table.iter().find(|one| one.name == forced).unwrap_or(&table[0]);
         }
-        // Values are tried out at every call, so half of them are simple, and they cost nothing.
+        // Values are tried out at every call, so most of them are simple, and they cost nothing.
         let value = values::are(table);
         self.budget -= i32::from(!value);
-        if self.budget <= 0 || self.depth > 14 || (value && self.random.percent(50)) {
+        if self.budget <= 0 || self.depth > 14 || (value && self.random.percent(65)) {
             return &table[0];
         }
         for _ in 0..20 {
@@ -397,7 +403,7 @@ impl Writer {
             _ => None,
         });
         let known: Vec<_> = known.collect();
-        if !known.is_empty() && self.random.percent(35) {
+        if !known.is_empty() && !self.exact && self.random.percent(35) {
             let (name, space) = self.random.one(&known).clone();
             self.text(&name);
             return space;
@@ -438,6 +444,7 @@ impl Writer {
         let mut own: [Option<String>; 10] = Default::default();
         let start_live = self.live;
         let start = self.open.len();
+        let by_name = ["[@v", "[@k", "@^1["].iter().any(|part| template.contains(part));
         let mut rest = template.chars().peekable();
         let digit = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
             let found = rest.peek().and_then(|next| next.to_digit(10));
@@ -467,7 +474,7 @@ impl Writer {
                             let what = rest.next().expect("what is written aside has a letter");
                             let index = digit(&mut rest);
                             self.parts.push(Part::default());
-                            self.fill(what, index, &mut slots);
+                            self.fill(what, index, &mut slots, by_name);
                             let part = self.parts.pop().expect("the part was pushed above");
                             let target = self.parts.last_mut().expect("a part is open");
                             target.tools.extend(part.tools);
@@ -494,7 +501,7 @@ impl Writer {
                         }
                         _ => {
                             let index = digit(&mut rest);
-                            self.fill(mark, index, &mut slots);
+                            self.fill(mark, index, &mut slots, by_name);
                         }
                     }
                 }
@@ -530,7 +537,7 @@ impl Writer {
         }
     }
 
-    fn fill(&mut self, mark: char, index: usize, slots: &mut [Slot]) {
+    fn fill(&mut self, mark: char, index: usize, slots: &mut [Slot], by_name: bool) {
         match mark {
             'x' => self.call(true),
             'd' => self.call(false),
@@ -541,7 +548,12 @@ impl Writer {
                 }
                 slots[index].tools = tools;
             }
-            'n' => slots[index].space = self.space(),
+            'n' => {
+                let before = self.exact;
+                self.exact |= by_name;
+                slots[index].space = self.space();
+                self.exact = before;
+            }
             'm' => self.mcp(),
             's' => {
                 let space = *self.random.one(SPACES);
