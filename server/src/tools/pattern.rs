@@ -3,13 +3,14 @@
 //! The `regex` crate never backtracks: in the worst case one search looks at every
 //! position of the pattern, its repetitions written out, for every byte of the text.
 //! That product is bounded here. Going through all matches can still be quadratic in
-//! the text, so it has a deadline as well.
+//! the text, so its CPU time is bounded as well.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::ToolFailure;
 use super::limits::check_path;
@@ -26,7 +27,7 @@ const MAX_GROUPS: usize = 32;
 /// Bytes of text times positions of the pattern, each some five nanoseconds at worst.
 const MAX_WORK: usize = 64 * 1024 * 1024;
 
-/// The time going through all matches of one text may take.
+/// The CPU time that going through all matches of one text may take.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
 /// What changes the meaning of a pattern.
@@ -146,18 +147,21 @@ fn translate_iregexp(pattern: &str) -> String {
     translated
 }
 
-/// The time that is left to go through the matches of one text.
-pub(super) struct Deadline(Instant);
+/// The CPU time that is left to go through the matches of one text.
+///
+/// A tool runs on one thread, so the thread's own time is the tool's, however
+/// busy the machine is.
+pub(super) struct Deadline(Duration);
 
 impl Deadline {
     /// Starts the clock.
     pub(super) fn start() -> Self {
-        Self(Instant::now() + MAX_TIME)
+        Self(thread_time() + MAX_TIME)
     }
 
     /// Fails when the time is up.
     pub(super) fn check(&self) -> Result<(), ToolFailure> {
-        if Instant::now() > self.0 {
+        if thread_time() > self.0 {
             return Err(ToolFailure::Failed(
                 "`pattern` takes too long on this text; anchor it, or search a shorter text"
                     .to_owned(),
@@ -165,6 +169,11 @@ impl Deadline {
         }
         Ok(())
     }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]
