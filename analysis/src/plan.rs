@@ -128,6 +128,9 @@ pub struct PlannedTask {
     /// The tasks whose results flow into the arguments.
     pub data_from: Vec<String>,
     /// The tasks whose results decide whether or how often the call is made.
+    ///
+    /// A task of `data_from` is named here if a choice or a loop around the call
+    /// depends on it, but not if it only decides on a way out before the call.
     pub decided_by: Vec<String>,
     /// The choices and loops around the call, the outermost first.
     pub conditions: Vec<Condition>,
@@ -152,8 +155,8 @@ pub struct Egress {
     pub from: String,
     /// The task on the server.
     pub to: String,
-    /// The tasks between them on a shortest way; empty when the result itself
-    /// is in the arguments.
+    /// The tasks between them on a shortest way, at most eight, from the start
+    /// of the way; empty when the result itself is in the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
 }

@@ -33,6 +33,10 @@ pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
         .collect()
 }
 
+/// The most tasks that are named between two. Long chains have very many pairs,
+/// and with all of their tasks the plan would not fit into memory.
+const VIA_LIMIT: usize = 8;
+
 /// A pair of places and what is between them.
 type Flow = (usize, usize, Vec<usize>);
 
@@ -63,7 +67,7 @@ fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &m
         if step.is_none() {
             continue;
         }
-        while let Some(place) = step.filter(|place| *place != to) {
+        while let Some(place) = step.filter(|place| *place != to && via.len() < VIA_LIMIT) {
             via.push(place);
             step = next.get(place).copied().flatten();
         }

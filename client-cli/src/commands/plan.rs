@@ -85,18 +85,17 @@ pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
 fn json_text(value: &Value) -> Result<String, CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
-    Ok(text
-        .chars()
-        .map(|c| match c {
-            '\n' => c.to_string(),
-            c if shown::is_hidden(c) => {
-                let mut units = [0; 2];
-                let units = c.encode_utf16(&mut units).iter();
-                units.map(|unit| format!("\\u{unit:04x}")).collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && shown::is_hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out += &format!("\\u{unit:04x}");
             }
-            c => c.to_string(),
-        })
-        .collect())
+        } else {
+            out.push(c);
+        }
+    }
+    Ok(out)
 }
 
 /// Returns whether stdout shows colours: a terminal, and nobody asked for none.

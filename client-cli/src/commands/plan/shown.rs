@@ -6,7 +6,13 @@ use serde_json::Value;
 
 /// Returns whether a character must not reach a terminal or a picture as it is.
 pub(super) fn is_hidden(c: char) -> bool {
-    c != '\t' && escape_text(c.encode_utf8(&mut [0; 4])) != *c.encode_utf8(&mut [0; 4])
+    // Nearly all text is this, and needs no look at the rules.
+    if c == '\t' || c == ' ' || c.is_ascii_graphic() {
+        return false;
+    }
+    let mut bytes = [0; 4];
+    let text: &str = c.encode_utf8(&mut bytes);
+    escape_text(text) != text
 }
 
 /// How much of a text is shown.

@@ -1,5 +1,6 @@
 //! A plan as text.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use analysis::{ArgsEgress, Certainty, Condition, Effect, Plan, PlannedTask, Times};
@@ -16,6 +17,9 @@ const COMMAND: Limit = Limit::counted(400);
 const CONDITION: Limit = Limit::marked(60);
 /// The longest way to a part of `args` that is shown in full.
 const PARAMETER: Limit = Limit::marked(80);
+
+/// The most tools on the server that are named for one result.
+const TARGETS: usize = 20;
 
 /// Renders a plan for a human; what comes from the program is escaped.
 pub fn text(plan: &Plan, style: &Style) -> String {
@@ -235,23 +239,35 @@ fn reaches_out(effect: Effect) -> bool {
 }
 
 fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
-    let name = |id: &str| {
-        let task = plan.tasks.iter().find(|task| task.id == id);
-        let tool = task.map(|task| escape_text(task.tool.as_str())).unwrap_or_default();
-        format!("{id} {tool}")
-    };
-    let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+    let names: HashMap<&str, String> = plan
+        .tasks
+        .iter()
+        .map(|task| (&*task.id, format!("{} {}", task.id, escape_text(task.tool.as_str()))))
+        .collect();
+    let name = |id: &str| names.get(id).cloned().unwrap_or_default();
+    let mut lines: Vec<(&str, Vec<String>, usize)> = Vec::new();
     for pair in &plan.egress {
-        let mut to = name(&pair.to);
-        if !pair.via.is_empty() {
-            to += &format!(" (through {})", pair.via.join(" "));
+        if lines.last().is_none_or(|(from, ..)| *from != pair.from) {
+            lines.push((&pair.from, Vec::new(), 0));
         }
-        match lines.last_mut() {
-            Some((from, all)) if *from == pair.from => all.push(to),
-            _ => lines.push((&pair.from, vec![to])),
+        let Some((_, to, more)) = lines.last_mut() else { continue };
+        if to.len() == TARGETS {
+            *more += 1;
+        } else if pair.via.is_empty() {
+            to.push(name(&pair.to));
+        } else {
+            to.push(format!("{} (through {})", name(&pair.to), pair.via.join(" ")));
         }
     }
-    lines.into_iter().map(|(from, to)| (name(from), to.join(", "))).collect()
+    lines
+        .into_iter()
+        .map(|(from, mut to, more)| {
+            if more > 0 {
+                to.push(format!("and {more} more"));
+            }
+            (name(from), to.join(", "))
+        })
+        .collect()
 }
 
 fn args_lines(plan: &Plan) -> Vec<(String, String)> {

@@ -1,0 +1,162 @@
+//! What a plan says beside what its snapshots show: flows, `args`, rules, limits.
+
+use analysis::{Effect, Limits, Plan, analyze, plan};
+use protocol::{Routing, RoutingRules};
+
+fn plan_of(source: &str) -> Plan {
+    plan(&analyze(source, &Limits::default()), &RoutingRules::shipped())
+}
+
+/// Returns the pairs of a plan as `t1>t2` or `t1>t3 via t2`.
+fn pairs(plan: &Plan) -> Vec<String> {
+    plan.egress
+        .iter()
+        .map(|pair| {
+            let via = if pair.via.is_empty() { "" } else { " via " };
+            format!("{}>{}{via}{}", pair.from, pair.to, pair.via.join(" "))
+        })
+        .collect()
+}
+
+const READ: &str = "const text = await mcp.filesystem.read_text_file({ path: 'a' });\n";
+
+#[test]
+fn a_result_is_followed_to_the_server() {
+    for (rest, expected) in [
+        ("await mcp.json.parse({ data: text });", &["t1>t2"][..]),
+        ("await mcp.json.parse({ data: `${text.length}` });", &["t1>t2"]),
+        ("await mcp.json.parse({ data: '1' }); return text;", &[]),
+        // A decision is not data.
+        ("if (text) await mcp.json.parse({ data: '1' });", &[]),
+        // What stays on this machine.
+        ("await mcp.filesystem.write_file({ path: 'b', content: text });", &[]),
+        // Through a tool here, and through one there.
+        (
+            "const b = await mcp.shell.exec({ command: ['wc', text] });
+             await mcp.json.parse({ data: b.stdout });",
+            &["t1>t3 via t2", "t2>t3"],
+        ),
+        (
+            "const b = await mcp.json.parse({ data: text });
+             await mcp.slack.post_message({ text: b.title });",
+            &["t1>t2", "t1>t3 via t2"],
+        ),
+        // A direct way is told before one through others.
+        (
+            "const b = await mcp.json.parse({ data: text });
+             await mcp.slack.post_message({ text: b.title + text });",
+            &["t1>t2", "t1>t3"],
+        ),
+    ] {
+        assert_eq!(pairs(&plan_of(&format!("{READ}{rest}"))), expected, "{rest}");
+    }
+}
+
+/// A round of a loop hands its result to an earlier call of the next round.
+#[test]
+fn a_result_is_followed_round_a_loop() {
+    let plan = plan_of(
+        "let seen = '';
+         for (const page of args.pages) {
+           await mcp.tavily.search({ query: seen });
+           seen = await mcp.filesystem.read_text_file({ path: page });
+         }",
+    );
+    assert_eq!(pairs(&plan), ["t2>t1"]);
+}
+
+#[test]
+fn args_are_followed_to_the_server() {
+    let with_client = |rest: &str| {
+        let plan = plan_of(&format!("{READ}{rest}"));
+        let [flow] = &plan.args_egress[..] else { panic!("{rest}: {:?}", plan.args_egress) };
+        (flow.parameters.join(" "), flow.perhaps_more)
+    };
+    for (rest, parameters, perhaps_more) in [
+        ("await mcp.json.parse({ data: args.a.b[0] });", "args.a.b[0]", false),
+        ("await mcp.json.parse({ data: { x: [args['odd name']] } });", "args[\"odd name\"]", false),
+        ("await mcp.json.parse(args);", "args", false),
+        ("await mcp.json.parse({ data: `<${args.a}>` });", "args.a", true),
+        ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a.b", true),
+        ("await mcp.json.parse({ data: Object.keys({ ...args }) });", "args", true),
+        // A name that is made from `args` is not followed, so any part may be in it.
+        ("const q = `<${args.a}>`; await mcp.json.parse({ data: q + q });", "", true),
+    ] {
+        let expected = (parameters.to_owned(), perhaps_more);
+        assert_eq!(with_client(rest), expected, "{rest}");
+    }
+    for rest in [
+        "await mcp.json.parse({ data: 'args' });",
+        "await mcp.json.parse({ data: text }); return args.a;",
+        "await mcp.json.parse({ data: text + 1 });",
+        "await mcp.json.parse({ data: text.args + Math.random() });",
+    ] {
+        let plan = plan_of(&format!("{READ}{rest}"));
+        assert_eq!(plan.args_egress, [], "{rest}");
+    }
+}
+
+/// What the server runs has its `args` already, and no tool here.
+#[test]
+fn what_runs_on_the_server_has_nothing_to_leave() {
+    let plan = plan_of("return await mcp.json.parse({ data: args.text });");
+    assert_eq!(plan.runs_on, Routing::Server);
+    assert!(plan.complete && plan.egress.is_empty() && plan.args_egress.is_empty());
+}
+
+/// The rules decide what is here and what is there.
+#[test]
+fn the_rules_are_those_of_the_caller() {
+    let source = "const a = await mcp.notes.read({}); await mcp.board.post({ a });";
+    assert_eq!(pairs(&plan_of(source)), [""; 0]);
+    let rules: RoutingRules =
+        [("board:*".parse().expect("a pattern"), Routing::Server)].into_iter().collect();
+    let plan = plan(&analyze(source, &Limits::default()), &rules);
+    assert_eq!(pairs(&plan), ["t1>t2"]);
+    assert_eq!(plan.tasks[1].side, Routing::Server);
+    assert_eq!(plan.tasks[1].effect, Effect::Calls);
+}
+
+#[test]
+fn what_cannot_run_has_no_plan() {
+    let plan = plan_of("await mcp.json.parse({}); const = 1;");
+    assert!(!plan.can_run && !plan.complete);
+    assert!(plan.tasks.is_empty() && plan.groups.is_empty() && plan.gaps.is_empty());
+}
+
+/// The wire form can be read back.
+#[test]
+fn a_plan_survives_json() {
+    let plan = plan_of(
+        "const a = await mcp.filesystem.read_text_file({ path: args.p });
+         for (const x of a.list) if (x.ok) await mcp.slack.post_message({ text: x, n: [1, args.q] });
+         await mcp[args.t].u({});",
+    );
+    assert!(!plan.gaps.is_empty() && !plan.egress.is_empty() && !plan.args_egress.is_empty());
+    let text = serde_json::to_string(&plan).expect("it is JSON");
+    assert_eq!(serde_json::from_str::<Plan>(&text).expect("it is a plan"), plan);
+}
+
+/// The largest programs are planned in bounded time: every task reads a file
+/// and sends all that was read before.
+#[test]
+fn large_programs_are_planned() {
+    let mut source = String::from("let all = '';\n");
+    for _ in 0..190 {
+        source += "all = await mcp.json.merge({ target: all, patch: await mcp.git.git_log({ repo_path: all }) });\n";
+    }
+    let plan = plan_of(&source);
+    assert!(plan.can_run, "the limits allow it");
+    assert_eq!(plan.tasks.len(), 380);
+    // Each of the 190 reads reaches its own merge and all that follow.
+    assert_eq!(plan.egress.len(), 190 * 191 / 2);
+
+    // A long chain has many pairs with long ways between.
+    let mut source = String::from("let a = 1;\n");
+    for _ in 0..490 {
+        source += "a = await mcp.git.git_log({ a }); a = await mcp.json.merge({ a });\n";
+    }
+    let plan = plan_of(&source);
+    assert_eq!((plan.tasks.len(), plan.egress.len()), (980, 490 * 491 / 2));
+    assert!(plan.egress.iter().all(|pair| pair.via.len() <= 8));
+}
