@@ -140,14 +140,27 @@ impl<'a> Writer<'a> {
 
     /// Writes any text; its length keeps it apart from what follows.
     fn text(&mut self, text: &str) {
-        self.out.extend_from_slice(format!(" {}:", text.len()).as_bytes());
+        self.out.push(b' ');
+        self.decimal(text.len());
+        self.out.push(b':');
         self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Writes a number without what a format string would cost.
+    fn decimal(&mut self, number: usize) {
+        if number >= 10 {
+            self.decimal(number / 10);
+        }
+        self.out.push(b'0' + (number % 10) as u8);
     }
 
     /// Writes a name that the program may declare.
     fn name(&mut self, name: &'a str) {
         match self.scopes.number(name) {
-            Some(number) if self.naming != Naming::Kept => self.word(&format!("${number}")),
+            Some(number) if self.naming != Naming::Kept => {
+                self.out.extend_from_slice(b" $");
+                self.decimal(number as usize);
+            }
             Some(_) => self.text(name),
             None => {
                 self.mentions_eval |= name == "eval";

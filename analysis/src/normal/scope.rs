@@ -24,12 +24,13 @@ impl<'a> Scopes<'a> {
 
     /// Opens the scope of a function's body: a `var` named like a parameter is that parameter.
     pub(super) fn open_body(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        let parameters = self.open.last().cloned().unwrap_or_default();
+        let parameters = self.open.len().checked_sub(1);
         self.open.push(HashMap::new());
         for name in names {
-            match (parameters.get(name), self.open.last_mut()) {
+            let parameter = parameters.and_then(|at| self.open[at].get(name).copied());
+            match (parameter, self.open.last_mut()) {
                 (Some(parameter), Some(scope)) => {
-                    scope.insert(name, *parameter);
+                    scope.insert(name, parameter);
                 }
                 _ => self.declare(name),
             }

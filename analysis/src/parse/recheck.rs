@@ -28,3 +28,40 @@ pub(super) fn recheck(program: &str, typed: &Reading) -> Result<(), Vec<Finding>
         )]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::typescript;
+    use super::*;
+
+    fn reading(source: &str) -> Reading {
+        let module = parse_module(&wrap(source), typescript(false)).unwrap();
+        Reading::of(wrapper(&module).unwrap())
+    }
+
+    /// What a wrong eraser could leave is told at the statement where it begins.
+    #[test]
+    fn another_meaning_is_refused() {
+        for (typed, erased, offset) in [
+            ("a as any\n;(b)", "a       \n (b)", 0),
+            ("x; type A = 1\n;(b)", "x;           \n;(c)", 15),
+            ("f<A>(b)", "f<A>(b)", 0),
+            ("a! ; b", "a! ; b", 1),
+            ("let a: b", "let a, b", 0),
+            ("class A { a?: b }", "class A { a;b  }", 0),
+            ("if (a) type B = 1; else c", "if (a)           ; d     ", 0),
+        ] {
+            let refused = recheck(erased, &reading(typed)).expect_err(typed);
+            assert_eq!(refused[0].offset, offset, "{typed}: {refused:?}");
+        }
+        for (typed, erased) in [
+            ("a as any\n;(b)", "a       \n;(b)"),
+            ("f<A>(b)", "f   (b)"),
+            ("class A { declare a: b; c!: d }", "class A {              ; c    }"),
+            ("a!.b!?.c", "a .b ?.c"),
+            ("function f(): void; function f(this: A, b?: C) {}", "function f(b) {}"),
+        ] {
+            assert_eq!(recheck(erased, &reading(typed)), Ok(()), "{typed}");
+        }
+    }
+}
