@@ -20,6 +20,7 @@ mod escape;
 mod expr;
 #[cfg(test)]
 mod fault;
+mod feed;
 mod finish;
 mod function;
 mod leave;
@@ -38,6 +39,7 @@ use std::rc::Rc;
 use protocol::ToolId;
 
 use self::control::{Chain, Control};
+use self::feed::Feeds;
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
 use self::leave::Jumps;
@@ -127,6 +129,7 @@ struct Builder<'a> {
     func: FuncId,
     control: Control,
     jumps: Jumps,
+    feeds: Feeds,
     nodes: Vec<RoundNode>,
     tasks: Vec<RoundTask>,
     parent: Option<u32>,
@@ -164,6 +167,7 @@ impl<'a> Builder<'a> {
             func: MAIN,
             control: Control::default(),
             jumps: Jumps::default(),
+            feeds: Feeds::default(),
             nodes: Vec::new(),
             tasks: Vec::new(),
             parent: None,
@@ -186,6 +190,7 @@ impl<'a> Builder<'a> {
         self.func = MAIN;
         self.control = Control::default();
         self.jumps = Jumps::default();
+        self.feeds.fed.clear();
         self.nodes.clear();
         self.tasks.clear();
         self.parent = None;

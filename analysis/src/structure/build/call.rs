@@ -9,6 +9,7 @@ use super::Builder;
 use super::calm::only_looks;
 use super::engine::changes_argument;
 use super::expr::{bare, bounds};
+use super::feed::Slot;
 use super::finish::{RoundKind, RoundTask};
 use super::leave::add_to;
 use super::value::{Cap, Deps, Form, SiteId, Value};
@@ -71,7 +72,9 @@ impl<'a> Builder<'a> {
         };
         let Some(member) = member else {
             let callee = self.expr(callee);
-            return self.call_value(callee, None, args, kind);
+            let (result, fed) = self.feeding(|b| b.call_value(callee, None, args, kind));
+            self.feed_given(&fed, None, args);
+            return result;
         };
         if let (Expr::Ident(name), MemberProp::Ident(method)) = (bare(&member.obj), &member.prop)
             && self.lookup(&name.sym).is_none()
@@ -112,7 +115,10 @@ impl<'a> Builder<'a> {
         if callee.is_loaded()
             && !matches!(callee.caps(), [Cap::Evaluator] if receiver.caps().is_empty())
         {
-            return self.call_value(callee, Some(receiver), args, kind);
+            let (result, fed) = self.feeding(|b| b.call_value(callee, Some(receiver), args, kind));
+            let receiver = (kind != CallKind::New).then_some(&*member.obj);
+            self.feed_given(&fed, receiver, args);
+            return result;
         }
         if matches!(callee.caps(), [Cap::Evaluator]) {
             return self.call_value(callee, None, args, kind);
@@ -219,7 +225,12 @@ impl<'a> Builder<'a> {
             result = self.join(&result, &returned);
         }
         if let Some(made) = made {
-            let deps = given.deps();
+            let mut deps = given.deps();
+            for (slot, fed) in &self.feeds.fed {
+                if *slot == Slot::This {
+                    deps.add(fed);
+                }
+            }
             return made.with_deps(&deps).with_deps(&result.all_deps());
         }
         if understood && callee.inexact {
@@ -285,7 +296,8 @@ impl<'a> Builder<'a> {
                 add_to(&mut result.fails, &deps);
             }
             for func in value.funcs().to_vec() {
-                self.after_call(func, &mut result);
+                let throws = self.funcs[func as usize].throws.clone();
+                self.after_call(func, throws, &mut result);
             }
         }
         result
@@ -293,8 +305,13 @@ impl<'a> Builder<'a> {
 
     /// Returns the tasks whose results the given functions return.
     pub(super) fn returned_deps(&self, given: &Given) -> Deps {
+        self.returned_by(given.values.iter().chain(&given.rest))
+    }
+
+    /// Returns the tasks whose results the functions in some values return.
+    pub(super) fn returned_by<'v>(&self, values: impl IntoIterator<Item = &'v Value>) -> Deps {
         let mut deps = Deps::default();
-        let mut open: Vec<&Value> = given.values.iter().chain(&given.rest).collect();
+        let mut open: Vec<&Value> = values.into_iter().collect();
         while let Some(value) = open.pop() {
             for func in value.funcs() {
                 deps.add(&self.funcs[*func as usize].returned.all_deps());
@@ -395,7 +412,8 @@ impl<'a> Builder<'a> {
             },
             _ => {}
         }
-        self.apply(tool.clone(), None, &Given { values, rest }, CallKind::Plain)
+        let given = Given { values, rest };
+        self.feeding(|b| b.apply(tool.clone(), None, &given, CallKind::Plain)).0
     }
 
     /// Follows a tagged template, which is a call.
@@ -417,6 +435,7 @@ impl<'a> Builder<'a> {
         }
         let deps = values.iter().fold(Deps::default(), |deps, value| deps.and(&value.all_deps()));
         values[0].deps.add(&deps);
-        self.apply(callee, this, &Given { values, rest: None }, CallKind::Plain)
+        let given = Given { values, rest: None };
+        self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain)).0
     }
 }

@@ -6,6 +6,7 @@ use swc_ecma_ast::{Expr, ExprOrSpread};
 use super::Builder;
 use super::call::{CallKind, Given};
 use super::expr::{bare, bounds};
+use super::feed::Slot;
 use super::finish::RoundKind;
 use super::leave::add_to;
 use super::member::Key;
@@ -87,25 +88,33 @@ impl<'a> Builder<'a> {
         let name = key.only().unwrap_or_default().to_owned();
         let known = callback(&name);
         let over = bounds(object.span());
-        let result = self.perhaps(&condition, skips, |builder| match known {
-            Some(known) => builder.with_callbacks(&receiver, known, over, args),
-            None => {
-                let given = builder.given(args);
-                let result = builder.unknown_call(
-                    deps.clone(),
-                    &given,
-                    "is passed to a method that cannot be followed",
-                );
-                if key.names.is_none() || changes_receiver(&name) {
-                    builder.mutate();
-                    builder.changed_part_of(&receiver);
-                    let flows = given.deps();
-                    builder.flows_into(object, &flows);
-                    builder.fails_into(object, &result);
+        let (result, fed) = self.feeding(|b| {
+            b.perhaps(&condition, skips, |builder| match known {
+                Some(known) => builder.with_callbacks(&receiver, known, over, args),
+                None => {
+                    let given = builder.given(args);
+                    let result = builder.unknown_call(
+                        deps.clone(),
+                        &given,
+                        "is passed to a method that cannot be followed",
+                    );
+                    if key.names.is_none() || changes_receiver(&name) {
+                        builder.mutate();
+                        builder.changed_part_of(&receiver);
+                        let flows = given.deps();
+                        builder.flows_into(object, &flows);
+                        builder.fails_into(object, &result);
+                    }
+                    result
                 }
-                result
-            }
+            })
         });
+        for (slot, deps) in &fed {
+            // What a function does to an item is done to a part of the receiver.
+            if matches!(slot, Slot::Param(_)) {
+                self.flows_into(object, deps);
+            }
+        }
         // The method sees the receiver, and what it holds, as `this`.
         if receiver.caps().is_empty() && !matches!(receiver.form, Form::Array(_)) {
             self.escape(&receiver, "holds what a method that cannot be followed may reach");
@@ -181,6 +190,7 @@ impl<'a> Builder<'a> {
                         followed = true;
                     } else {
                         passed.add(&value.all_deps());
+                        passed.add(&builder.returned_by([value]));
                         builder.escape_to(
                             value,
                             "is passed to a method that cannot be followed",
@@ -198,8 +208,8 @@ impl<'a> Builder<'a> {
         if let Some(rest) = &given.rest {
             self.escape(rest, "is passed in a list of unknown length");
             passed.add(&rest.all_deps());
+            passed.add(&self.returned_by([rest]));
         }
-        passed.add(&self.returned_deps(&given));
         match kind {
             Callback::Then => {
                 let caught = given.values.len() > 1;
@@ -297,33 +307,5 @@ impl<'a> Builder<'a> {
             add_to(&mut value.fails, deps);
             self.write(binding, value);
         }
-    }
-
-    /// Lets results flow into the variable that an expression begins with.
-    pub(super) fn flows_into(&mut self, expr: &'a Expr, deps: &Deps) {
-        let mut root = bare(expr);
-        while let Expr::Member(member) = root {
-            root = bare(&member.obj);
-        }
-        let Expr::Ident(name) = root else { return };
-        let Some(binding) = self.lookup(&name.sym) else { return };
-        let deps = deps.clone().and(&self.control.local);
-        let value = self.read(binding);
-        let form = match &value.form {
-            // What was added to a list is not in its place any more.
-            Form::Array(_) | Form::Object { .. } | Form::Result(..) | Form::Param(_) => {
-                for part in value.parts().into_iter().cloned().collect::<Vec<_>>() {
-                    self.escape(&part, "is kept in a value that is changed");
-                }
-                Form::Computed
-            }
-            form => form.clone(),
-        };
-        let mut changed = Value::of(form).with_deps(&value.all_deps()).with_deps(&deps);
-        changed.fails = value.fails.clone();
-        if !value.caps().is_empty() || !value.funcs().is_empty() {
-            changed = value.with_deps(&deps);
-        }
-        self.write(binding, changed);
     }
 }

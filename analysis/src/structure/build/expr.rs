@@ -206,6 +206,11 @@ impl<'a> Builder<'a> {
                     return value;
                 }
                 let value = self.expr(&assign.right);
+                if let AssignTarget::Simple(SimpleAssignTarget::Ident(name)) = &assign.left
+                    && let Some(binding) = self.lookup(&name.id.sym)
+                {
+                    self.alias(binding, &assign.right, false);
+                }
                 match &assign.left {
                     AssignTarget::Simple(target) => self.assign_simple(target, value.clone()),
                     AssignTarget::Pat(pattern) => self.assign_pattern(pattern, value.clone()),

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use protocol::ToolId;
 use serde_json::Value as Json;
 
+use super::feed::StandIns;
 use super::value::{Deps, Form, Scalar, SiteId, Value, number_text};
 use super::{Builder, Built};
 use crate::diagnostic::{Code, Finding, shown};
@@ -81,6 +82,7 @@ impl Builder<'_> {
     pub(super) fn finish(self) -> Result<Built, Finding> {
         let mut out = Finish {
             source: self.source,
+            stand_ins: self.stand_ins(),
             mutates: self.mutates,
             names: self
                 .tasks
@@ -150,6 +152,7 @@ impl Lines {
 
 struct Finish<'a> {
     source: &'a str,
+    stand_ins: StandIns,
     /// The program changes parts of values, so a part may not be what it was.
     mutates: bool,
     names: HashMap<SiteId, (usize, String)>,
@@ -162,6 +165,7 @@ impl Finish<'_> {
     /// A loop can hand a later task's result to an earlier one of its next
     /// round; a graph without cycles has no place for that.
     fn before(&self, deps: &Deps, index: usize) -> Vec<String> {
+        let deps = self.stand_ins.resolve(deps);
         let mut found: Vec<&(usize, String)> = deps
             .iter()
             .filter_map(|site| self.names.get(&site))
@@ -193,12 +197,14 @@ impl Finish<'_> {
                 let earlier = self.names.get(site).filter(|(place, _)| *place < index);
                 // A value that may come from elsewhere too is no plain reference.
                 if let Some((_, task)) = earlier
-                    && value.deps == Deps::one(*site)
+                    && self.stand_ins.resolve(&value.deps) == Deps::one(*site)
                 {
                     return Argument::Reference { task: task.clone(), path: path.to_vec() };
                 }
             }
-            Form::Param(path) if value.deps.is_empty() && !value.defaulted => {
+            Form::Param(path)
+                if self.stand_ins.resolve(&value.deps).is_empty() && !value.defaulted =>
+            {
                 return Argument::Parameter { path: path.to_vec() };
             }
             Form::Object { .. } | Form::Array(_)
@@ -265,7 +271,7 @@ impl Finish<'_> {
             _ => return None,
         };
         // A constant that was chosen by a task's result is not simply known.
-        value.deps.is_empty().then_some(json)
+        self.stand_ins.resolve(&value.deps).is_empty().then_some(json)
     }
 
     fn excerpt(&self, (low, high): (u32, u32)) -> String {

@@ -7,7 +7,8 @@ use swc_ecma_ast::{
     StaticBlock, Stmt,
 };
 
-use super::control::Control;
+use super::control::{Chain, Control};
+use super::feed::Slot;
 use super::scope::{ScopeId, ScopeKind, lexical_names, pattern_names, var_names};
 use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
@@ -91,19 +92,23 @@ pub(super) struct Func<'a> {
     /// The scope in which it is defined.
     scope: ScopeId,
     /// The function in which it is defined.
-    parent: FuncId,
+    pub(super) parent: FuncId,
     /// What each parameter may be given by calls that are understood.
-    params: Vec<Value>,
+    pub(super) params: Vec<Value>,
     /// What `this` may be.
-    this: Value,
+    pub(super) this: Value,
     /// What it may return.
     pub(super) returned: Value,
+    /// What flows into the objects that it is given.
+    pub(super) feeds: Vec<(Slot, Deps)>,
+    /// What governs the place where it is entered.
+    pub(super) entry: Chain,
     /// What decides whether it throws, if it may.
     pub(super) throws: Option<Deps>,
     /// Code that is not understood may call it.
     escaped: bool,
     /// What such code may give it.
-    unknown: Deps,
+    pub(super) unknown: Deps,
     /// The class whose objects it makes.
     pub(super) maker_of: Option<u32>,
     /// It reads `arguments`, so every argument is out of sight.
@@ -147,6 +152,8 @@ impl<'a> Builder<'a> {
             params: body.params().iter().map(|_| Value::never()).collect(),
             this: Value::never(),
             returned: Value::never(),
+            feeds: Vec::new(),
+            entry: Chain::default(),
             throws: None,
             escaped: false,
             unknown: Deps::default(),
@@ -174,7 +181,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns what `this` is here.
-    pub(super) fn this(&self) -> Value {
+    pub(super) fn this(&mut self) -> Value {
         let mut id = self.func;
         loop {
             let func = &self.funcs[id as usize];
@@ -189,7 +196,7 @@ impl<'a> Builder<'a> {
                 let mut this = func.this.clone();
                 this.partial |= func.escaped;
                 this.inexact |= func.escaped;
-                return this;
+                return self.as_given(id, Slot::This, this);
             }
             id = func.parent;
         }
@@ -292,9 +299,7 @@ impl<'a> Builder<'a> {
             self.called_on(id, this);
         }
         self.enter(id, &Deps::default(), false, false);
-        let mut returned = self.funcs[id as usize].returned.clone();
-        self.after_call(id, &mut returned);
-        returned
+        self.given_back(id, this, given)
     }
 
     /// Notes what `this` may be in a function.
@@ -335,6 +340,7 @@ impl<'a> Builder<'a> {
 
     fn walk_func(&mut self, id: FuncId, control: Control) {
         let control = std::mem::replace(&mut self.control, control);
+        self.funcs[id as usize].entry = self.control.chain.clone();
         self.keeping_throws(id, |builder| builder.walk_code(id));
         self.control = control;
     }
@@ -385,6 +391,11 @@ impl<'a> Builder<'a> {
         let (escaped, unknown) = (func.escaped, func.unknown.clone());
         for (index, pattern) in body.params().into_iter().enumerate() {
             let mut value = self.funcs[id as usize].params[index].clone();
+            let is_rest = matches!(pattern, Pat::Rest(_));
+            if !is_rest {
+                value = self.as_given(id, Slot::Param(index), value);
+                self.note_param(pattern, id, index);
+            }
             if escaped {
                 let anything = Value::computed(unknown.clone());
                 // A reference stays one: it is better to show, and no key is made of it.
@@ -398,6 +409,17 @@ impl<'a> Builder<'a> {
             }
             let pattern = if let Pat::Rest(rest) = pattern { &rest.arg } else { pattern };
             self.bind(pattern, value);
+        }
+    }
+
+    /// Notes the names under which a function knows what it is given.
+    fn note_param(&mut self, pattern: &'a Pat, id: FuncId, index: usize) {
+        let mut names = Vec::new();
+        pattern_names(pattern, false, &mut names);
+        for (name, _) in names {
+            if let Some(binding) = self.lookup(name) {
+                self.bindings[binding as usize].param_of = Some((id, index));
+            }
         }
     }
 

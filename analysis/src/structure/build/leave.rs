@@ -191,10 +191,9 @@ impl Builder<'_> {
     }
 
     /// Goes on after a call of a function of the program, which gave `returned`.
-    pub(super) fn after_call(&mut self, id: FuncId, returned: &mut Value) {
-        let func = &self.funcs[id as usize];
-        let Some(deps) = func.throws.clone() else { return };
-        if func.body.is_deferred() {
+    pub(super) fn after_call(&mut self, id: FuncId, throws: Option<Deps>, returned: &mut Value) {
+        let Some(deps) = throws else { return };
+        if self.funcs[id as usize].body.is_deferred() {
             add_to(&mut returned.fails, &deps);
         } else {
             self.may_have_thrown(&deps);

@@ -282,5 +282,6 @@ impl<'a> Builder<'a> {
         let mut changed = Value::object(fields, open).with_deps(&object.deps);
         changed.add_load(&object);
         self.write(binding, changed);
+        self.flows_on(binding, &deps);
     }
 }

@@ -127,6 +127,7 @@ impl<'a> Builder<'a> {
                             match head {
                                 ForHead::VarDecl(declared) => {
                                     for declarator in &declared.decls {
+                                        builder.alias_pattern(&declarator.name, right, true);
                                         builder.bind(&declarator.name, item.clone());
                                     }
                                 }

@@ -7,6 +7,7 @@ use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind
 use super::Builder;
 use super::calm::is_container;
 use super::control::Chain;
+use super::feed::Root;
 use super::value::{Deps, Form, FuncId, Value};
 
 pub(super) type ScopeId = u32;
@@ -31,6 +32,10 @@ pub(super) struct Binding {
     hoisted: bool,
     /// The object in it may be handed on or changed.
     pub(super) stirred: bool,
+    /// The parameter that it is, or is a part of.
+    pub(super) param_of: Option<(FuncId, usize)>,
+    /// What else has its object, or has it as a part.
+    pub(super) aliases: Vec<Root>,
 }
 
 /// What a scope belongs to; one piece of code may have several.
@@ -74,6 +79,8 @@ impl<'a> Builder<'a> {
                 written_elsewhere: false,
                 hoisted,
                 stirred: false,
+                param_of: None,
+                aliases: Vec::new(),
             });
             self.env.push(None);
             self.declared.push(Chain::default());

@@ -214,7 +214,12 @@ impl<'a> Builder<'a> {
                     self.at = parse::start(name.id.span);
                     self.write_fresh(binding, value);
                 }
-                _ => self.bind(&declarator.name, value),
+                _ => {
+                    if let Some(init) = declarator.init.as_deref() {
+                        self.alias_pattern(&declarator.name, init, false);
+                    }
+                    self.bind(&declarator.name, value);
+                }
             }
         }
     }

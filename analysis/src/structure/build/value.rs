@@ -98,6 +98,18 @@ impl Deps {
         Self(Some(Rc::new(vec![site])))
     }
 
+    /// From here on, a site is the stand-in of what a function is given.
+    pub(super) const STAND_INS: SiteId = 1 << 31;
+
+    /// Returns a set of sites that are sorted.
+    pub(super) fn of(sorted: Vec<SiteId>) -> Self {
+        Self((!sorted.is_empty()).then(|| Rc::new(sorted)))
+    }
+
+    pub(super) fn has_stand_ins(&self) -> bool {
+        self.0.as_ref().and_then(|sites| sites.last()).is_some_and(|last| *last >= Self::STAND_INS)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.0.iter().flat_map(|sites| sites.iter().copied())
     }
@@ -294,6 +306,36 @@ impl Value {
             Form::Const(scalars) if scalars.len() == 1 => scalars.first(),
             _ => None,
         }
+    }
+
+    fn has_stand_ins(&self) -> bool {
+        let own = self.deps.has_stand_ins();
+        own || self.fails.as_ref().is_some_and(Deps::has_stand_ins)
+            || self.parts().into_iter().any(Self::has_stand_ins)
+    }
+
+    /// Returns the value with other tasks in the place of its own.
+    pub(super) fn map_deps(mut self, map: &impl Fn(&Deps) -> Deps) -> Self {
+        if !self.has_stand_ins() {
+            return self;
+        }
+        self.deps = map(&self.deps);
+        self.fails = self.fails.as_ref().map(map);
+        self.form = match self.form {
+            Form::Object { fields, open } => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.clone().map_deps(map)))
+                    .collect();
+                Form::Object { fields: Rc::new(fields), open }
+            }
+            Form::Array(items) => {
+                let items = items.iter().map(|item| item.clone().map_deps(map)).collect();
+                Form::Array(Rc::new(items))
+            }
+            form => form,
+        };
+        self
     }
 
     /// Returns every task whose result flows into the value or its parts.

@@ -1,0 +1,243 @@
+//! Runs the programs of `agent/` and compares their tasks with the edges beside them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use analysis::{Limits, Severity, Task, analyze};
+use swc_common::BytePos;
+use swc_ecma_ast::{CallExpr, EsVersion, OptCall};
+use swc_ecma_parser::{Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
+use swc_ecma_visit::{Visit, VisitWith};
+
+/// Where the analysis says more than a reader would: never less.
+struct Allowed {
+    program: &'static str,
+    call: &'static str,
+    /// What may be found beside what is expected.
+    also: Also,
+    reason: &'static str,
+}
+
+enum Also {
+    After(&'static [&'static str]),
+    MayMany,
+}
+
+const ONE_PLACE: &str = "one place in a loop calls one of three tools each round; that each is called exactly once is known only by counting";
+
+const ALLOWED: &[Allowed] = &[
+    Allowed { program: "git_commands_by_name", call: "t1", also: Also::MayMany, reason: ONE_PLACE },
+    Allowed { program: "git_commands_by_name", call: "t2", also: Also::MayMany, reason: ONE_PLACE },
+    Allowed { program: "git_commands_by_name", call: "t3", also: Also::MayMany, reason: ONE_PLACE },
+    Allowed {
+        program: "worker_pool",
+        call: "t4",
+        also: Also::After(&["t3"]),
+        reason: "one function runs both pools, so what either collects may be what the other gave",
+    },
+];
+
+/// A call as the `.edges` file or the analysis has it.
+#[derive(Debug, Clone, PartialEq)]
+struct Call {
+    tool: String,
+    /// Some run without an error does not reach it.
+    may: bool,
+    many: bool,
+    after: BTreeSet<String>,
+}
+
+impl Call {
+    fn shown(&self) -> String {
+        let after: Vec<&str> = self.after.iter().map(String::as_str).collect();
+        let after = if after.is_empty() { "-".into() } else { after.join(" ") };
+        let (will, once) =
+            (if self.may { "may" } else { "will" }, if self.many { "many" } else { "once" });
+        format!("{} {will} {once} -> {after}", self.tool)
+    }
+}
+
+/// Reads the calls of an `.edges` file, in their order.
+fn expected(text: &str) -> Vec<(String, Call)> {
+    let mut calls = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() || line.starts_with("egress ") {
+            continue;
+        }
+        let (head, after) = line.split_once(" -> ").unwrap_or_else(|| panic!("no `->`: {line}"));
+        let [id, tool, will, once] = head.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("not four words: {line}")
+        };
+        assert!(matches!(will, "will" | "may") && matches!(once, "once" | "many"), "{line}");
+        let after = after.split(' ').filter(|id| *id != "-").map(str::to_owned).collect();
+        let (may, many) = (will == "may", once == "many");
+        calls.push((id.to_owned(), Call { tool: tool.to_owned(), may, many, after }));
+    }
+    calls
+}
+
+/// The end of the innermost call that begins at each offset.
+#[derive(Default)]
+struct Ends(BTreeMap<u32, u32>);
+
+impl Ends {
+    fn add(&mut self, span: swc_common::Span) {
+        let end = self.0.entry(span.lo.0).or_insert(span.hi.0);
+        *end = span.hi.0.min(*end);
+    }
+}
+
+impl Visit for Ends {
+    fn visit_call_expr(&mut self, call: &CallExpr) {
+        self.add(call.span);
+        call.visit_children_with(self);
+    }
+
+    fn visit_opt_call(&mut self, call: &OptCall) {
+        self.add(call.span);
+        call.visit_children_with(self);
+    }
+}
+
+/// Returns where each call ends, by the line and column of its begin.
+fn ends(source: &str) -> BTreeMap<(u32, u32), u32> {
+    const PREFIX: &str = "async function program(){";
+    let text = format!("{PREFIX}{source}\n}}");
+    let input = StringInput::new(&text, BytePos(0), BytePos(text.len() as u32));
+    let syntax = Syntax::Typescript(TsSyntax::default());
+    let module = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None))
+        .parse_module()
+        .expect("an agent program parses");
+    let mut ends = Ends::default();
+    module.visit_with(&mut ends);
+    let place = |offset: u32| {
+        let before = &source[..offset as usize - PREFIX.len()];
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        (before.matches('\n').count() as u32 + 1, line.chars().count() as u32 + 1)
+    };
+    ends.0.into_iter().map(|(begin, end)| (place(begin), end)).collect()
+}
+
+/// Returns the tasks under the names that the `.edges` file gives them.
+fn found(source: &str, tasks: &[&Task], expected: &[(String, Call)]) -> Vec<(String, Call)> {
+    let ends = ends(source);
+    let mut ordered: Vec<&Task> = tasks.to_vec();
+    let end = |task: &Task| {
+        let place = (task.line, task.column);
+        *ends.get(&place).unwrap_or_else(|| panic!("no call begins at {place:?}"))
+    };
+    ordered.sort_by_key(|task| end(task));
+    // Tools that one place can call have the order of their lines.
+    let mut from = 0;
+    for same in ordered.chunk_by_mut(|one, other| end(one) == end(other)) {
+        let lines = expected.get(from..).unwrap_or_default();
+        same.sort_by_key(|task| {
+            lines.iter().position(|(_, call)| *call.tool == *task.tool.as_str())
+        });
+        from += same.len();
+    }
+    let name = |at: usize| expected.get(at).map_or_else(|| format!("x{at}"), |(id, _)| id.clone());
+    let names: BTreeMap<&str, String> =
+        ordered.iter().enumerate().map(|(at, task)| (task.task.as_str(), name(at))).collect();
+    let call = |task: &&Task| Call {
+        tool: task.tool.to_string(),
+        may: task.conditional || task.repeats,
+        many: task.repeats,
+        after: task.depends_on.iter().map(|id| names[id.as_str()].clone()).collect(),
+    };
+    ordered.iter().enumerate().map(|(at, task)| (name(at), call(task))).collect()
+}
+
+/// Returns what is wrong with a call, or nothing.
+fn difference(program: &str, id: &str, wanted: &Call, got: &Call, used: &mut [bool]) -> Option<()> {
+    let mut wanted = wanted.clone();
+    // What runs any number of times may also not run at all.
+    wanted.may |= wanted.many && got.many;
+    if wanted == *got {
+        return None;
+    }
+    for (at, allowed) in ALLOWED.iter().enumerate() {
+        if (allowed.program, allowed.call) != (program, id) {
+            continue;
+        }
+        let mut more = wanted.clone();
+        match allowed.also {
+            Also::After(also) => more.after.extend(also.iter().map(|id| (*id).to_owned())),
+            Also::MayMany => (more.may, more.many) = (true, true),
+        }
+        if more == *got {
+            used[at] = true;
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn check(program: &str, source: &str, edges: &str, used: &mut [bool]) -> String {
+    let mut out = String::new();
+    let analysis = analyze(source, &Limits::default());
+    if analysis.dynamic {
+        let _ = writeln!(out, "  is dynamic");
+    }
+    for found in &analysis.diagnostics {
+        if analysis.dynamic || found.severity == Severity::Error {
+            let _ = writeln!(out, "  {}:{} {}", found.line, found.column, found.message);
+        }
+    }
+    let expected = expected(edges);
+    let tasks: Vec<&Task> = analysis.structure.tasks().collect();
+    let found = found(source, &tasks, &expected);
+    for at in 0..expected.len().max(found.len()) {
+        match (expected.get(at), found.get(at)) {
+            (Some((id, wanted)), Some((_, got))) => {
+                if difference(program, id, wanted, got, used).is_some() {
+                    let _ = writeln!(out, "  {id} expected {}", wanted.shown());
+                    let _ = writeln!(out, "  {id} got      {}", got.shown());
+                }
+            }
+            (Some((id, wanted)), None) => {
+                let _ = writeln!(out, "  {id} expected {}, which is not found", wanted.shown());
+            }
+            (None, Some((id, got))) => {
+                let _ = writeln!(out, "  {id} got {}, which is not expected", got.shown());
+            }
+            (None, None) => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn agent_programs_have_their_edges() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent");
+    let mut programs: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the folder is readable")
+        .map(|entry| entry.expect("an entry is readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ts"))
+        .collect();
+    programs.sort();
+    assert!(programs.len() >= 50, "only {} programs", programs.len());
+    let mut used = vec![false; ALLOWED.len()];
+    let mut failed = String::new();
+    let mut count = 0;
+    for path in &programs {
+        let program = path.file_stem().expect("a program has a name").to_string_lossy();
+        let source = std::fs::read_to_string(path).expect("a program is readable");
+        let edges =
+            std::fs::read_to_string(path.with_extension("edges")).expect("edges are readable");
+        let wrong = check(&program, &source, &edges, &mut used);
+        if !wrong.is_empty() {
+            count += 1;
+            let _ = write!(failed, "{program}\n{wrong}");
+        }
+    }
+    for (allowed, used) in ALLOWED.iter().zip(used) {
+        assert!(!allowed.reason.is_empty());
+        if !used {
+            let _ = writeln!(failed, "{} {} needs no exception", allowed.program, allowed.call);
+        }
+    }
+    assert!(failed.is_empty(), "{count} of {} programs are wrong:\n{failed}", programs.len());
+}
