@@ -51,6 +51,7 @@ use serde_json::{Value, json};
 pub use dag::{Dag, DagTask};
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use job::{AnalysisError, Request, decode, job};
+pub use normal::VERSION as NORMAL_FORM_VERSION;
 pub use plan::{
     ArgsEgress, Certainty, Condition, Effect, Egress, Gap, Group, Plan, PlannedTask, Times, plan,
 };
@@ -98,8 +99,8 @@ pub struct Analysis {
     /// Empty when the program cannot run.
     pub program: String,
     /// The hash of the program's normal form, in which spacing, comments, types
-    /// and the names of locals make no difference. `None` when the program
-    /// cannot run.
+    /// and the names of locals make no difference, under the rules that
+    /// [`NORMAL_FORM_VERSION`] names. `None` when the program cannot run.
     #[serde(default)]
     pub normal_hash: Option<Integrity>,
 }

@@ -28,8 +28,8 @@ use swc_ecma_ast::Function;
 
 use scope::Scopes;
 
-/// Names the rules by which the form was made.
-pub(crate) const VERSION: &str = "pml-normal-1";
+/// Names the rules by which normal forms are made; it changes when any form does.
+pub const VERSION: &str = "pml-normal-1";
 
 /// What becomes of the names that a program declares.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use super::{PREFIX, start, wrap};
+use super::{PREFIX, offset, start, wrap};
 use crate::diagnostic::{Code, Finding};
 use names::Names;
 use private::Private;
@@ -29,8 +29,12 @@ pub(super) fn check(module: &Module, text: &str) -> Result<(), Vec<Finding>> {
         let message = "a program holds no NUL character; write `\\0` in a string";
         return Err(vec![Finding::new(Code::ParseError, at as u32, message)]);
     }
-    let mut early =
-        Early { found: Vec::new(), private: Private::default(), constructor: Call::Forbidden };
+    let mut early = Early {
+        text,
+        found: Vec::new(),
+        private: Private::default(),
+        constructor: Call::Forbidden,
+    };
     module.visit_with(&mut early);
     if text.contains(NO_SPACES) {
         early.found.extend(odd_space(module, text));
@@ -45,13 +49,14 @@ enum Call {
     Allowed,
 }
 
-struct Early {
+struct Early<'t> {
+    text: &'t str,
     found: Vec<Finding>,
     private: Private,
     constructor: Call,
 }
 
-impl Early {
+impl Early<'_> {
     fn error(&mut self, span: Span, message: impl Into<String>) {
         self.found.push(Finding::new(Code::ParseError, start(span), message));
     }
@@ -101,7 +106,7 @@ impl Early {
     }
 }
 
-impl Visit for Early {
+impl Visit for Early<'_> {
     fn visit_function(&mut self, node: &Function) {
         if let Some(body) = &node.body {
             self.body(node.params.iter().map(|parameter| &parameter.pat), &body.stmts);
@@ -159,6 +164,14 @@ impl Visit for Early {
     }
 
     fn visit_for_stmt(&mut self, node: &ForStmt) {
+        if let Some(test) = &node.test {
+            // The parser does not miss the second `;` of `for (;test)`.
+            let until = node.update.as_ref().map_or(node.body.span().lo, |update| update.span().lo);
+            let (from, until) = (offset(test.span().hi) as usize, offset(until) as usize);
+            if !self.text.get(from..until).is_some_and(has_semicolon) {
+                self.error(test.span(), "`for` has two `;` between its brackets; add the second");
+            }
+        }
         if let Some(VarDeclOrExpr::VarDecl(declared)) = &node.init {
             let own = Names::of_let(declared);
             self.twice(own.repeated());
@@ -258,7 +271,7 @@ impl Visit for Early {
     }
 }
 
-impl Early {
+impl Early<'_> {
     /// Checks that a name does not begin with an escaped digit.
     fn name(&mut self, name: &str, span: Span) {
         if name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -316,6 +329,21 @@ fn octal(raw: &str) -> Option<usize> {
     None
 }
 
+/// Returns whether a `;` stands outside of the comments between two expressions.
+fn has_semicolon(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find([';', '/']) {
+        rest = match &rest[at..] {
+            found if found.starts_with(';') => return true,
+            found if found.starts_with("//") => found
+                .split_once(['\n', '\r', '\u{2028}', '\u{2029}'])
+                .map_or("", |(_, after)| after),
+            found => found[1..].split_once("*/").map_or("", |(_, after)| after),
+        };
+    }
+    false
+}
+
 /// Finds a character that only looks like a space and stands in code.
 fn odd_space(module: &Module, text: &str) -> Option<Finding> {
     let mut texts = Texts::default();
@@ -347,5 +375,25 @@ impl Visit for Texts {
 
     fn visit_regex(&mut self, node: &Regex) {
         self.0.push(node.span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_hold_no_semicolon() {
+        for (text, expected) in [
+            (" ; ", true),
+            (") ", false),
+            (" /* ; */ ", false),
+            (" /* ; */ ; ", true),
+            (" // ;\n", false),
+            (" // ;\n ; ", true),
+            ("", false),
+        ] {
+            assert_eq!(has_semicolon(text), expected, "{text:?}");
+        }
     }
 }

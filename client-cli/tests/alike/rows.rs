@@ -46,6 +46,10 @@ pub(crate) const LINE_ENDS: &[Row] = &[
     gives("if (1) ; else ; return 2", "2"),
     both_refuse("if (1) else 2"),
     both_refuse("for (;) {}"),
+    both_refuse("for (;1) { break }"),
+    both_refuse("for (let i = 0; i < 1 /* ; */) { i++ }"),
+    gives("let n = 0; for (let i = 0; i < 3 // ;\n; i++ /* ; */) n += i; return n", "3"),
+    gives("let n = 0; for (; n < 3 ;) n++; for (;;) return n", "3"),
     both_refuse("let a let b"),
     gives("var a\nvar b\nreturn [a === b]", "[true]"),
     gives("class A { a\nb\n['c'] = 1 } return Object.keys(new A())", "[\"a\",\"b\",\"c\"]"),
@@ -285,6 +289,7 @@ pub(crate) const OPERATORS: &[Row] = &[
     both_refuse("const f = (a) => { let a }"),
     both_refuse("const f = (...a, b) => 1"),
     both_refuse("() => {} || 1"),
+    engine_refuses("return (1 => )"),
     gives("return [...'ab', ...[1]]", "[\"a\",\"b\",1]"),
     gives("return [, 1, , ].length", "3"),
     gives(
