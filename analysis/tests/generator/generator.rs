@@ -8,7 +8,10 @@
 // Each of the tests that share this module uses a part of it.
 #![allow(dead_code, reason = "each test uses a part of the generator")]
 
+mod alone;
 mod calls;
+mod changes;
+mod kept;
 mod program;
 mod random;
 mod statements;
@@ -60,5 +63,5 @@ pub(crate) fn generate(seed: u64) -> Program {
 /// Writes a program for each construct, with nothing else in it, and tells whether
 /// the analysis is yet to follow it.
 pub(crate) fn each_alone() -> Vec<(Program, bool)> {
-    writer::write_each()
+    alone::write()
 }

@@ -107,6 +107,11 @@ impl Program {
         names
     }
 
+    /// Returns the name of what it begins with.
+    pub(crate) fn first_construct(&self) -> &'static str {
+        self.body.first().and_then(|part| part.constructs.first()).copied().unwrap_or_default()
+    }
+
     /// Leaves out what is not needed for the program to fail.
     pub(crate) fn shrunk(&self, mut fails: impl FnMut(&Program) -> bool) -> Program {
         let mut best = self.clone();

@@ -21,9 +21,11 @@
 //! | `~await` `~yield` | the word, where it may stand; elsewhere the template is not used |
 //! | `$1` | a name of its own |
 
+mod holes;
+
 use super::program::{Part, Piece, Program, Tool};
 use super::random::Random;
-use super::{Construct, Grade, calls, statements, values};
+use super::{Construct, Grade, calls, changes, kept, statements, values};
 
 /// Which function is being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,13 +74,13 @@ enum Known {
 
 /// What stood in a hole.
 #[derive(Clone, Default)]
-struct Slot {
+pub(super) struct Slot {
     tools: Vec<Tool>,
     space: String,
     aside: Vec<Piece>,
 }
 
-struct Writer {
+pub(super) struct Writer {
     random: Random,
     wild: bool,
     /// How many more templates may be used before only the simplest are.
@@ -91,11 +93,11 @@ struct Writer {
     /// The frame that was left early.
     exit: Option<usize>,
     known: Vec<(String, Known)>,
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// The name that an expression is to give.
     wanted: String,
     /// The construct that is to be used next, where it fits.
-    forced: Option<&'static str>,
+    pub(super) forced: Option<&'static str>,
     /// The namespace that comes next is only one: which of several goes with which of
     /// several names is not followed.
     exact: bool,
@@ -104,7 +106,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(random: Random, wild: bool, budget: i32) -> Self {
+    pub(super) fn new(random: Random, wild: bool, budget: i32) -> Self {
         let mut writer = Self {
             random,
             wild,
@@ -130,7 +132,10 @@ impl Writer {
 /// Writes the program of a seed.
 pub(super) fn write(seed: u64) -> Program {
     let mut random = Random::new(seed);
-    let resolvable = random.percent(75);
+    let resolvable = random.percent(90);
+    if random.percent(20) {
+        return kept::write(seed, random);
+    }
     let budget = 10 + random.below(60) as i32;
     let mut writer = Writer::new(random, !resolvable, budget);
     let mut body = Vec::new();
@@ -142,42 +147,6 @@ pub(super) fn write(seed: u64) -> Program {
         body.push(writer.statement());
     }
     Program { seed, resolvable, body }
-}
-
-/// Writes programs in which each construct stands alone.
-pub(super) fn write_each() -> Vec<(Program, bool)> {
-    let tables: [(&'static [Construct], &'static str); 7] = [
-        (statements::STATEMENTS, ""),
-        (statements::CHANGES, ""),
-        (calls::CALLS, "@x;"),
-        (values::TOOLS, "@t(@o);"),
-        (values::NAMESPACES, "@n.@e(@o);@!"),
-        (values::MCP, "@m.@s.@e(@o);@!"),
-        (values::NAMES, "@n[@k](@o);"),
-    ];
-    let mut programs = Vec::new();
-    for (table, around) in tables {
-        for construct in table {
-            let yields = construct.text.contains("~yield");
-            let around = match around {
-                "" => construct.text,
-                "@x;" if yields => "for (const v of (function* () {@[g @x; @]})()) v;",
-                around => around,
-            };
-            let mut writer = Writer::new(Random::new(1), true, 0);
-            writer.forced = Some(construct.name);
-            writer.parts.push(Part { constructs: vec![construct.name], ..Part::default() });
-            if construct.name.starts_with("state: ") {
-                let _ = writer.expand(statements::STATE);
-            }
-            let _ = writer.expand(around);
-            let part = writer.parts.pop().expect("the part was pushed above");
-            let resolvable = construct.grade == Grade::Plain;
-            let later = construct.grade == Grade::Later;
-            programs.push((Program { seed: 0, resolvable, body: vec![part] }, later));
-        }
-    }
-    programs
 }
 
 const SPACES: &[&str] = &["fs", "git", "web", "db", "mail", "shell", "json", "math"];
@@ -272,7 +241,7 @@ impl Writer {
 
     fn state(&mut self) -> Part {
         self.parts.push(Part::default());
-        let _ = self.expand(statements::STATE);
+        let _ = self.expand(changes::STATE);
         self.text("\n");
         self.parts.pop().expect("the part was pushed above")
     }
@@ -281,7 +250,7 @@ impl Writer {
         self.parts.push(Part::default());
         if !(self.random.percent(8) && self.leave()) {
             let changes = self.state && self.random.percent(35);
-            let table = if changes { statements::CHANGES } else { statements::STATEMENTS };
+            let table = if changes { changes::CHANGES } else { statements::STATEMENTS };
             let construct = self.choose(table);
             let _ = self.use_up(construct);
         }
@@ -437,202 +406,5 @@ impl Writer {
 
     fn quoted(&mut self, text: &str) {
         self.text(&format!("\"{text}\""));
-    }
-
-    fn expand(&mut self, template: &'static str) -> Vec<Slot> {
-        let mut slots = vec![Slot::default(); 10];
-        let mut own: [Option<String>; 10] = Default::default();
-        let start_live = self.live;
-        let start = self.open.len();
-        let by_name = ["[@v", "[@k", "@^1["].iter().any(|part| template.contains(part));
-        let mut rest = template.chars().peekable();
-        let digit = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let found = rest.peek().and_then(|next| next.to_digit(10));
-            if found.is_some() {
-                rest.next();
-            }
-            found.unwrap_or(0) as usize
-        };
-        while let Some(letter) = rest.next() {
-            match letter {
-                '~' => {}
-                '$' if rest.peek().is_some_and(char::is_ascii_digit) => {
-                    let index = digit(&mut rest);
-                    let name = self.own_name(&mut own, index);
-                    self.text(&name);
-                }
-                '@' => {
-                    let mark = rest.next().expect("a mark has a letter");
-                    match mark {
-                        '[' => {
-                            let what = rest.next().expect("what is opened has a letter");
-                            let label = self.own_name(&mut own, 9);
-                            self.enter(what, label, start_live);
-                        }
-                        ']' => self.pop(),
-                        '~' => {
-                            let what = rest.next().expect("what is written aside has a letter");
-                            let index = digit(&mut rest);
-                            self.parts.push(Part::default());
-                            self.fill(what, index, &mut slots, by_name);
-                            let part = self.parts.pop().expect("the part was pushed above");
-                            let target = self.parts.last_mut().expect("a part is open");
-                            target.tools.extend(part.tools);
-                            target.constructs.extend(part.constructs);
-                            slots[index].aside = part.pieces;
-                        }
-                        'T' | 'N' | 'M' => {
-                            let mut tools = Vec::new();
-                            let mut space = String::new();
-                            while rest.peek().is_some_and(char::is_ascii_digit) {
-                                let index = digit(&mut rest);
-                                tools.extend(slots[index].tools.clone());
-                                space.clone_from(&slots[index].space);
-                            }
-                            rest.next();
-                            let index = digit(&mut rest);
-                            let name = self.own_name(&mut own, index);
-                            let known = match mark {
-                                'T' => Known::Tools(tools),
-                                'N' => Known::Space(space),
-                                _ => Known::Mcp,
-                            };
-                            self.known.push((name, known));
-                        }
-                        _ => {
-                            let index = digit(&mut rest);
-                            self.fill(mark, index, &mut slots, by_name);
-                        }
-                    }
-                }
-                other => self.text(other.encode_utf8(&mut [0; 4])),
-            }
-        }
-        assert_eq!(self.open.len(), start, "what is opened is closed: {template}");
-        slots
-    }
-
-    fn own_name(&mut self, own: &mut [Option<String>; 10], index: usize) -> String {
-        if own[index].is_none() {
-            own[index] = Some(format!("v{}", self.number()));
-        }
-        own[index].clone().unwrap_or_default()
-    }
-
-    fn enter(&mut self, what: char, label: String, start_live: bool) {
-        let frame = match what {
-            'a' => Frame::Function(Kind::Async),
-            's' => Frame::Function(Kind::Plain),
-            'g' => Frame::Function(Kind::Generator),
-            'h' => Frame::Function(Kind::AsyncGenerator),
-            'f' => Frame::Finally,
-            'l' => Frame::Label(label),
-            _ => Frame::Scope,
-        };
-        self.push(frame);
-        match what {
-            'd' => self.live = false,
-            'f' => (self.live, self.exit) = (start_live, None),
-            _ => {}
-        }
-    }
-
-    fn fill(&mut self, mark: char, index: usize, slots: &mut [Slot], by_name: bool) {
-        match mark {
-            'x' => self.call(true),
-            'd' => self.call(false),
-            't' | 'u' => {
-                let tools = self.tool();
-                if mark == 't' {
-                    self.called(&tools);
-                }
-                slots[index].tools = tools;
-            }
-            'n' => {
-                let before = self.exact;
-                self.exact |= by_name;
-                slots[index].space = self.space();
-                self.exact = before;
-            }
-            'm' => self.mcp(),
-            's' => {
-                let space = *self.random.one(SPACES);
-                self.text(space);
-                slots[index].space = space.to_owned();
-            }
-            'q' => {
-                let space = *self.random.one(SPACES);
-                self.name(space);
-                slots[index].space = space.to_owned();
-            }
-            'e' | 'v' | 'k' => {
-                let action = self.action();
-                if mark == 'e' {
-                    self.text(&action);
-                } else {
-                    self.name(&action);
-                }
-                slots[index].tools = vec![(slots[index].space.clone(), action)];
-                if mark == 'k' {
-                    let tools = slots[index].tools.clone();
-                    self.called(&tools);
-                }
-            }
-            'w' => {
-                let name = self.wanted.clone();
-                self.quoted(&name);
-            }
-            'p' => {
-                let name = self.wanted.clone();
-                self.quoted(&name[..2]);
-            }
-            'r' => {
-                let name = self.wanted.clone();
-                self.quoted(&name[2..]);
-            }
-            'i' => {
-                let name = format!("other{}", self.number());
-                self.quoted(&name);
-            }
-            '^' => {
-                let pieces = slots[index].aside.clone();
-                self.pieces(pieces);
-            }
-            '!' => {
-                let tools = slots[index].tools.clone();
-                self.called(&tools);
-            }
-            'o' => {
-                if self.random.percent(8) && self.budget > 0 {
-                    // The object may stand in any function of the template.
-                    self.push(Frame::Function(Kind::Plain));
-                    self.text("{ v: [");
-                    self.call(true);
-                    self.text("].length }");
-                    self.pop();
-                } else {
-                    let object = *self.random.one(OBJECTS);
-                    self.text(object);
-                }
-            }
-            'y' => {
-                let text = *self.random.one(TRUE);
-                self.text(text);
-            }
-            'z' => {
-                let text = *self.random.one(FALSE);
-                self.text(text);
-            }
-            'S' => self.block(&[Frame::Scope], true),
-            'G' => self.block(&[Frame::Guard], true),
-            'D' => self.block(&[Frame::Guard], false),
-            'B' => self.block(&[Frame::Body], true),
-            'L' => self.block(&[Frame::Loop { breaks: true }], true),
-            'C' => self.block(&[Frame::Guard, Frame::Loop { breaks: false }], true),
-            'R' => self.block(&[Frame::Try], true),
-            'U' => self.block(&[Frame::NoThrow], true),
-            'W' => self.block(&[Frame::Switch], true),
-            _ => unreachable!("no mark is called `{mark}`"),
-        }
     }
 }

@@ -31,6 +31,7 @@ fn main() {
     sandbox::child_main_if_requested(&[]);
     let arguments = Arguments::from_args();
     let trials = vec![
+        Trial::test("what_is_wrong_is_told", what_is_wrong_is_told),
         Trial::test("each_construct_alone", each_construct_alone),
         Trial::test("every_observed_call_is_declared", every_observed_call_is_declared),
     ];
@@ -39,6 +40,27 @@ fn main() {
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The comparison can fail: what a run did is held against less than was declared.
+fn what_is_wrong_is_told() -> Result<(), Failed> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    let runner = {
+        let _inside = runtime.enter();
+        Runner::start().map_err(|error| error.to_string())?
+    };
+    let (program, _) = generator::each_alone().swap_remove(0);
+    let mut found = runtime.block_on(runner.check(&program));
+    assert_eq!(found.fault(), None, "{}", report::of(&program, &found));
+    assert_eq!(found.observed.len(), 1, "{}", report::of(&program, &found));
+    let declared = std::mem::take(&mut found.declared);
+    assert_eq!(found.fault(), Some(Fault::Undeclared));
+    found.declared = declared;
+    found.missed.push("fs:read".into());
+    assert_eq!(found.fault(), Some(Fault::Missed));
+    found.refused = true;
+    assert_eq!(found.fault(), Some(Fault::Refused));
+    Ok(())
 }
 
 /// What fails alone fails in every program; here it is told by name.
@@ -55,7 +77,7 @@ fn each_construct_alone() -> Result<(), Failed> {
     for (program, is_later) in programs {
         let found = runtime.block_on(runner.check(&program));
         if is_later && found.dynamic {
-            later.extend(program.constructs().first().copied());
+            later.push(program.first_construct());
         }
         let fault = found.fault().map(Fault::text);
         let needless = program.resolvable && found.dynamic;
@@ -64,7 +86,7 @@ fn each_construct_alone() -> Result<(), Failed> {
             said.push_str(&format!("\n{named:?}: {what}\n{}", report::of(&program, &found)));
         }
     }
-    println!("{count} constructs alone; {} of them are yet to be followed", later.len());
+    println!("{count} constructs alone; yet to be followed: {later:?}");
     if said.is_empty() { Ok(()) } else { Err(said.into()) }
 }
 

@@ -154,8 +154,6 @@ pub(super) fn none_if<T>(fault: Fault, list: Vec<T>) -> Vec<T> {
 }
 
 mod tests {
-    #![expect(clippy::print_stdout, reason = "what was tested is told")]
-
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
 
