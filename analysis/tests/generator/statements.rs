@@ -44,8 +44,8 @@ pub(super) const STATEMENTS: &[Construct] = &[
     plain("array", "const $1 = [@t1, @t2]; $1[0](@o); $1[1](@o);"),
     plain("array, spread", "const $1 = [@t1]; const $2 = [...$1, @u2]; $2[0](@o);"),
     later("Object.assign", "const $1 = Object.assign({ a: 1 }, { t: @t1 }); $1.t(@o);"),
-    later("table of names", "@~n1const $1 = { a: @k1 }; @^1[$1.a](@o);"),
-    later("list of names", "@~n1const $1 = [@k1, @k1]; for (const $2 of $1) @^1[$2](@o);"),
+    plain("table of names", "@~n1const $1 = { a: @k1 }; @^1[$1.a](@o);"),
+    plain("list of names", "@~n1const $1 = [@k1, @k1]; for (const $2 of $1) @^1[$2](@o);"),
     plain("const name", "@~n1const $1 = @k1; @^1[$1](@o);"),
     plain("let name", "@~n1let $1 = @i; $1 = @k1; @^1[$1](@o);"),
     plain("name, built up", "@~n1let $1 = \"\"; $1 += @k1; @^1[$1](@o);"),
@@ -248,12 +248,12 @@ pub(super) const STATEMENTS: &[Construct] = &[
         "class, generator method",
         "class $1 { *m() {@[g@G@] yield 1; } } for (const $2 of new $1().m()) {@C}",
     ),
-    later("class, static tool", "class $1 { static t = @[s@t1@]; } $1.t(@o);"),
-    later(
+    plain("class, static tool", "class $1 { static t = @[s@t1@]; } $1.t(@o);"),
+    plain(
         "class, field is a tool",
         "class $1 { t = @[s@t1@]; m() { return this.t(@o); } } new $1().m();",
     ),
-    later(
+    plain(
         "class, constructor keeps a tool",
         "class $1 { constructor(t) { this.t = t; } m() { return this.t(@o); } } new $1(@t1).m();",
     ),
