@@ -127,6 +127,12 @@ fn large_programs_stay_within_limits() {
     ] {
         let _ = timed(&fill(line));
     }
+    // Every change is one of each name that the object has.
+    let mut names = String::from("const a = [];\n");
+    for at in 0..1_500 {
+        names.push_str(&format!("const b{at} = a; a.push(args);\n"));
+    }
+    assert!(refused_as_too_much(&timed(&names)));
     // Each call takes everything before it: the number of edges is bounded.
     let mut bomb = String::from("let a = 0;\n");
     while bomb.len() < 60_000 {

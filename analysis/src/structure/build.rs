@@ -191,6 +191,7 @@ impl<'a> Builder<'a> {
         self.control = Control::default();
         self.jumps = Jumps::default();
         self.feeds.fed.clear();
+        self.feeds.flows = 0;
         self.nodes.clear();
         self.tasks.clear();
         self.parent = None;

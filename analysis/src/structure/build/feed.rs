@@ -13,6 +13,7 @@ use super::Builder;
 use super::expr::bare;
 use super::scope::{BindingId, pattern_names};
 use super::value::{Deps, Form, FuncId, SiteId, Value};
+use crate::diagnostic::Code;
 
 /// What a function is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub(super) enum Slot {
 }
 
 /// What an expression gets its object from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Root {
     This,
     Name(BindingId),
@@ -35,7 +36,13 @@ pub(super) struct Feeds {
     pub(super) slots: Vec<(FuncId, Slot)>,
     /// What flowed into the objects that the calls in progress were given.
     pub(super) fed: Vec<(Slot, Deps)>,
+    /// How often something flowed into a name in this round.
+    pub(super) flows: u32,
 }
+
+/// The most changes of objects, each counted for every name of its object, that
+/// one round follows; ordinary programs have some hundreds.
+const FLOWS: u32 = 50_000;
 
 /// Methods that give the object they are called on, or a part of it.
 fn gives_part(method: &str) -> bool {
@@ -308,12 +315,17 @@ impl<'a> Builder<'a> {
     }
 
     fn flows(&mut self, mut open: Vec<Root>, deps: &Deps, done: Option<BindingId>) {
-        let mut seen: Vec<Root> = Vec::new();
+        let mut seen: HashSet<Root> = HashSet::new();
         while let Some(root) = open.pop() {
-            if seen.contains(&root) {
+            if !seen.insert(root) {
                 continue;
             }
-            seen.push(root);
+            self.feeds.flows += 1;
+            if self.feeds.flows > FLOWS {
+                let message = "the objects of this program have too many names and are changed too often; use fewer names";
+                self.refuse(Code::TooComplex, message);
+                return;
+            }
             match root {
                 Root::This => {
                     let owner = self.arguments_owner();
