@@ -170,7 +170,7 @@ fn every_task_is_in_the_picture() {
         (seed % below.max(1) as u64) as usize
     };
     for round in 0..60 {
-        let count = 1 + next(if round % 10 == 0 { 60 } else { 14 });
+        let count = 1 + next(if round % 10 == 0 { 36 } else { 14 });
         let mut source = String::from("let v0 = args.x;\n");
         for task in 1..=count {
             let tool = ["json.parse", "filesystem.read_file", "slack.post_message", "a.b"][next(4)];
@@ -227,6 +227,16 @@ fn what_is_too_large_to_draw_is_told() {
     assert!(error.contains("400 calls") && error.contains("mermaid"), "{error}");
     assert_eq!(draw(&plan, GraphFormat::Mermaid).unwrap().matches("json:parse").count(), 400);
     assert!(text(&plan, &Style::PLAIN).contains("400 calls"));
+
+    // A chain in which every call also uses the first ones: few calls, long edges.
+    let mut source = String::from("const v0 = await mcp.json.parse({});\n");
+    for task in 1..149 {
+        let before = task - 1;
+        source += &format!("const v{task} = await mcp.json.merge({{ a: v{before}, b: v0 }});\n");
+    }
+    let plan = plan_of(&source);
+    assert_eq!(plan.tasks.len(), 149);
+    draw(&plan, GraphFormat::Svg).unwrap_err();
 }
 
 /// With colours the words are the same.

@@ -13,6 +13,8 @@ use super::shown::{is_hidden, width};
 /// the layout would take long.
 const NODES: usize = 150;
 const EDGES: usize = 600;
+/// The most layers that all edges together may pass: each one costs as a node does.
+const PASSED: usize = 1_000;
 
 /// The size of a letter of the fonts below, in pixels.
 const TITLE_LETTER: f64 = 7.9;
@@ -27,7 +29,7 @@ const LEGEND: f64 = 58.0;
 
 /// Draws a graph; nothing if it is too large for a picture.
 pub(super) fn svg(graph: &Graph) -> Option<String> {
-    if graph.nodes.len() > NODES || graph.edges.len() > EDGES {
+    if graph.nodes.len() > NODES || graph.edges.len() > EDGES || passed(graph) > PASSED {
         return None;
     }
     let layered = arranged(graph);
@@ -99,6 +101,27 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 <marker id="egress" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L10 5L0 10z" fill="#cf222e"/></marker>
 </defs>
 "##;
+
+/// Returns how many layers all edges together pass.
+fn passed(graph: &Graph) -> usize {
+    let mut layers = vec![0_usize; graph.nodes.len()];
+    let mut forward: Vec<(usize, usize)> = graph
+        .edges
+        .iter()
+        .map(|edge| (edge.from, edge.to))
+        .filter(|(from, to)| from < to)
+        .collect();
+    forward.sort_by_key(|(_, to)| *to);
+    let layer = |layers: &[usize], place: usize| layers.get(place).copied().unwrap_or(0);
+    for (from, to) in forward {
+        let least = layer(&layers, from) + 1;
+        if let Some(known) = layers.get_mut(to) {
+            *known = least.max(*known);
+        }
+    }
+    let span = |edge: &Edge| layer(&layers, edge.from).abs_diff(layer(&layers, edge.to));
+    graph.edges.iter().map(span).sum()
+}
 
 /// What the picture must hold. Ways around nodes may lead left of all nodes.
 struct Frame {
