@@ -15,6 +15,7 @@ mod call;
 mod calm;
 mod class;
 mod control;
+mod deps;
 mod engine;
 mod escape;
 mod expr;
@@ -30,6 +31,7 @@ mod operator;
 mod pattern;
 mod repeat;
 mod scope;
+mod stand_in;
 mod stmt;
 mod value;
 

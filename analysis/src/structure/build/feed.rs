@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns what a function is given by all of its calls.
-    fn all_given(&self, func: FuncId, slot: Slot) -> Deps {
+    pub(super) fn all_given(&self, func: FuncId, slot: Slot) -> Deps {
         let func = &self.funcs[func as usize];
         match slot {
             Slot::This => func.this.all_deps(),
@@ -421,39 +421,4 @@ fn weakened(value: &Value, deps: &Deps) -> Form {
 /// Returns whether a value is an object of a class, which keeps its methods.
 fn is_own(value: &Value) -> bool {
     matches!(&value.form, Form::Object { open: true, .. }) && value.is_loaded()
-}
-
-/// What each stand-in stands for, once the walk is done.
-pub(super) struct StandIns(Vec<Deps>);
-
-impl Builder<'_> {
-    pub(super) fn stand_ins(&self) -> StandIns {
-        let direct = self.feeds.slots.iter().map(|(func, slot)| self.all_given(*func, *slot));
-        StandIns(direct.collect())
-    }
-}
-
-impl StandIns {
-    /// Returns the tasks that are meant.
-    pub(super) fn resolve(&self, deps: &Deps) -> Deps {
-        if !deps.has_stand_ins() {
-            return deps.clone();
-        }
-        let mut seen = HashSet::new();
-        let mut open: Vec<SiteId> = deps.iter().collect();
-        let mut sites = Vec::new();
-        while let Some(site) = open.pop() {
-            if !seen.insert(site) {
-                continue;
-            }
-            match site.checked_sub(Deps::STAND_INS) {
-                None => sites.push(site),
-                Some(index) => {
-                    open.extend(self.0.get(index as usize).iter().flat_map(|d| d.iter()))
-                }
-            }
-        }
-        sites.sort_unstable();
-        Deps::of(sites)
-    }
 }

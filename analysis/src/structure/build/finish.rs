@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use protocol::ToolId;
 use serde_json::Value as Json;
 
-use super::feed::StandIns;
+use super::stand_in::StandIns;
 use super::value::{Deps, Form, Scalar, SiteId, Value, number_text};
 use super::{Builder, Built};
 use crate::diagnostic::{Code, Finding, shown};
