@@ -8,10 +8,10 @@ mod private;
 
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{
-    ArrowExpr, ArrowFunctionBody, BlockStmt, CallExpr, Callee, CatchClause, Class, ClassMember,
-    Constructor, Expr, ForHead, ForInStmt, ForOfStmt, ForStmt, Function, Ident, IdentName,
-    MemberProp, Module, ObjectLit, OptChainBase, Pat, PrivateName, Prop, PropName, PropOrSpread,
-    Regex, Stmt, Str, SwitchStmt, TplElement, UnaryExpr, UnaryOp, VarDeclOrExpr,
+    ArrowExpr, ArrowFunctionBody, AwaitExpr, BlockStmt, CallExpr, Callee, CatchClause, Class,
+    ClassMember, Constructor, Expr, ForHead, ForInStmt, ForOfStmt, ForStmt, Function, Ident,
+    IdentName, MemberProp, Module, ObjectLit, OptChainBase, Pat, PrivateName, Prop, PropName,
+    PropOrSpread, Regex, Stmt, Str, SwitchStmt, TplElement, UnaryExpr, UnaryOp, VarDeclOrExpr,
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
@@ -120,6 +120,14 @@ impl Visit for Early<'_> {
             ArrowFunctionBody::Expr(_) => &[],
         };
         self.body(node.params.iter(), statements);
+        let mut awaits = Awaits(Vec::new());
+        node.params.visit_with(&mut awaits);
+        for place in awaits.0 {
+            self.error(
+                place,
+                "an arrow function's parameter cannot wait; move `await` into the body",
+            );
+        }
         node.visit_children_with(self);
     }
 
@@ -243,7 +251,15 @@ impl Visit for Early<'_> {
             },
             PropOrSpread::Spread(_) => None,
         });
-        if let Some(second) = prototypes.nth(1) {
+        let second = prototypes.nth(1);
+        for property in &node.props {
+            if let PropOrSpread::Prop(property) = property
+                && let Prop::Assign(pair) = &**property
+            {
+                self.error(pair.span, "`=` stands in an object that is a value; write `:`");
+            }
+        }
+        if let Some(second) = second {
             self.error(second, "`__proto__` stands twice in one object; remove one");
         }
         node.visit_children_with(self);
@@ -358,6 +374,19 @@ fn odd_space(module: &Module, text: &str) -> Option<Finding> {
     let point = found.chars().next().map_or(0, u32::from);
     let message = format!("the character U+{point:04X} is no space; write a plain one");
     Some(Finding::new(Code::ParseError, at as u32, message))
+}
+
+/// The places of `await`, outside of the functions within.
+struct Awaits(Vec<Span>);
+
+impl Visit for Awaits {
+    fn visit_await_expr(&mut self, node: &AwaitExpr) {
+        self.0.push(node.span);
+    }
+
+    fn visit_function(&mut self, _: &Function) {}
+
+    fn visit_arrow_expr(&mut self, _: &ArrowExpr) {}
 }
 
 /// The places of strings, templates and regular expressions.

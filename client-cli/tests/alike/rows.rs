@@ -290,6 +290,10 @@ pub(crate) const OPERATORS: &[Row] = &[
     both_refuse("const f = (...a, b) => 1"),
     both_refuse("() => {} || 1"),
     engine_refuses("return (1 => )"),
+    both_refuse("const f = (x) => x; return f({ x = 1 })"),
+    both_refuse("const f = (x = await 1) => x"),
+    gives("const f = (x = async () => await 1) => x(); return await f()", "1"),
+    engine_refuses("let i = []; return i? .[0]"),
     gives("return [...'ab', ...[1]]", "[\"a\",\"b\",1]"),
     gives("return [, 1, , ].length", "3"),
     gives(
