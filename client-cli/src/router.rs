@@ -189,6 +189,10 @@ impl LocalRun {
         started: &mut Instant,
     ) -> Result<Value, ErrorBody> {
         let id = id?;
+        // Between a no and the end of the run nothing more happens.
+        if let Some(refused) = self.state().refused.clone() {
+            return Err(refused);
+        }
         let target = self.target(&id).await?;
         *routing = target.routing();
         self.ask(&id, &target, &arguments, clock, &cancel).await?;
@@ -263,7 +267,8 @@ impl LocalRun {
         };
         let abort = |code, message: String| {
             let refused = ErrorBody::new(code, message);
-            self.state().refused = Some(refused.clone());
+            // The first refusal ended the run; what came of that is not told instead.
+            self.state().refused.get_or_insert_with(|| refused.clone());
             self.cancel.cancel();
             refused
         };
