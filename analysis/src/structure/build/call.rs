@@ -384,10 +384,6 @@ impl<'a> Builder<'a> {
 
     /// Follows `tool.call(this, input)` and its like.
     fn call_through(&mut self, tool: &Value, method: &str, args: &'a [ExprOrSpread]) -> Value {
-        #[cfg(test)]
-        if super::fault::is(super::fault::Fault::CallApplyBind) {
-            return Value::computed(Deps::default());
-        }
         let given = self.given(args);
         let Given { mut values, rest } = given;
         if !values.is_empty() {
