@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use analysis::{Limits, Severity, Task, analyze};
-use swc_common::BytePos;
-use swc_ecma_ast::{CallExpr, EsVersion, OptCall};
-use swc_ecma_parser::{Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
-use swc_ecma_visit::{Visit, VisitWith};
+
+#[path = "agent/call_ends.rs"]
+mod call_ends;
+
+use call_ends::call_ends;
 
 /// Where the analysis says more than a reader would: never less.
 struct Allowed {
@@ -78,51 +79,9 @@ fn expected(text: &str) -> Vec<(String, Call)> {
     calls
 }
 
-/// The end of the innermost call that begins at each offset.
-#[derive(Default)]
-struct Ends(BTreeMap<u32, u32>);
-
-impl Ends {
-    fn add(&mut self, span: swc_common::Span) {
-        let end = self.0.entry(span.lo.0).or_insert(span.hi.0);
-        *end = span.hi.0.min(*end);
-    }
-}
-
-impl Visit for Ends {
-    fn visit_call_expr(&mut self, call: &CallExpr) {
-        self.add(call.span);
-        call.visit_children_with(self);
-    }
-
-    fn visit_opt_call(&mut self, call: &OptCall) {
-        self.add(call.span);
-        call.visit_children_with(self);
-    }
-}
-
-/// Returns where each call ends, by the line and column of its begin.
-fn ends(source: &str) -> BTreeMap<(u32, u32), u32> {
-    const PREFIX: &str = "async function program(){";
-    let text = format!("{PREFIX}{source}\n}}");
-    let input = StringInput::new(&text, BytePos(0), BytePos(text.len() as u32));
-    let syntax = Syntax::Typescript(TsSyntax::default());
-    let module = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None))
-        .parse_module()
-        .expect("an agent program parses");
-    let mut ends = Ends::default();
-    module.visit_with(&mut ends);
-    let place = |offset: u32| {
-        let before = &source[..offset as usize - PREFIX.len()];
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        (before.matches('\n').count() as u32 + 1, line.chars().count() as u32 + 1)
-    };
-    ends.0.into_iter().map(|(begin, end)| (place(begin), end)).collect()
-}
-
 /// Returns the tasks under the names that the `.edges` file gives them.
 fn found(source: &str, tasks: &[&Task], expected: &[(String, Call)]) -> Vec<(String, Call)> {
-    let ends = ends(source);
+    let ends = call_ends(source);
     let mut ordered: Vec<&Task> = tasks.to_vec();
     let end = |task: &Task| {
         let place = (task.line, task.column);

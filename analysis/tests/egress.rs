@@ -7,10 +7,11 @@ use std::path::Path;
 
 use analysis::{Limits, Plan, analyze, plan};
 use protocol::{Routing, RoutingRules, ToolPattern};
-use swc_common::BytePos;
-use swc_ecma_ast::{CallExpr, EsVersion, OptCall};
-use swc_ecma_parser::{Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
-use swc_ecma_visit::{Visit, VisitWith};
+
+#[path = "agent/call_ends.rs"]
+mod call_ends;
+
+use call_ends::call_ends;
 
 /// Namespaces that the seeded registry routes to the client, beside the shipped rules.
 const SEEDED: &[&str] = &["memory", "fetch", "sequential-thinking", "time", "everything"];
@@ -53,47 +54,6 @@ const BEYOND: &[Beyond] = &[
 /// From one call to another, by their names.
 type Pairs = BTreeSet<(String, String)>;
 
-/// The end of the innermost call that begins at each place.
-#[derive(Default)]
-struct Ends(BTreeMap<u32, u32>);
-
-impl Ends {
-    fn add(&mut self, span: swc_common::Span) {
-        let end = self.0.entry(span.lo.0).or_insert(span.hi.0);
-        *end = span.hi.0.min(*end);
-    }
-}
-
-impl Visit for Ends {
-    fn visit_call_expr(&mut self, call: &CallExpr) {
-        self.add(call.span);
-        call.visit_children_with(self);
-    }
-
-    fn visit_opt_call(&mut self, call: &OptCall) {
-        self.add(call.span);
-        call.visit_children_with(self);
-    }
-}
-
-fn ends(source: &str) -> BTreeMap<(u32, u32), u32> {
-    const PREFIX: &str = "async function program(){";
-    let text = format!("{PREFIX}{source}\n}}");
-    let input = StringInput::new(&text, BytePos(0), BytePos(text.len() as u32));
-    let syntax = Syntax::Typescript(TsSyntax::default());
-    let module = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None))
-        .parse_module()
-        .expect("an agent program parses");
-    let mut ends = Ends::default();
-    module.visit_with(&mut ends);
-    let place = |offset: u32| {
-        let before = &source[..offset as usize - PREFIX.len()];
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        (before.matches('\n').count() as u32 + 1, line.chars().count() as u32 + 1)
-    };
-    ends.0.into_iter().map(|(begin, end)| (place(begin), end)).collect()
-}
-
 /// Returns the pairs of an `.edges` file, with the names and tools of its calls.
 fn expected(edges: &str) -> (Vec<(&str, &str)>, Pairs) {
     let mut calls = Vec::new();
@@ -114,7 +74,7 @@ fn expected(edges: &str) -> (Vec<(&str, &str)>, Pairs) {
 /// Returns the pairs of a plan under the names of the `.edges` file: calls are
 /// counted there by where they end.
 fn found(source: &str, plan: &Plan, calls: &[(&str, &str)]) -> Pairs {
-    let ends = ends(source);
+    let ends = call_ends(source);
     let mut ordered: Vec<_> = plan.tasks.iter().collect();
     ordered.sort_by_key(|task| {
         let place = (task.line, task.column);
