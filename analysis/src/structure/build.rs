@@ -25,6 +25,7 @@ mod feed;
 mod finish;
 mod function;
 mod leave;
+mod list;
 mod member;
 mod object;
 mod operator;

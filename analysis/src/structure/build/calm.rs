@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
         let Expr::Ident(name) = bare(expr) else { return self.expr(expr) };
         let Some(binding) = self.lookup(&name.sym) else { return self.expr(expr) };
         let value = self.read(binding);
-        if !is_container(&value) || self.bindings[binding as usize].stirred || !is_plain(&value) {
+        if !value.is_container() || self.bindings[binding as usize].stirred || !is_plain(&value) {
             return self.expr(expr);
         }
         let mut value = value.spanning(bounds(name.span));
@@ -87,10 +87,6 @@ impl<'a> Builder<'a> {
         });
         Some(Value::array(items.collect()).with_deps(&value.deps))
     }
-}
-
-pub(super) fn is_container(value: &Value) -> bool {
-    matches!(value.form, Form::Object { .. } | Form::Array(_))
 }
 
 /// Returns whether no part of a value is an object that the program can change.

@@ -16,6 +16,8 @@ use super::value::{Cap, Deps, Form, Value};
 pub(super) enum Callback {
     /// Calls it for each item of the receiver.
     Each,
+    /// Calls it for each item, and collects what it gives.
+    Map,
     /// Calls it with the running result and each item.
     Fold,
     /// Calls it once with what the promise gives.
@@ -28,8 +30,9 @@ pub(super) enum Callback {
 
 fn callback(method: &str) -> Option<Callback> {
     Some(match method {
-        "map" | "forEach" | "filter" | "flatMap" | "some" | "every" | "find" | "findIndex"
-        | "findLast" | "findLastIndex" => Callback::Each,
+        "map" => Callback::Map,
+        "forEach" | "filter" | "flatMap" | "some" | "every" | "find" | "findIndex" | "findLast"
+        | "findLastIndex" => Callback::Each,
         "reduce" | "reduceRight" => Callback::Fold,
         "then" => Callback::Then,
         "catch" => Callback::Catch,
@@ -116,7 +119,10 @@ impl<'a> Builder<'a> {
             }
         }
         // The method sees the receiver, and what it holds, as `this`.
-        if receiver.caps().is_empty() && !matches!(receiver.form, Form::Array(_)) {
+        if receiver.is_list() {
+            return self.given_by_list(&receiver, &name, result);
+        }
+        if receiver.caps().is_empty() {
             self.escape(&receiver, "holds what a method that cannot be followed may reach");
         }
         result
@@ -136,11 +142,17 @@ impl<'a> Builder<'a> {
         }
         let deps = receiver.all_deps();
         let given = self.given(args);
-        let repeats = matches!(kind, Callback::Each | Callback::Fold);
+        let repeats = matches!(kind, Callback::Each | Callback::Map | Callback::Fold);
         let conditional = matches!(kind, Callback::Catch);
+        match kind {
+            // The running result is an item, too, when there is nothing to begin with.
+            Callback::Fold if given.values.len() < 2 => self.may_see_list(receiver, &given, 0),
+            Callback::Fold => self.may_see_list(receiver, &given, 3),
+            _ => self.may_see_list(receiver, &given, 2),
+        }
         let whole = Value::computed(deps.clone()).spanning(receiver.span);
         let first = match kind {
-            Callback::Each => vec![
+            Callback::Each | Callback::Map => vec![
                 self.item(receiver).spanning(receiver.span),
                 Value::computed(deps.clone()),
                 whole,
@@ -158,7 +170,9 @@ impl<'a> Builder<'a> {
         };
         let first = Given { values: first, rest: None };
         let node = match kind {
-            Callback::Each | Callback::Fold => Some(RoundKind::Loop { over, deps: deps.clone() }),
+            Callback::Each | Callback::Map | Callback::Fold => {
+                Some(RoundKind::Loop { over, deps: deps.clone() })
+            }
             Callback::Catch => Some(RoundKind::Decision { test: over, deps: deps.clone() }),
             Callback::Then | Callback::Finally => None,
         };
@@ -228,7 +242,13 @@ impl<'a> Builder<'a> {
                 self.or_else(receiver, result).loosened()
             }
             Callback::Finally => receiver.clone().loosened(),
-            Callback::Each | Callback::Fold => {
+            Callback::Map if result.is_loaded() => {
+                let fails = result.fails.clone();
+                let mut all = Value::items(result).with_deps(&deps).with_deps(&passed).loosened();
+                all.fails = fails;
+                all
+            }
+            Callback::Each | Callback::Map | Callback::Fold => {
                 self.escape(&result, "is collected by a method that cannot be followed");
                 let fails = result.fails.clone();
                 let mut all = Value::computed(deps.and(&result.all_deps()).and(&passed));
@@ -261,10 +281,18 @@ impl<'a> Builder<'a> {
         let Some(members) = given.values.first() else {
             return self.unknown_call(Deps::default(), &given, "is awaited together with others");
         };
-        for part in members.parts() {
-            if !part.caps().is_empty() || !part.funcs().is_empty() {
-                self.escape(part, "is awaited together with others");
+        if how == "all" {
+            // What is awaited is asked for `then`; what is in it is not.
+            for part in members.parts() {
+                let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..));
+                if !part.funcs().is_empty() || !part.caps().iter().all(is_tool) {
+                    self.escape(part, "is awaited together with others");
+                }
             }
+        } else if members.is_list() {
+            self.escape_all_but_tools(members, "is awaited together with others");
+        } else {
+            self.escape(members, "is awaited together with others");
         }
         let fails = Self::all_fails(members);
         match (how, &members.form) {

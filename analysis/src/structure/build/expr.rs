@@ -8,7 +8,6 @@ use swc_ecma_ast::{
 
 use super::Builder;
 use super::call::CallKind;
-use super::calm::is_container;
 use super::function::FuncBody;
 use super::member::Key;
 use super::scope::ScopeKind;
@@ -108,11 +107,7 @@ impl<'a> Builder<'a> {
                     Some(arg) => self.expr(arg),
                     None => Value::undefined(),
                 };
-                self.escape(&value, "is yielded");
-                let flows = Value::computed(value.all_deps());
-                let func = self.func;
-                self.give_back(func, flows);
-                Value::computed(Deps::default())
+                self.yields(value, yielded.delegate)
             }
             Expr::SuperProp(member) => {
                 if let SuperProp::Computed(computed) = &member.prop {
@@ -136,7 +131,7 @@ impl<'a> Builder<'a> {
     pub(super) fn ident(&mut self, name: &'a Ident) -> Value {
         if let Some(binding) = self.lookup(&name.sym) {
             let value = self.read(binding);
-            if is_container(&value) {
+            if value.is_container() {
                 self.stir(binding);
             }
             return value;
@@ -367,10 +362,7 @@ fn member_target(target: &SimpleAssignTarget) -> Option<&MemberExpr> {
 
 /// Returns what awaiting a value gives; an object may have a `then` that gives another.
 pub(super) fn settled(value: Value) -> Value {
-    match value.form {
-        Form::Object { .. } | Form::Array(_) => value.loosened(),
-        _ => value,
-    }
+    if value.is_container() { value.loosened() } else { value }
 }
 
 /// Returns the offsets of a span.

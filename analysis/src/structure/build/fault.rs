@@ -126,7 +126,7 @@ pub(super) fn skips_statement(statement: &Stmt) -> bool {
 /// Returns whether the walk is to pass over a method that calls functions.
 pub(super) fn skips_callback(kind: &Callback) -> bool {
     match kind {
-        Callback::Each | Callback::Fold => is(Fault::Callbacks),
+        Callback::Each | Callback::Map | Callback::Fold => is(Fault::Callbacks),
         Callback::Then => is(Fault::Then),
         _ => false,
     }

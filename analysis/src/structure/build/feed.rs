@@ -390,7 +390,11 @@ impl<'a> Builder<'a> {
         }
         let form = match &value.form {
             // What was added to a list is not in its place any more.
-            Form::Array(_) | Form::Object { .. } | Form::Result(..) | Form::Param(_) => {
+            Form::Array(_)
+            | Form::Items(_)
+            | Form::Object { .. }
+            | Form::Result(..)
+            | Form::Param(_) => {
                 for part in value.parts() {
                     self.escape(part, "is kept in a value that is changed");
                 }

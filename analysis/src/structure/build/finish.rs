@@ -207,7 +207,7 @@ impl Finish<'_> {
             {
                 return Argument::Parameter { path: path.to_vec() };
             }
-            Form::Object { .. } | Form::Array(_)
+            Form::Object { .. } | Form::Array(_) | Form::Items(_)
                 if value.partial || (self.mutates && value.shared) => {}
             Form::Object { fields, open } if depth < ARGUMENT_DEPTH => {
                 let named: Vec<(String, Value)> =

@@ -77,6 +77,12 @@ impl<'a> FuncBody<'a> {
         }
     }
 
+    /// Returns whether it has a parameter for what is beyond the first `count` arguments.
+    pub(super) fn may_be_given(self, count: usize) -> bool {
+        let params = self.params();
+        params.len() > count || matches!(params.last(), Some(Pat::Rest(_)))
+    }
+
     pub(super) fn is_async(self) -> bool {
         match self {
             Self::Arrow(arrow) => arrow.is_async,
@@ -306,7 +312,7 @@ impl<'a> Builder<'a> {
     pub(super) fn called_on(&mut self, id: FuncId, this: &Value) {
         let mut this = this.clone();
         // The function can change what it is called on.
-        this.shared |= matches!(this.form, Form::Object { .. } | Form::Array(_));
+        this.shared |= this.is_container();
         let known = self.funcs[id as usize].this.clone();
         let joined = self.join(&known, &this);
         let joined = self.bounded(joined);
@@ -432,7 +438,14 @@ impl<'a> Builder<'a> {
             self.give_back(id, value);
         } else {
             self.hoist_functions(statements);
-            let _ = self.statements(statements);
+            let exit = self.statements(statements);
+            let may_end = !exit.always && !body.is_generator() && id != MAIN;
+            // It matters only where a key is made of it.
+            if may_end
+                && matches!(self.funcs[id as usize].returned.form, Form::Never | Form::Const(_))
+            {
+                self.returns(id, Value::undefined());
+            }
         }
         if self.funcs[id as usize].escaped {
             let returned = self.funcs[id as usize].returned.clone();
@@ -443,6 +456,10 @@ impl<'a> Builder<'a> {
     /// Returns a value from a function.
     pub(super) fn give_back(&mut self, id: FuncId, value: Value) {
         let mut value = value;
+        if self.funcs[id as usize].body.is_generator() {
+            self.escape(&value, "is returned from a generator");
+            value = Value::items(Value::never()).with_deps(&value.all_deps());
+        }
         if self.funcs[id as usize].body.is_async() {
             self.awaited(&value);
             if !self.funcs[id as usize].body.is_generator() {
@@ -455,6 +472,11 @@ impl<'a> Builder<'a> {
             self.escape(&value, "is returned from the program");
             return;
         }
+        self.returns(id, value);
+    }
+
+    /// Notes that a call of a function may give a value.
+    fn returns(&mut self, id: FuncId, value: Value) {
         let local = self.control.local.clone();
         let value = self.bounded(value.with_deps(&local));
         let known = self.funcs[id as usize].returned.clone();
@@ -464,6 +486,18 @@ impl<'a> Builder<'a> {
             self.funcs[id as usize].returned = joined;
             self.changed = true;
         }
+    }
+
+    /// Follows `yield`, and returns what it gives once the generator goes on.
+    pub(super) fn yields(&mut self, value: Value, is_delegate: bool) -> Value {
+        let deps = value.all_deps();
+        let item = if is_delegate { self.item(&value) } else { value };
+        let func = self.func;
+        if self.funcs[func as usize].body.is_async() {
+            self.awaited(&item);
+        }
+        self.returns(func, Value::items(item).loosened());
+        Value::computed(if is_delegate { deps } else { Deps::default() })
     }
 
     /// Awaiting a namespace asks it for a tool named `then`.

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use protocol::ToolId;
 
 use super::Builder;
-use super::calm::is_container;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::{Code, shown};
 use crate::structure::PathStep;
@@ -99,7 +98,7 @@ impl Builder<'_> {
                 let mut found = Value::never();
                 for name in names {
                     let item = match name.parse::<usize>() {
-                        Ok(index) if index.to_string() == **name => {
+                        Ok(index) if is_index(name) => {
                             // Beyond its end, an array has what its prototype has.
                             let beyond = || Value::computed(value.all_deps());
                             items.get(index).cloned().unwrap_or_else(beyond)
@@ -112,6 +111,14 @@ impl Builder<'_> {
                 found
             }
             // The name may also be one that only the prototype has.
+            (Form::Items(_), Some(names)) if names.iter().all(|name| !is_index(name)) => {
+                Value::computed(value.all_deps())
+            }
+            // It is not known whether there is an item in that place, either.
+            (Form::Items(_), _) => {
+                let any = self.any_part(value);
+                self.join(&any, &Value::computed(value.all_deps())).loosened()
+            }
             (Form::Object { .. } | Form::Array(_), _) => {
                 self.any_part(value).with_deps(&value.deps).loosened()
             }
@@ -121,7 +128,7 @@ impl Builder<'_> {
             }
             _ => Value::computed(value.deps.clone()),
         };
-        let container = matches!(value.form, Form::Object { .. } | Form::Array(_));
+        let container = value.is_container();
         if container && value.shared {
             part.shared = true;
             part.inexact = true;
@@ -129,7 +136,7 @@ impl Builder<'_> {
         if container {
             part.deps.add(&value.deps);
         }
-        if value.partial && is_container(&part) && part.is_loaded() {
+        if value.partial && part.is_container() && part.is_loaded() {
             part.partial = true;
             part.inexact = true;
             part.deps.add(&value.deps);
@@ -158,6 +165,7 @@ impl Builder<'_> {
     pub(super) fn item(&mut self, value: &Value) -> Value {
         match &value.form {
             Form::Array(items) if !items.is_empty() => self.any_part(value).with_deps(&value.deps),
+            Form::Items(_) => self.any_part(value).with_deps(&value.deps),
             Form::Never => Value::never(),
             _ => {
                 self.escape(value, "is iterated");
@@ -184,6 +192,14 @@ impl Builder<'_> {
             }
             return;
         };
+        if names.is_empty() && matches!(cap, Cap::Mcp | Cap::Namespace(_) | Cap::Global) {
+            // In the last round this is code that does not run, or a name that is not there.
+            self.dynamic(
+                Code::DynamicName,
+                "no name of a tool arrives here; write it out, as in `mcp.filesystem.read_file(…)`"
+                    .into(),
+            );
+        }
         for name in names {
             match cap {
                 Cap::Mcp => part.add_cap(Cap::Namespace(name.clone())),
@@ -238,6 +254,11 @@ impl Builder<'_> {
             _ => Value::computed(Deps::default()),
         }
     }
+}
+
+/// Returns whether a name is the place of an item.
+fn is_index(name: &str) -> bool {
+    name.parse::<usize>().is_ok_and(|index| index.to_string() == name)
 }
 
 /// Returns the step that a key takes: an index if it is written like one.

@@ -7,7 +7,7 @@ use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
 use super::Builder;
 use super::function::FuncBody;
 use super::member::Key;
-use super::value::{Cap, Form, Value};
+use super::value::{Form, Value};
 
 impl<'a> Builder<'a> {
     /// Returns the key that a property is written with.
@@ -91,6 +91,8 @@ impl<'a> Builder<'a> {
                         // This sets the prototype, where fields are found too.
                         self.escape(&value, "is made a prototype");
                         open |= !value.is_nothing();
+                        // It may have getters.
+                        accessors |= !value.is_nothing();
                         deps.add(&value.all_deps());
                         continue;
                     }
@@ -174,13 +176,6 @@ impl<'a> Builder<'a> {
                 self.branch = before;
             }
             if item.spread.is_none() {
-                let bare = value
-                    .caps()
-                    .iter()
-                    .any(|cap| matches!(cap, Cap::Mcp | Cap::Namespace(_) | Cap::Global));
-                if bare {
-                    self.escape(&value, "is kept in an array");
-                }
                 items.push(value);
                 continue;
             }
@@ -200,14 +195,18 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        let made = Value::array(items);
-        if known {
-            let mut made = self.bounded(made);
-            made.deps.add(&deps);
-            return made;
-        }
-        self.escape(&made, "is kept in an array of unknown length");
-        Value::computed(made.all_deps().and(&deps))
+        let made = if known {
+            Value::array(items)
+        } else {
+            let mut item = Value::never();
+            for one in &items {
+                item = self.join(&item, one);
+            }
+            Value::items(item)
+        };
+        let mut made = self.bounded(made);
+        made.deps.add(&deps);
+        made
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Builder;
-use super::calm::is_container;
 use super::control::Chain;
 use super::feed::Root;
 use super::value::{Deps, Form, FuncId, Value};
@@ -134,7 +133,7 @@ impl<'a> Builder<'a> {
         {
             return;
         }
-        if is_container(&value) {
+        if value.is_container() {
             self.stir(binding);
         }
         self.write_fresh(binding, value);
@@ -145,7 +144,7 @@ impl<'a> Builder<'a> {
         let decided = self.decided_since(binding);
         let mut value = self.bounded(value).with_deps(&decided);
         // A container with a name can be changed by whoever knows the name.
-        value.shared |= matches!(value.form, Form::Object { .. } | Form::Array(_));
+        value.shared |= value.is_container();
         if value.shared && self.mutates {
             // Its functions may be called in each other's place.
             for func in

@@ -86,6 +86,9 @@ pub(super) enum Form {
     Object { fields: Rc<Vec<(Rc<str>, Value)>>, open: bool },
     /// An array, with every item in its place.
     Array(Rc<Vec<Value>>),
+    /// What can be iterated and gives this each time, any number of times: an
+    /// array of unknown length, or what a generator makes.
+    Items(Rc<Value>),
     /// Exactly one of the functions in `funcs`.
     Function,
     /// Anything.
@@ -125,6 +128,7 @@ impl Value {
         let (loaded, weight, level) = match &form {
             Form::Object { fields, .. } => measure(fields.iter().map(|(_, value)| value)),
             Form::Array(items) => measure(items.iter()),
+            Form::Items(item) => measure([&**item].into_iter()),
             _ => (false, 1, 0),
         };
         Self {
@@ -184,6 +188,11 @@ impl Value {
         Self::of(Form::Array(Rc::new(items)))
     }
 
+    /// Returns what gives `item` each time it is iterated, any number of times.
+    pub(super) fn items(item: Value) -> Self {
+        Self::of(Form::Items(Rc::new(item)))
+    }
+
     pub(super) fn caps(&self) -> &[Cap] {
         self.caps.as_deref().map_or(&[], |caps| caps)
     }
@@ -228,8 +237,19 @@ impl Value {
         match &self.form {
             Form::Object { fields, .. } => fields.iter().map(|(_, value)| value).collect(),
             Form::Array(items) => items.iter().collect(),
+            Form::Items(item) => vec![item],
             _ => Vec::new(),
         }
+    }
+
+    /// Returns whether it is a list, and nothing else.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.form, Form::Array(_) | Form::Items(_)) && self.caps.is_none()
+    }
+
+    /// Returns whether it has parts that are tracked.
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.form, Form::Object { .. } | Form::Array(_) | Form::Items(_))
     }
 
     /// Returns the constants that it is known to be one of, fit to choose a tool by.
@@ -278,6 +298,7 @@ impl Value {
                 let items = items.iter().map(|item| item.clone().map_deps(map)).collect();
                 Form::Array(Rc::new(items))
             }
+            Form::Items(item) => Form::Items(Rc::new((*item).clone().map_deps(map))),
             form => form,
         };
         self
@@ -359,6 +380,12 @@ impl Value {
                 let items = left.iter().zip(right.iter()).map(|(a, b)| a.join(b, lost)).collect();
                 Form::Array(Rc::new(items))
             }
+            (Form::Items(_), Form::Items(_) | Form::Array(_))
+            | (Form::Array(_), Form::Items(_)) => {
+                let parts = self.parts().into_iter().chain(other.parts());
+                let item = parts.fold(Self::never(), |item, part| item.join(part, lost));
+                Form::Items(Rc::new(item))
+            }
             (left, right) if left == right => left.clone(),
             _ => Form::Computed,
         };
@@ -400,7 +427,7 @@ impl Value {
     /// good enough to show, not to choose a tool by.
     pub(super) fn loosened(mut self) -> Self {
         self.inexact = true;
-        self.shared |= matches!(self.form, Form::Object { .. } | Form::Array(_));
+        self.shared |= self.is_container();
         self
     }
 

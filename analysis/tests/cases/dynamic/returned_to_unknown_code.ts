@@ -1,1 +1,1 @@
-const spaces = args.list.map(() => mcp.fs);
+const spaces = Array.from(args.list, () => mcp.fs);
