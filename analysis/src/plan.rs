@@ -125,6 +125,8 @@ pub struct PlannedTask {
     pub arguments: IndexMap<String, Argument>,
     /// The parts of `args` that stand in the arguments as they are: `args.x`.
     pub parameters: Vec<String>,
+    /// Whether `args` flows into the arguments, as it is or computed with.
+    pub from_args: bool,
     /// The tasks whose results flow into the arguments.
     pub data_from: Vec<String>,
     /// The tasks whose results decide whether or how often the call is made.
@@ -166,10 +168,9 @@ pub struct Egress {
 pub struct ArgsEgress {
     /// The task on the server.
     pub to: String,
-    /// The parts that are given as they are, or named where they are computed with.
+    /// The parts, given as they are or computed with: `args.x`; `args` where any
+    /// part of it may be.
     pub parameters: Vec<String>,
-    /// Whether arguments are computed, so that other parts of `args` may be in them too.
-    pub perhaps_more: bool,
 }
 
 /// Returns the plan of an analysed program under `rules`.
@@ -201,7 +202,7 @@ pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
         .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, rules))
         .collect();
     let (egress, args_egress) = if runs_on == Routing::Client {
-        (flow::egress(&tasks), flow::args_egress(&tasks, &analysis.program))
+        (flow::egress(&tasks), flow::args_egress(&tasks))
     } else {
         (Vec::new(), Vec::new())
     };
@@ -273,6 +274,7 @@ fn planned(
         column: task.column,
         arguments: task.arguments.clone(),
         parameters,
+        from_args: task.from_args,
         data_from: task.data_from.clone(),
         decided_by,
         conditions,

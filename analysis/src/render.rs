@@ -105,11 +105,13 @@ fn render_argument(argument: &Argument) -> String {
             let items: Vec<String> = items.iter().map(render_argument).collect();
             format!("[{}]", items.join(", "))
         }
-        Argument::Expression { source, depends_on } if depends_on.is_empty() => {
-            format!("`{source}`")
-        }
-        Argument::Expression { source, depends_on } => {
-            format!("`{source}`<{}>", depends_on.join(" "))
+        Argument::Expression { source, depends_on, from_args } => {
+            let from = from_args.iter().chain(depends_on);
+            let from: Vec<&str> = from.map(String::as_str).collect();
+            match &from[..] {
+                [] => format!("`{source}`"),
+                from => format!("`{source}`<{}>", from.join(" ")),
+            }
         }
     }
 }

@@ -70,26 +70,40 @@ fn args_are_followed_to_the_server() {
     let with_client = |rest: &str| {
         let plan = plan_of(&format!("{READ}{rest}"));
         let [flow] = &plan.args_egress[..] else { panic!("{rest}: {:?}", plan.args_egress) };
-        (flow.parameters.join(" "), flow.perhaps_more)
+        assert!(plan.tasks.iter().any(|task| task.id == flow.to && task.from_args), "{rest}");
+        flow.parameters.join(" ")
     };
-    for (rest, parameters, perhaps_more) in [
-        ("await mcp.json.parse({ data: args.a.b[0] });", "args.a.b[0]", false),
-        ("await mcp.json.parse({ data: { x: [args['odd name']] } });", "args[\"odd name\"]", false),
-        ("await mcp.json.parse(args);", "args", false),
-        ("await mcp.json.parse({ data: `<${args.a}>` });", "args.a", true),
-        ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a.b", true),
-        ("await mcp.json.parse({ data: Object.keys({ ...args }) });", "args", true),
-        // A name that is made from `args` is not followed, so any part may be in it.
-        ("const q = `<${args.a}>`; await mcp.json.parse({ data: q + q });", "", true),
+    for (rest, parameters) in [
+        ("await mcp.json.parse({ data: args.a.b[0] });", "args.a.b[0]"),
+        ("await mcp.json.parse({ data: { x: [args['odd name']] } });", "args[\"odd name\"]"),
+        ("await mcp.json.parse(args);", "args"),
+        ("await mcp.json.parse({ data: `<${args.a}>` });", "args.a"),
+        ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a.b"),
+        ("await mcp.json.parse({ data: args.a.trim(), more: [args.b ?? ''] });", "args.a args.b"),
+        ("await mcp.json.parse({ data: Object.keys({ ...args }) });", "args"),
+        ("const q = `<${args.a}>`; await mcp.json.parse({ data: q + q });", "args"),
+        ("const b = args.b; await mcp.json.parse({ data: args.a + b });", "args.a args"),
+        ("await mcp.json.parse({ data: args.all ? [1, 2] : [1, 3] });", "args"),
+        ("await mcp.json.parse(args.all ? { data: 1 } : { data: 2 });", "args"),
+        // What is called `args` elsewhere, or is put into it, is something else.
+        (
+            "const f = (args) => args.a + ''; await mcp.json.parse({ data: f({ a: args.b }) });",
+            "args",
+        ),
+        ("args.a = args.b; await mcp.json.parse({ data: args.a + '' });", "args"),
     ] {
-        let expected = (parameters.to_owned(), perhaps_more);
-        assert_eq!(with_client(rest), expected, "{rest}");
+        assert_eq!(with_client(rest), parameters, "{rest}");
     }
     for rest in [
         "await mcp.json.parse({ data: 'args' });",
         "await mcp.json.parse({ data: text }); return args.a;",
         "await mcp.json.parse({ data: text + 1 });",
         "await mcp.json.parse({ data: text.args + Math.random() });",
+        "const copy = (of) => of + ''; copy(args.a); await mcp.json.parse({ data: copy(text) });",
+        // What it decides is known all the same.
+        "if (!args.a) throw new Error('no a'); await mcp.json.parse({ data: 'x' });",
+        "const a = () => { if (!args.a) throw new Error('no a'); return 1; };
+         await mcp.json.parse({ data: a() });",
     ] {
         let plan = plan_of(&format!("{READ}{rest}"));
         assert_eq!(plan.args_egress, [], "{rest}");

@@ -75,43 +75,31 @@ fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &m
     }
 }
 
-/// Returns the tasks on the server whose arguments are, or may be, made from `args`.
-pub(super) fn args_egress(tasks: &[PlannedTask], program: &str) -> Vec<ArgsEgress> {
-    let used = names_args(program);
+/// Returns the tasks on the server whose arguments are made from `args`.
+pub(super) fn args_egress(tasks: &[PlannedTask]) -> Vec<ArgsEgress> {
     tasks
         .iter()
-        .filter(|task| used && task.side == Routing::Server)
-        .filter_map(|task| {
+        .filter(|task| task.from_args && task.side == Routing::Server)
+        .map(|task| {
             let mut parameters = task.parameters.clone();
-            let mut computed = false;
             for argument in task.arguments.values() {
-                computed |= computes(argument, &mut parameters);
+                collect_computed(argument, &mut parameters);
             }
-            (computed || !parameters.is_empty()).then(|| ArgsEgress {
-                to: task.id.clone(),
-                parameters,
-                perhaps_more: computed,
-            })
+            ArgsEgress { to: task.id.clone(), parameters }
         })
         .collect()
 }
 
-/// Returns whether an argument has a computed part, and collects what all such
-/// parts name of `args`.
-fn computes(argument: &Argument, parameters: &mut Vec<String>) -> bool {
+/// Collects the parts of `args` that an argument is computed with.
+fn collect_computed(argument: &Argument, out: &mut Vec<String>) {
     match argument {
-        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => false,
+        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
         Argument::Object { fields } => {
-            fields.values().filter(|field| computes(field, parameters)).count() > 0
+            fields.values().for_each(|field| collect_computed(field, out));
         }
-        Argument::Array { items } => {
-            items.iter().filter(|item| computes(item, parameters)).count() > 0
-        }
-        Argument::Expression { source, .. } => {
-            for name in named(source) {
-                add(parameters, name);
-            }
-            true
+        Argument::Array { items } => items.iter().for_each(|item| collect_computed(item, out)),
+        Argument::Expression { from_args, .. } => {
+            from_args.iter().for_each(|part| add(out, part.clone()));
         }
     }
 }
@@ -152,32 +140,4 @@ fn is_identifier(name: &str) -> bool {
 
 fn is_name_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
-}
-
-fn names_args(program: &str) -> bool {
-    // An escape in a name is rare; then `args` counts as named.
-    program.contains("\\u") || named(program).next().is_some()
-}
-
-/// Returns the places where a text names `args`, with the members that follow.
-fn named(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.match_indices("args").filter_map(|(at, word)| {
-        let before = text.get(..at)?;
-        let after = text.get(at + word.len()..)?;
-        // `.args` is a member of something else, `...args` is not.
-        let member = before.ends_with('.') && !before.ends_with("...");
-        if member || before.ends_with(is_name_part) || after.starts_with(is_name_part) {
-            return None;
-        }
-        let mut end = 0;
-        while let Some(field) = after.get(end..).and_then(|rest| {
-            let dot = if rest.starts_with("?.") { 2 } else { 1 };
-            let name = rest.strip_prefix("?.").or_else(|| rest.strip_prefix('.'))?;
-            let length = name.find(|c| !is_name_part(c)).unwrap_or(name.len());
-            (length > 0).then_some(dot + length)
-        }) {
-            end += field;
-        }
-        Some(format!("args{}", after.get(..end).unwrap_or_default().replace("?.", ".")))
-    })
 }

@@ -24,6 +24,7 @@ mod fault;
 mod feed;
 mod finish;
 mod function;
+mod input;
 mod leave;
 mod list;
 mod member;

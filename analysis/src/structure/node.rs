@@ -119,6 +119,9 @@ pub struct Task {
     /// round of a loop hands their results on.
     #[serde(default)]
     pub data_from: Vec<String>,
+    /// Whether `args`, the input of the program, flows into the arguments as data.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub from_args: bool,
 }
 
 /// Where an argument comes from.
@@ -158,7 +161,28 @@ pub enum Argument {
         source: String,
         /// The tasks whose results flow into it.
         depends_on: Vec<String>,
+        /// The parts of `args` that flow into it: `args.x`; `args` if any part may.
+        /// None if the input does not flow into it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        from_args: Vec<String>,
     },
+}
+
+impl Argument {
+    /// Returns whether `args` flows into it or a part of it.
+    pub fn is_from_args(&self) -> bool {
+        match self {
+            Self::Literal { .. } | Self::Reference { .. } => false,
+            Self::Parameter { .. } => true,
+            Self::Object { fields } => fields.values().any(Self::is_from_args),
+            Self::Array { items } => items.iter().any(Self::is_from_args),
+            Self::Expression { from_args, .. } => !from_args.is_empty(),
+        }
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// One step from a value to a part of it.

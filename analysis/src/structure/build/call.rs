@@ -324,9 +324,11 @@ impl<'a> Builder<'a> {
     /// Notes the call of a tool.
     fn task(&mut self, namespace: &Rc<str>, action: &Rc<str>, given: &Given) -> Value {
         let mut arguments: Vec<(String, Value)> = Vec::new();
+        let mut whole = Deps::default();
         match (given.values.first(), &given.rest) {
             (Some(value), _) => match &value.form {
                 Form::Object { fields, open } if !value.partial => {
+                    whole = value.deps.clone();
                     for (name, field) in fields.iter() {
                         let mut field = field.clone();
                         field.shared |= value.shared;
@@ -344,7 +346,7 @@ impl<'a> Builder<'a> {
             (None, Some(rest)) => arguments.push(("*".into(), rest.clone())),
             (None, None) => {}
         }
-        self.add_task(namespace, action, arguments, given.deps())
+        self.add_task(namespace, action, arguments, whole, given.deps())
     }
 
     fn add_task(
@@ -352,6 +354,7 @@ impl<'a> Builder<'a> {
         namespace: &Rc<str>,
         action: &Rc<str>,
         arguments: Vec<(String, Value)>,
+        whole: Deps,
         deps: Deps,
     ) -> Value {
         let Ok(tool) = ToolId::new(namespace, action) else {
@@ -374,6 +377,7 @@ impl<'a> Builder<'a> {
             tool,
             at: self.at,
             arguments,
+            whole,
             deps: deps.clone().and(&self.control.deps),
             data: deps,
             conditional: self.control.conditional,

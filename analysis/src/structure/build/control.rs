@@ -27,7 +27,7 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn add(&mut self, deps: &Deps) {
-        if deps.is_empty() {
+        if deps.is_nothing() {
             return;
         }
         self.deps.add(deps);

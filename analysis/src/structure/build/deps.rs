@@ -1,16 +1,26 @@
-//! Sets of tasks.
+//! Sets of tasks, and the input of the program.
 
 use std::rc::Rc;
 
 use super::value::SiteId;
 
-/// A set of tasks.
+/// What flows into a value: a set of tasks, and perhaps the input of the program.
+///
+/// The input is no task: it is there before any of them, and nothing waits for it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Deps(Option<Rc<Vec<SiteId>>>);
+pub(super) struct Deps {
+    sites: Option<Rc<Vec<SiteId>>>,
+    input: bool,
+}
 
 impl Deps {
     pub(super) fn one(site: SiteId) -> Self {
-        Self(Some(Rc::new(vec![site])))
+        Self { sites: Some(Rc::new(vec![site])), input: false }
+    }
+
+    /// Returns the input of the program.
+    pub(super) fn input() -> Self {
+        Self { sites: None, input: true }
     }
 
     /// From here on, a site is the stand-in of what a function is given.
@@ -18,28 +28,53 @@ impl Deps {
 
     /// Returns a set of sites that are sorted.
     pub(super) fn of(sorted: Vec<SiteId>) -> Self {
-        Self((!sorted.is_empty()).then(|| Rc::new(sorted)))
+        Self { sites: (!sorted.is_empty()).then(|| Rc::new(sorted)), input: false }
+    }
+
+    /// Returns the part of it that is no task.
+    pub(super) fn without_sites(&self) -> Self {
+        Self { sites: None, input: self.input }
+    }
+
+    /// Returns the tasks alone.
+    pub(super) fn without_input(mut self) -> Self {
+        self.input = false;
+        self
+    }
+
+    pub(super) fn has_input(&self) -> bool {
+        self.input
     }
 
     pub(super) fn has_stand_ins(&self) -> bool {
-        self.0.as_ref().and_then(|sites| sites.last()).is_some_and(|last| *last >= Self::STAND_INS)
+        self.sites
+            .as_ref()
+            .and_then(|sites| sites.last())
+            .is_some_and(|last| *last >= Self::STAND_INS)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.0.iter().flat_map(|sites| sites.iter().copied())
+        self.sites.iter().flat_map(|sites| sites.iter().copied())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+    /// Returns whether nothing flows in, neither a task nor the input.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.has_no_sites() && !self.input
+    }
+
+    /// Returns whether there is neither a task nor a stand-in in it.
+    pub(super) fn has_no_sites(&self) -> bool {
+        self.sites.is_none()
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        match (&self.0, &other.0) {
+        self.input |= other.input;
+        match (&self.sites, &other.sites) {
             (_, None) => {}
-            (None, Some(_)) => self.0 = other.0.clone(),
+            (None, Some(_)) => self.sites = other.sites.clone(),
             (Some(own), Some(new)) => {
                 if !Rc::ptr_eq(own, new) {
-                    self.0 = Some(union(own, new));
+                    self.sites = Some(union(own, new));
                 }
             }
         }

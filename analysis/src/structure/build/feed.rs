@@ -27,6 +27,8 @@ pub(super) enum Slot {
 pub(super) enum Root {
     This,
     Name(BindingId),
+    /// `args`
+    Input,
 }
 
 /// The stand-ins of a program.
@@ -36,6 +38,10 @@ pub(super) struct Feeds {
     pub(super) slots: Vec<(FuncId, Slot)>,
     /// What flowed into the objects that the calls in progress were given.
     pub(super) fed: Vec<(Slot, Deps)>,
+    /// What flowed into `args`, over all rounds.
+    pub(super) into_input: Deps,
+    /// The variables that have `args` as a whole.
+    names_of_input: Vec<Root>,
     /// How often something flowed into a name in this round.
     pub(super) flows: u32,
 }
@@ -93,7 +99,7 @@ impl<'a> Builder<'a> {
     /// Returns a value as the function that is given it sees it.
     pub(super) fn as_given(&mut self, func: FuncId, slot: Slot, mut value: Value) -> Value {
         // The parts of an object have results of their own, which are told apart.
-        if !value.deps.is_empty() && (slot == Slot::This || value.parts().is_empty()) {
+        if !value.deps.is_nothing() && (slot == Slot::This || value.parts().is_empty()) {
             value.deps = self.stand_in(func, slot);
         }
         value
@@ -104,7 +110,7 @@ impl<'a> Builder<'a> {
         if !deps.has_stand_ins() {
             return deps.clone();
         }
-        let mut out = Deps::default();
+        let mut out = deps.without_sites();
         let mut seen = HashSet::new();
         let mut open: Vec<SiteId> = deps.iter().collect();
         while let Some(site) = open.pop() {
@@ -122,7 +128,9 @@ impl<'a> Builder<'a> {
                 // What a function within this one was given came from this one.
                 Some((owner, slot)) if self.is_within(owner, func) => {
                     if seen.insert(site) {
-                        open.extend(self.all_given(owner, slot).iter());
+                        let given = self.all_given(owner, slot);
+                        out.add(&given.without_sites());
+                        open.extend(given.iter());
                     }
                 }
                 _ => out.add(&Deps::one(site)),
@@ -228,7 +236,11 @@ impl<'a> Builder<'a> {
         while let Some((expr, of_items)) = next.take().or_else(|| open.pop()) {
             match bare(expr) {
                 Expr::This(_) => found.push(Root::This),
-                Expr::Ident(name) => found.extend(self.lookup(&name.sym).map(Root::Name)),
+                Expr::Ident(name) => match self.lookup(&name.sym) {
+                    Some(binding) => found.push(Root::Name(binding)),
+                    None if &*name.sym == "args" => found.push(Root::Input),
+                    None => {}
+                },
                 Expr::Member(member) => next = Some((&member.obj, true)),
                 Expr::Await(awaited) => next = Some((&awaited.arg, of_items)),
                 Expr::Assign(assign) => next = Some((&assign.right, of_items)),
@@ -272,13 +284,15 @@ impl<'a> Builder<'a> {
                 known.push(root);
                 self.changed = true;
             }
-            if let (true, Root::Name(other)) = (whole, root) {
-                let back = Root::Name(binding);
-                let known = &mut self.bindings[other as usize].aliases;
-                if other != binding && !known.contains(&back) {
-                    known.push(back);
-                    self.changed = true;
-                }
+            let back = Root::Name(binding);
+            let known = match root {
+                Root::Name(other) if whole => &mut self.bindings[other as usize].aliases,
+                Root::Input if whole => &mut self.feeds.names_of_input,
+                _ => continue,
+            };
+            if root != back && !known.contains(&back) {
+                known.push(back);
+                self.changed = true;
             }
         }
     }
@@ -332,6 +346,12 @@ impl<'a> Builder<'a> {
                     if owner != super::MAIN {
                         self.feed(owner, Slot::This, deps);
                     }
+                }
+                Root::Input => {
+                    open.extend(&self.feeds.names_of_input);
+                    let before = self.feeds.into_input.clone();
+                    self.feeds.into_input.add(deps);
+                    self.changed |= self.feeds.into_input != before;
                 }
                 Root::Name(binding) => {
                     open.extend(&self.bindings[binding as usize].aliases);

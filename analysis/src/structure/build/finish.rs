@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use protocol::ToolId;
 use serde_json::Value as Json;
 
+use super::input::named;
 use super::stand_in::StandIns;
 use super::value::{Deps, Form, Scalar, SiteId, Value, number_text};
 use super::{Builder, Built};
@@ -45,6 +46,8 @@ pub(super) struct RoundTask {
     pub(super) tool: ToolId,
     pub(super) at: u32,
     pub(super) arguments: Vec<(String, Value)>,
+    /// What flows into the object that holds the arguments, and so into each of them.
+    pub(super) whole: Deps,
     /// What decides on the arguments and on whether the call is made.
     pub(super) deps: Deps,
     /// What flows into the arguments.
@@ -84,6 +87,7 @@ impl Builder<'_> {
             source: self.source,
             stand_ins: self.stand_ins(),
             mutates: self.mutates,
+            hides_args: self.args_written || self.scopes.iter().any(|scope| scope.declares("args")),
             names: self
                 .tasks
                 .iter()
@@ -104,6 +108,8 @@ impl Builder<'_> {
                 return Err(Finding::new(Code::TooComplex, task.at, message));
             }
             let (line, column) = lines.locate(self.source, task.at);
+            let whole = out.has_input(&task.whole);
+            let arguments = out.fields(&task.arguments, index, 0, whole);
             tasks.push(Task {
                 task: format!("t{}", index + 1),
                 tool: task.tool.clone(),
@@ -111,7 +117,8 @@ impl Builder<'_> {
                 column,
                 conditional: task.conditional,
                 repeats: task.repeats,
-                arguments: out.fields(&task.arguments, index, 0),
+                from_args: arguments.values().any(Argument::is_from_args),
+                arguments,
                 depends_on,
                 data_from,
             });
@@ -155,6 +162,9 @@ struct Finish<'a> {
     stand_ins: StandIns,
     /// The program changes parts of values, so a part may not be what it was.
     mutates: bool,
+    /// The program calls something else `args`, too, or puts something into it, so
+    /// that a text which names a part of it may mean another.
+    hides_args: bool,
     names: HashMap<SiteId, (usize, String)>,
     budget: usize,
 }
@@ -181,14 +191,17 @@ impl Finish<'_> {
         fields: &[(String, Value)],
         index: usize,
         depth: u32,
+        input: bool,
     ) -> IndexMap<String, Argument> {
         fields
             .iter()
-            .map(|(name, value)| (name.clone(), self.argument(value, index, depth)))
+            .map(|(name, value)| (name.clone(), self.argument(value, index, depth, input)))
             .collect()
     }
 
-    fn argument(&mut self, value: &Value, index: usize, depth: u32) -> Argument {
+    /// Returns where an argument comes from; `input` says whether the input flows
+    /// into what holds it.
+    fn argument(&mut self, value: &Value, index: usize, depth: u32, input: bool) -> Argument {
         if let Some(value) = self.literal(value, depth) {
             return Argument::Literal { value };
         }
@@ -197,13 +210,13 @@ impl Finish<'_> {
                 let earlier = self.names.get(site).filter(|(place, _)| *place < index);
                 // A value that may come from elsewhere too is no plain reference.
                 if let Some((_, task)) = earlier
-                    && self.stand_ins.resolve(&value.deps) == Deps::one(*site)
+                    && self.stand_ins.resolve(&value.deps).without_input() == Deps::one(*site)
                 {
                     return Argument::Reference { task: task.clone(), path: path.to_vec() };
                 }
             }
             Form::Param(path)
-                if self.stand_ins.resolve(&value.deps).is_empty() && !value.defaulted =>
+                if self.stand_ins.resolve(&value.deps).has_no_sites() && !value.defaulted =>
             {
                 return Argument::Parameter { path: path.to_vec() };
             }
@@ -212,27 +225,43 @@ impl Finish<'_> {
             Form::Object { fields, open } if depth < ARGUMENT_DEPTH => {
                 let named: Vec<(String, Value)> =
                     fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-                let mut fields = self.fields(&named, index, depth + 1);
+                let input = input || self.has_input(&value.deps);
+                let mut fields = self.fields(&named, index, depth + 1, input);
                 if *open {
-                    fields.insert("*".into(), self.expression(value, index));
+                    fields.insert("*".into(), self.expression(value, index, input));
                 }
                 return Argument::Object { fields };
             }
             Form::Array(items) if depth < ARGUMENT_DEPTH => {
+                let input = input || self.has_input(&value.deps);
                 let items =
-                    items.iter().map(|item| self.argument(item, index, depth + 1)).collect();
+                    items.iter().map(|item| self.argument(item, index, depth + 1, input)).collect();
                 return Argument::Array { items };
             }
             _ => {}
         }
-        self.expression(value, index)
+        self.expression(value, index, input)
     }
 
-    fn expression(&mut self, value: &Value, index: usize) -> Argument {
-        Argument::Expression {
-            source: self.excerpt(value.span),
-            depends_on: self.before(&value.all_deps(), index),
+    fn expression(&mut self, value: &Value, index: usize, input: bool) -> Argument {
+        let deps = value.all_deps();
+        let source = self.excerpt(value.span);
+        let mut from_args = Vec::new();
+        if input || self.has_input(&deps) {
+            let named = named(&source);
+            let all = named.all && !input && !self.hides_args && !named.parts.is_empty();
+            if !self.hides_args {
+                from_args = named.parts;
+            }
+            if !all && !from_args.iter().any(|part| part == "args") {
+                from_args.push("args".to_owned());
+            }
         }
+        Argument::Expression { source, depends_on: self.before(&deps, index), from_args }
+    }
+
+    fn has_input(&self, deps: &Deps) -> bool {
+        deps.has_input() || deps.has_stand_ins() && self.stand_ins.resolve(deps).has_input()
     }
 
     /// Returns the JSON of a value that is written in the program as a whole.
@@ -271,7 +300,7 @@ impl Finish<'_> {
             _ => return None,
         };
         // A constant that was chosen by a task's result is not simply known.
-        self.stand_ins.resolve(&value.deps).is_empty().then_some(json)
+        self.stand_ins.resolve(&value.deps).has_no_sites().then_some(json)
     }
 
     fn excerpt(&self, (low, high): (u32, u32)) -> String {

@@ -208,6 +208,7 @@ impl Builder<'_> {
                 Cap::Global => {
                     let value = self.global(name);
                     part.add_load(&value);
+                    part.deps.add(&value.deps);
                 }
                 Cap::Evaluator => {
                     if matches!(&**name, "constructor" | "call" | "apply" | "bind" | "prototype") {
@@ -247,7 +248,12 @@ impl Builder<'_> {
     pub(super) fn global(&mut self, name: &str) -> Value {
         match name {
             "mcp" => Value::cap(Cap::Mcp),
-            "args" if !self.args_written => Value::of(Form::Param([].into())),
+            "args" => {
+                let whole = Value::of(Form::Param([].into()));
+                let value =
+                    if self.args_written { Value::computed(Deps::default()) } else { whole };
+                value.with_deps(&Deps::input()).with_deps(&self.feeds.into_input)
+            }
             "eval" | "Function" => Value::cap(Cap::Evaluator),
             "undefined" => Value::undefined(),
             _ if is_global_object(name) => Value::cap(Cap::Global),

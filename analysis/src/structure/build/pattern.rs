@@ -241,9 +241,11 @@ impl<'a> Builder<'a> {
     ) {
         self.written_into(&member.obj, &object);
         // A tool's result is data; only a function can take the place of one.
-        let may_be_function =
-            !value.funcs().is_empty() || (value.form == Form::Computed && value.deps.is_empty());
-        if may_be_function && key.only().is_some_and(is_understood_method) {
+        let may_be_function = |builder: &Self| {
+            let unknown = value.form == Form::Computed && !builder.means_tasks(&value.deps);
+            unknown || !value.funcs().is_empty()
+        };
+        if key.only().is_some_and(is_understood_method) && may_be_function(self) {
             self.dynamic(
                 Code::DynamicGlobal,
                 "this replaces a method that the engine offers; give the field another name".into(),

@@ -13,10 +13,25 @@ impl Builder<'_> {
         let direct = self.feeds.slots.iter().map(|(func, slot)| self.all_given(*func, *slot));
         StandIns(direct.collect())
     }
+
+    /// Returns whether a task is meant, as far as is known by now.
+    pub(super) fn means_tasks(&self, deps: &Deps) -> bool {
+        let mut seen = HashSet::new();
+        let mut open: Vec<SiteId> = deps.iter().collect();
+        while let Some(site) = open.pop() {
+            let Some(index) = site.checked_sub(Deps::STAND_INS) else { return true };
+            if let (true, Some((func, slot))) =
+                (seen.insert(site), self.feeds.slots.get(index as usize))
+            {
+                open.extend(self.all_given(*func, *slot).iter());
+            }
+        }
+        false
+    }
 }
 
 impl StandIns {
-    /// Returns the tasks that are meant.
+    /// Returns the tasks that are meant, with the input if it is.
     pub(super) fn resolve(&self, deps: &Deps) -> Deps {
         if !deps.has_stand_ins() {
             return deps.clone();
@@ -24,6 +39,7 @@ impl StandIns {
         let mut seen = HashSet::new();
         let mut open: Vec<SiteId> = deps.iter().collect();
         let mut sites = Vec::new();
+        let mut found = deps.without_sites();
         while let Some(site) = open.pop() {
             if !seen.insert(site) {
                 continue;
@@ -31,11 +47,13 @@ impl StandIns {
             match site.checked_sub(Deps::STAND_INS) {
                 None => sites.push(site),
                 Some(index) => {
-                    open.extend(self.0.get(index as usize).iter().flat_map(|d| d.iter()))
+                    let Some(given) = self.0.get(index as usize) else { continue };
+                    found.add(&given.without_sites());
+                    open.extend(given.iter());
                 }
             }
         }
         sites.sort_unstable();
-        Deps::of(sites)
+        found.and(&Deps::of(sites))
     }
 }

@@ -57,8 +57,6 @@ pub(super) enum EdgeKind {
     Data,
     /// Data of the user's machine flows to the server, or on there.
     Egress,
-    /// The same, but it is not certain.
-    PerhapsEgress,
     /// A result decides whether the call is made.
     Control,
 }
@@ -117,9 +115,7 @@ impl Graph {
             });
             for flow in &plan.args_egress {
                 let Some(&to) = places.get(&*flow.to) else { continue };
-                let named = !flow.parameters.is_empty();
-                let kind = if named { EdgeKind::Egress } else { EdgeKind::PerhapsEgress };
-                edges.push(Edge { from, to, kind });
+                edges.push(Edge { from, to, kind: EdgeKind::Egress });
             }
         }
         Self { nodes, edges, incomplete: !plan.complete }

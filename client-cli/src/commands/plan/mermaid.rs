@@ -30,10 +30,9 @@ pub(super) fn mermaid(graph: &Graph) -> String {
             EdgeKind::Data => "-->",
             EdgeKind::Control => "-.->",
             EdgeKind::Egress => "==>|leaves|",
-            EdgeKind::PerhapsEgress => "==>|may leave|",
         };
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
-        if matches!(edge.kind, EdgeKind::Egress | EdgeKind::PerhapsEgress) {
+        if edge.kind == EdgeKind::Egress {
             marked.push(place.to_string());
         }
     }

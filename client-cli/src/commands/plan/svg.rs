@@ -91,7 +91,6 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 .edge{fill:none;stroke:#57606a;stroke-width:1.5}
 .control{stroke:#8c959f;stroke-dasharray:2 4}
 .egress{stroke:#cf222e;stroke-width:2.5}
-.perhaps{stroke-dasharray:8 4}
 .loud{fill:#cf222e}
 .quiet{fill:#57606a}
 </style>
@@ -220,7 +219,6 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
         EdgeKind::Data => ("edge", "data", "flows into"),
         EdgeKind::Control => ("edge control", "control", "decides on"),
         EdgeKind::Egress => ("edge egress", "egress", "leaves this machine, to"),
-        EdgeKind::PerhapsEgress => ("edge egress perhaps", "egress", "may leave this machine, to"),
     };
     let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);
     let _ = writeln!(

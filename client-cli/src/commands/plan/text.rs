@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use analysis::{ArgsEgress, Certainty, Condition, Effect, Plan, PlannedTask, Times};
+use analysis::{ArgsEgress, Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
 use protocol::{Routing, escape_text};
 
 use super::shown::{Limit, code, named, padded, short, width};
@@ -148,14 +148,27 @@ pub(super) fn mode(task: &PlannedTask) -> &'static str {
 /// Returns where a task's data is from and what decides on it.
 fn why(task: &PlannedTask) -> String {
     let mut parts = vec![format!("line {}", task.line)];
-    if !task.data_from.is_empty() {
-        parts.push(format!("uses {}", task.data_from.join(" ")));
+    let args = task.arguments.values().any(is_made_from_args).then_some("args");
+    let uses: Vec<&str> =
+        args.into_iter().chain(task.data_from.iter().map(String::as_str)).collect();
+    if !uses.is_empty() {
+        parts.push(format!("uses {}", uses.join(" ")));
     }
     parts.extend(task.conditions.iter().filter_map(condition));
     if !task.decided_by.is_empty() {
         parts.push(format!("decided by {}", task.decided_by.join(" ")));
     }
     parts.join(" · ")
+}
+
+/// Whether `args` flows into an argument in which it does not stand as it is.
+fn is_made_from_args(argument: &Argument) -> bool {
+    match argument {
+        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => false,
+        Argument::Object { fields } => fields.values().any(is_made_from_args),
+        Argument::Array { items } => items.iter().any(is_made_from_args),
+        Argument::Expression { .. } => argument.is_from_args(),
+    }
 }
 
 fn condition(condition: &Condition) -> Option<String> {
@@ -270,25 +283,29 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
+/// One line for parts of `args` that go to the same tasks; `args` itself, which
+/// stands for any part, has its own.
 fn args_lines(plan: &Plan) -> Vec<(String, String)> {
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    let mut perhaps: Vec<&str> = Vec::new();
-    for ArgsEgress { to, parameters, perhaps_more } in &plan.args_egress {
-        if *perhaps_more {
-            perhaps.push(to);
-        }
-        if parameters.is_empty() {
-            continue;
-        }
-        let from =
-            parameters.iter().map(|name| short(name, PARAMETER)).collect::<Vec<_>>().join(" ");
-        match lines.iter_mut().find(|(known, _)| *known == from) {
-            Some((_, tasks)) => tasks.push(to),
-            None => lines.push((from, vec![to])),
+    let mut parts: Vec<(&str, Vec<&str>)> = Vec::new();
+    for ArgsEgress { to, parameters } in &plan.args_egress {
+        for part in parameters {
+            match parts.iter_mut().find(|(known, _)| known == part) {
+                Some((_, tasks)) => tasks.push(to),
+                None => parts.push((part, vec![to])),
+            }
         }
     }
-    if !perhaps.is_empty() {
-        lines.push(("args, perhaps".to_owned(), perhaps));
+    parts.sort_by_key(|(part, _)| *part == "args");
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for (part, tasks) in parts {
+        let name = short(part, PARAMETER);
+        match lines.last_mut() {
+            Some((names, known)) if part != "args" && *known == tasks => {
+                names.push(' ');
+                names.push_str(&name);
+            }
+            _ => lines.push((name, tasks)),
+        }
     }
     lines.into_iter().map(|(from, to)| (from, to.join(" "))).collect()
 }
