@@ -57,6 +57,7 @@ impl<'a> Builder<'a> {
                 }
                 ClassMember::Method(method) if method.function.body.is_some() => {
                     let key = self.prop_key(&method.key);
+                    deps.add(&key.deps);
                     let value = self.function(FuncBody::Function(&method.function));
                     let plain = method.kind == swc_ecma_ast::MethodKind::Method;
                     match key.only() {
@@ -79,6 +80,7 @@ impl<'a> Builder<'a> {
                 }
                 ClassMember::ClassProp(prop) if !prop.declare => {
                     let name = self.prop_key(&prop.key);
+                    deps.add(&name.deps);
                     let value =
                         self.field(prop.value.as_deref(), prop.is_static, &mut initializers);
                     deps.add(&value.all_deps());
@@ -95,7 +97,8 @@ impl<'a> Builder<'a> {
                 }
                 ClassMember::AutoAccessor(prop) => {
                     if let ClassKey::Public(key) = &prop.key {
-                        let _ = self.prop_key(key);
+                        let name = self.prop_key(key);
+                        deps.add(&name.deps);
                     }
                     let value =
                         self.field(prop.value.as_deref(), prop.is_static, &mut initializers);

@@ -110,11 +110,12 @@ impl<'a> Builder<'a> {
                 self.yields(value, yielded.delegate)
             }
             Expr::SuperProp(member) => {
+                let mut deps = self.this().all_deps();
                 if let SuperProp::Computed(computed) = &member.prop {
                     let key = self.expr(&computed.expr);
-                    let _ = self.key_of(&key);
+                    deps.add(&self.key_of(&key).deps);
                 }
-                Value::computed(self.this().all_deps())
+                Value::computed(deps)
             }
             Expr::MetaProp(_) | Expr::PrivateName(_) => Value::computed(Deps::default()),
             // Refused before the walk.

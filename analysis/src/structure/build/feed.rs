@@ -376,7 +376,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the tasks whose results flow into an expression that was followed already.
-    fn quiet_deps(&mut self, expr: &'a Expr) -> Deps {
+    pub(super) fn quiet_deps(&mut self, expr: &'a Expr) -> Deps {
         match bare(expr) {
             Expr::Bin(binary) => {
                 let left = self.quiet_deps(&binary.left);

@@ -17,7 +17,7 @@ pub(super) struct Key {
     /// A name that it probably is: good enough to follow data, not to choose a tool.
     hint: Option<Rc<str>>,
     /// The tasks whose results flow into it.
-    deps: Deps,
+    pub(super) deps: Deps,
 }
 
 impl Key {

@@ -48,6 +48,9 @@ impl<'a> Builder<'a> {
                         Form::Object { fields: spread, open: spread_open } if !value.partial => {
                             open |= *spread_open;
                             deps.add(&value.deps);
+                            if *spread_open {
+                                self.may_be_replaced(&mut fields, &value.deps);
+                            }
                             for (name, field) in spread.iter() {
                                 let mut field = field.clone();
                                 field.shared |= value.shared;
@@ -60,14 +63,7 @@ impl<'a> Builder<'a> {
                             // It may replace any field that stands before it.
                             open = true;
                             deps.add(&value.all_deps());
-                            for (_, field) in &mut fields {
-                                let old = std::mem::replace(field, Value::never());
-                                if old.is_loaded() {
-                                    self.escape(&old, "may be replaced by what is spread after it");
-                                }
-                                *field = Value::computed(old.all_deps().and(&value.all_deps()))
-                                    .spanning(old.span);
-                            }
+                            self.may_be_replaced(&mut fields, &value.all_deps());
                             self.escape(&value, "is spread into an object");
                         }
                     }
@@ -121,10 +117,11 @@ impl<'a> Builder<'a> {
                 Prop::Assign(assign) => (Key::name(&assign.key.sym), self.expr(&assign.value)),
             };
             match key.only() {
-                Some(name) => put(&mut fields, name.into(), value),
+                Some(name) => put(&mut fields, name.into(), value.with_deps(&key.deps)),
                 None => {
                     open = true;
                     deps.add(&value.all_deps());
+                    deps.add(&key.deps);
                     self.escape(
                         &value,
                         "is kept under a name that is only known when the program runs",
@@ -132,7 +129,8 @@ impl<'a> Builder<'a> {
                     for (_, field) in &mut fields {
                         let old = std::mem::replace(field, Value::never());
                         extra.push(old.clone());
-                        *field = Value::computed(old.all_deps().and(&value.all_deps()));
+                        *field = Value::computed(old.all_deps().and(&value.all_deps()))
+                            .spanning(old.span);
                     }
                 }
             }
@@ -151,6 +149,17 @@ impl<'a> Builder<'a> {
             self.escape(&made, "is kept in an object that has getters or setters");
         }
         self.bounded(made)
+    }
+
+    /// Gives up on fields that a later one, whose name is not known, may replace.
+    fn may_be_replaced(&mut self, fields: &mut [(Rc<str>, Value)], deps: &super::value::Deps) {
+        for (_, field) in fields {
+            let old = std::mem::replace(field, Value::never());
+            if old.is_loaded() {
+                self.escape(&old, "may be replaced by what is spread after it");
+            }
+            *field = Value::computed(old.all_deps().and(deps)).spanning(old.span);
+        }
     }
 
     pub(super) fn array(&mut self, array: &'a ArrayLit) -> Value {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use swc_common::Spanned;
-use swc_ecma_ast::{BinExpr, BinaryOp, Expr, Tpl, UnaryOp};
+use swc_ecma_ast::{BinExpr, BinaryOp, Expr, MemberExpr, MemberProp, Tpl, UnaryOp};
 
 use super::Builder;
 use super::expr::{bare, bounds};
@@ -37,6 +37,7 @@ impl<'a> Builder<'a> {
                 if let Expr::Member(member) = bare(arg) {
                     let object = self.quiet(&member.obj);
                     self.written_into(&member.obj, &object);
+                    self.taken_out_of(member);
                 }
             }
             UnaryOp::Minus => {
@@ -53,6 +54,17 @@ impl<'a> Builder<'a> {
             return Value::undefined();
         }
         Value::computed(value.all_deps())
+    }
+
+    /// Lets what decides whether and which field is removed flow into its object.
+    fn taken_out_of(&mut self, member: &'a MemberExpr) {
+        let key = match &member.prop {
+            MemberProp::Computed(computed) => self.quiet_deps(&computed.expr),
+            _ => Deps::default(),
+        };
+        if !key.is_nothing() || !self.control.local.is_nothing() {
+            self.flows_into(&member.obj, &key);
+        }
     }
 
     pub(super) fn binary(&mut self, binary: &'a BinExpr) -> Value {

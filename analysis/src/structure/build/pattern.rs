@@ -77,11 +77,13 @@ impl<'a> Builder<'a> {
         let value = super::fault::without(super::fault::Fault::ObjectPatterns, value);
         let mut taken: Vec<String> = Vec::new();
         let mut all_known = true;
+        let mut keys = Deps::default();
         for prop in &object.props {
             match prop {
                 ObjectPatProp::KeyValue(pair) => {
                     self.at = parse::start(pair.key.span());
                     let key = self.prop_key(&pair.key);
+                    keys.add(&key.deps);
                     all_known &= key.only().is_some();
                     taken.extend(key.only().map(str::to_owned));
                     let part = self.member(&value, &key);
@@ -120,7 +122,8 @@ impl<'a> Builder<'a> {
                     }
                     #[cfg(test)]
                     let others = super::fault::without(super::fault::Fault::ObjectRest, others);
-                    self.bind(&rest.arg, others);
+                    // What was taken out of it is missing.
+                    self.bind(&rest.arg, others.with_deps(&keys));
                 }
             }
         }
@@ -269,6 +272,8 @@ impl<'a> Builder<'a> {
             }
             _ => None,
         };
+        // Where it is put is known to whoever finds it there.
+        let value = value.with_deps(&key.deps);
         let deps = value.all_deps();
         let Some((binding, fields, open, field)) = direct else {
             self.flows_into(&member.obj, &deps);

@@ -1,0 +1,16 @@
+const key = await mcp.a.key({});
+const counts = {};
+counts[key] = 1;
+await mcp.a.use({ counts });
+const seen = { first: "a" };
+seen[key.name] = "b";
+await mcp.a.use({ first: seen.first });
+const list = ["a", "b"];
+list[key.index] = "c";
+await mcp.a.use({ list });
+const left = { a: 1, b: 2 };
+delete left[key.gone];
+await mcp.a.use({ left });
+const under = { a: 1, b: 2 };
+if (key.ok) delete under.a;
+await mcp.a.use({ under });
