@@ -129,10 +129,8 @@ pub struct PlannedTask {
     pub from_args: bool,
     /// The tasks whose results flow into the arguments.
     pub data_from: Vec<String>,
-    /// The tasks whose results decide whether or how often the call is made.
-    ///
-    /// A task of `data_from` is named here if a choice or a loop around the call
-    /// depends on it, but not if it only decides on a way out before the call.
+    /// The tasks whose results decide whether or how often the call is made, by a
+    /// choice or a loop around it or by a way out before it.
     pub decided_by: Vec<String>,
     /// The choices and loops around the call, the outermost first.
     pub conditions: Vec<Condition>,
@@ -255,7 +253,7 @@ fn planned(
 ) -> PlannedTask {
     let (conditions, mut decided_by) = around(nodes, node);
     // A way out before the call decides on it too, but does not stand around it.
-    decided_by.extend(task.depends_on.iter().filter(|id| !task.data_from.contains(id)).cloned());
+    decided_by.extend(task.decided_by.iter().cloned());
     decided_by.sort_by_key(|id| place(id));
     decided_by.dedup();
     let mut parameters = Vec::new();

@@ -114,6 +114,10 @@ pub struct Task {
     /// arguments, and those that decide whether the call is made. Earlier tasks
     /// only; what one round of a loop hands to the next is left out.
     pub depends_on: Vec<String>,
+    /// Those of `depends_on` whose results decide whether, or how often, the call
+    /// is made: by a choice or a loop around it, or by a way out before it.
+    #[serde(default)]
+    pub decided_by: Vec<String>,
     /// All tasks whose results flow into the arguments as data, in evaluation
     /// order: also those of a later place, and the task itself, when an earlier
     /// round of a loop hands their results on.

@@ -379,6 +379,7 @@ impl<'a> Builder<'a> {
             arguments,
             whole,
             deps: deps.clone().and(&self.control.deps),
+            decides: self.control.decides.clone(),
             data: deps,
             conditional: self.control.conditional,
             repeats: self.control.repeats,

@@ -11,8 +11,10 @@ use super::value::{Deps, Value};
 /// What governs the place where the walk is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Control {
-    /// The tasks whose results decide whether the place is reached.
+    /// The tasks that must be done before the place is reached.
     pub(super) deps: Deps,
+    /// Those of them whose results decide whether, or how often, it is reached.
+    pub(super) decides: Deps,
     /// Those of them that decide within the function being walked.
     pub(super) local: Deps,
     /// Those of them that decide within the innermost region that is open.
@@ -27,6 +29,22 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn add(&mut self, deps: &Deps) {
+        self.decides.add(deps);
+        self.wait_for(deps);
+    }
+
+    /// Adds what governs another place from which the same code is reached.
+    pub(super) fn join(&mut self, deps: &Deps, decides: &Deps) {
+        let more = deps.beyond(&self.deps);
+        if !more.is_nothing() {
+            self.deps.add(&more);
+            self.chain = self.chain.with(&more);
+        }
+        self.decides.add(decides);
+    }
+
+    /// Adds tasks that come before and decide nothing, as a promise does on its `then`.
+    fn wait_for(&mut self, deps: &Deps) {
         if deps.is_nothing() {
             return;
         }
@@ -146,7 +164,11 @@ impl<'a> Builder<'a> {
     ) -> R {
         let before = self.control.clone();
         let pending = self.jumps.pending.clone();
-        self.control.add(deps);
+        if conditional || repeats {
+            self.control.add(deps);
+        } else {
+            self.control.wait_for(deps);
+        }
         self.control.conditional |= conditional;
         self.control.repeats |= repeats;
         let result = walk(self);

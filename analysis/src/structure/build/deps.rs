@@ -67,6 +67,15 @@ impl Deps {
         self.sites.is_none()
     }
 
+    /// Returns what is in it and not in another.
+    pub(super) fn beyond(&self, other: &Self) -> Self {
+        let known = |site: &SiteId| {
+            other.sites.as_ref().is_some_and(|sites| sites.binary_search(site).is_ok())
+        };
+        let sites = self.iter().filter(|site| !known(site)).collect();
+        Self { input: self.input && !other.input, ..Self::of(sites) }
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.input |= other.input;
         match (&self.sites, &other.sites) {

@@ -50,6 +50,8 @@ pub(super) struct RoundTask {
     pub(super) whole: Deps,
     /// What decides on the arguments and on whether the call is made.
     pub(super) deps: Deps,
+    /// What decides on whether the call is made.
+    pub(super) decides: Deps,
     /// What flows into the arguments.
     pub(super) data: Deps,
     pub(super) conditional: bool,
@@ -101,6 +103,7 @@ impl Builder<'_> {
         let mut lines = Lines::default();
         for (index, task) in self.tasks.iter().enumerate() {
             let depends_on = out.before(&task.deps, index);
+            let decided_by = out.before(&task.decides, index);
             let data_from = out.before(&task.data, usize::MAX);
             edges += depends_on.len().max(data_from.len());
             if edges > self.limits.edges {
@@ -120,6 +123,7 @@ impl Builder<'_> {
                 from_args: arguments.values().any(Argument::is_from_args),
                 arguments,
                 depends_on,
+                decided_by,
                 data_from,
             });
         }

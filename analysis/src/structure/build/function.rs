@@ -109,6 +109,8 @@ pub(super) struct Func<'a> {
     pub(super) feeds: Vec<(Slot, Deps)>,
     /// What governs the place where it is entered.
     pub(super) entry: Chain,
+    /// What comes before its calls, and what of that decides on them.
+    called_under: (Deps, Deps),
     /// What decides whether it throws, if it may.
     pub(super) throws: Option<Deps>,
     /// Code that is not understood may call it.
@@ -160,6 +162,7 @@ impl<'a> Builder<'a> {
             returned: Value::never(),
             feeds: Vec::new(),
             entry: Chain::default(),
+            called_under: Default::default(),
             throws: None,
             escaped: false,
             unknown: Deps::default(),
@@ -326,6 +329,7 @@ impl<'a> Builder<'a> {
     fn enter(&mut self, id: FuncId, deps: &Deps, conditional: bool, repeats: bool) {
         let mut control = self.control.clone();
         control.deps.add(deps);
+        control.decides.add(deps);
         control.local = Deps::default();
         control.region = Deps::default();
         control.conditional |= conditional;
@@ -334,6 +338,10 @@ impl<'a> Builder<'a> {
         func.calls += 1;
         func.round_conditional &= control.conditional;
         func.round_repeats |= control.repeats || func.calls > 1;
+        let before = func.called_under.clone();
+        func.called_under.0.add(&control.deps);
+        func.called_under.1.add(&control.decides);
+        self.changed |= func.called_under != before;
         if func.walked {
             return;
         }
@@ -341,6 +349,7 @@ impl<'a> Builder<'a> {
         // The other calls, which come later, are known from the last round.
         control.conditional &= func.conditional;
         control.repeats |= func.repeats;
+        control.join(&func.called_under.0, &func.called_under.1);
         self.walk_func(id, control);
     }
 

@@ -1,0 +1,112 @@
+//! What decides on a call is told apart from what flows into it.
+
+use std::fmt::Write;
+
+use analysis::{Limits, Task, analyze, plan};
+use protocol::RoutingRules;
+
+/// Returns each task as `t2 data t1 by t1`, without what is empty.
+fn told(source: &str) -> Vec<String> {
+    let analysis = analyze(source, &Limits::default());
+    assert!(analysis.can_run() && !analysis.dynamic, "{source}");
+    let plan = plan(&analysis, &RoutingRules::shipped());
+    let line = |task: &Task| {
+        let mut line = task.task.clone();
+        for (word, tasks) in [("data", &task.data_from), ("by", &task.decided_by)] {
+            if !tasks.is_empty() {
+                let _ = write!(line, " {word} {}", tasks.join(" "));
+            }
+        }
+        let planned = plan.tasks.iter().find(|planned| planned.id == task.task);
+        let planned = planned.unwrap_or_else(|| panic!("{} is planned", task.task));
+        for id in &task.decided_by {
+            assert!(task.depends_on.contains(id), "{source}: {id} is one of those before");
+            assert!(planned.decided_by.contains(id), "{source}: {id} is in the plan");
+        }
+        let named = |id: &String| task.data_from.contains(id) || task.decided_by.contains(id);
+        let waits = source.contains(".then(") || source.contains("case await");
+        assert!(task.depends_on.iter().all(named) || waits, "{source}: {line}");
+        line
+    };
+    analysis.structure.tasks().map(line).collect()
+}
+
+const ONE: &str = "const r = await mcp.a.one({});\n";
+const TWO: &str = "const s = await mcp.a.two({});\n";
+
+#[test]
+fn deciders_are_told() {
+    for (rest, expected) in [
+        ("await mcp.a.use({ r });", "t2 data t1"),
+        ("if (r.ok) await mcp.a.use({});", "t2 by t1"),
+        ("if (r.ok) await mcp.a.use({ r });", "t2 data t1 by t1"),
+        ("if (!r.ok) return; await mcp.a.use({ r });", "t2 data t1 by t1"),
+        ("if (!r.ok) throw new Error(r.why); await mcp.a.use({ r });", "t2 data t1 by t1"),
+        ("for (const x of r.list) await mcp.a.use({ x });", "t2 data t1 by t1"),
+        ("for (const x of r.list) await mcp.a.use({});", "t2 by t1"),
+        ("r.list.map((x) => mcp.a.use({ x }));", "t2 data t1 by t1"),
+        ("r.ok && await mcp.a.use({});", "t2 by t1"),
+        ("const f = r.ok ? mcp.a.use : mcp.a.use2; await f({});", "t2 by t1, t3 by t1"),
+        ("try { await mcp.a.use({ r }); } catch { await mcp.a.end({}); }", "t2 data t1, t3 by t2"),
+        ("switch (r.kind) { case 1: await mcp.a.use({}); }", "t2 by t1"),
+        ("switch (r.kind) { case await mcp.a.use({}): break; }", "t2"),
+        // A promise is waited for, and decides nothing.
+        ("await mcp.a.two({}).then((s) => mcp.a.use({ s }));", "t2, t3 data t2"),
+        ("await mcp.a.two({}).then(() => mcp.a.use({}));", "t2, t3"),
+        ("await mcp.a.two({}).catch(() => mcp.a.use({}));", "t2, t3 by t2"),
+    ] {
+        assert_eq!(told(&format!("{ONE}{rest}"))[1..].join(", "), expected, "{rest}");
+    }
+}
+
+/// A function is reached by all of its calls.
+#[test]
+fn all_calls_of_a_function_decide() {
+    const USE: &str = "const use = async (x) => { await mcp.a.use({ x }); };\n";
+    for (rest, expected) in [
+        ("await use(1); await use(2);", "t3"),
+        ("await use(1); if (r.ok) await use(2);", "t3 by t1"),
+        ("if (r.ok) await use(1); await use(2);", "t3 by t1"),
+        ("if (r.ok) await use(1); if (s.ok) await use(2);", "t3 by t1 t2"),
+        ("if (r.ok) await use(1); else await use(s);", "t3 data t2 by t1"),
+        ("await use(1); for (const x of s.list) await use(x);", "t3 data t2 by t2"),
+        ("await use(1); s.list.forEach((x) => use(x));", "t3 data t2 by t2"),
+        ("const go = () => use(1); if (r.ok) go(); if (s.ok) go();", "t3 by t1 t2"),
+        ("const go = () => use(1); go(); if (s.ok) use(2);", "t3 by t2"),
+        // What comes later cannot decide on what was done before.
+        ("await use(1); if (await mcp.a.three({})) await use(2);", "t3, t4"),
+    ] {
+        let found = told(&format!("{ONE}{TWO}{USE}{rest}"));
+        assert_eq!(found[2..].join(", "), expected, "{rest}");
+    }
+    for (rest, expected) in [
+        (
+            "let last = 'a'; const set = () => { last = 'b'; };
+             set(); if (s.ok) set(); await mcp.a.end({ last });",
+            "t3 data t2",
+        ),
+        // What decides on both calls is not told to flow into what they write.
+        (
+            "if (r.ok) {
+               let last = 'a'; const set = () => { last = 'b'; };
+               set(); if (s.ok) set(); await mcp.a.end({ last });
+             }",
+            "t3 data t2 by t1",
+        ),
+    ] {
+        assert_eq!(told(&format!("{ONE}{TWO}{rest}"))[2..].join(", "), expected, "{rest}");
+    }
+}
+
+/// Older forms of a structure have no such list.
+#[test]
+fn the_list_may_be_missing() {
+    let analysis = analyze(&format!("{ONE}if (r) await mcp.a.use({{}});"), &Limits::default());
+    let mut json = serde_json::to_value(&analysis.structure).expect("it is JSON");
+    for node in json["nodes"].as_array_mut().expect("a list") {
+        node.as_object_mut().expect("an object").remove("decided_by");
+    }
+    let read: analysis::StaticStructure = serde_json::from_value(json).expect("it is a structure");
+    assert!(read.tasks().all(|task| task.decided_by.is_empty()));
+    assert_eq!(read.tasks().count(), 2);
+}
