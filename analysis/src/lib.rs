@@ -218,7 +218,7 @@ fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
         structure: built.structure,
         dag,
         diagnostics: located(built.findings, source),
-        normal_hash: parsed.function().map(normal::hash),
+        normal_hash: Some(parsed.normal_hash),
         program: parsed.program,
     };
     if !analysis.can_run() {

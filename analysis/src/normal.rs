@@ -23,6 +23,8 @@ mod pattern;
 mod scope;
 mod stmt;
 
+use std::ops::Range;
+
 use protocol::Integrity;
 use swc_ecma_ast::Function;
 
@@ -42,35 +44,36 @@ enum Naming {
     Numbered,
 }
 
-/// Returns the hash of the normal form of a program that is this function's body.
-pub(crate) fn hash(function: &Function) -> Integrity {
-    Integrity::of(&form(function))
-}
-
-/// Returns the normal form of a program that is this function's body.
-pub(crate) fn form(function: &Function) -> Vec<u8> {
-    let mut writer = Writer::of(function, Naming::Numbered);
-    if writer.mentions_eval {
-        writer = Writer::of(function, Naming::Kept);
-    } else if writer.reads_name {
-        writer = Writer::of(function, Naming::NumberedButFunctions);
-    }
-    [VERSION.as_bytes(), b"\n", &writer.out].concat()
-}
-
-/// How a program is read: its form with all names kept.
-#[derive(PartialEq, Eq)]
+/// How a program is read: its form with all names as they stand.
 pub(crate) struct Reading {
     form: Vec<u8>,
     /// Where the statements at the top begin: in the form, and in the source.
     statements: Vec<(usize, u32)>,
+    /// The names that the program may declare, in the order of the form.
+    names: Vec<NameUse>,
+    reads_name: bool,
+    mentions_eval: bool,
+}
+
+/// A name in a form.
+struct NameUse {
+    /// Where it stands.
+    at: Range<usize>,
+    /// The number of what it means; `None` when the program does not declare it.
+    number: Option<u32>,
+    /// A function or class that follows gets it as its own.
+    names_function: bool,
 }
 
 impl Reading {
-    /// Reads the program that is this function's body.
+    /// Reads the program that is this function's body, and what its names mean.
     pub(crate) fn of(function: &Function) -> Self {
-        let writer = Writer::of(function, Naming::Kept);
-        Self { form: writer.out, statements: writer.statements }
+        Writer::write(function, Some(Scopes::default()))
+    }
+
+    /// Reads a program to be compared with another: one form gives its names one meaning.
+    pub(crate) fn without_meanings(function: &Function) -> Self {
+        Writer::write(function, None)
     }
 
     /// Returns where in this program's source another reading begins to differ.
@@ -82,34 +85,102 @@ impl Reading {
         let before = self.statements.iter().rev().find(|(at, _)| *at <= same);
         Some(before.map_or(0, |(_, offset)| *offset))
     }
+
+    /// Returns the hash of the program's normal form.
+    pub(crate) fn hash(&self) -> Integrity {
+        Integrity::of(&self.normal_form())
+    }
+
+    /// Returns the normal form: this one, with numbers where names make no difference.
+    fn normal_form(&self) -> Vec<u8> {
+        let naming = if self.mentions_eval {
+            Naming::Kept
+        } else if self.reads_name {
+            Naming::NumberedButFunctions
+        } else {
+            Naming::Numbered
+        };
+        let mut out = Vec::with_capacity(VERSION.len() + 1 + self.form.len());
+        out.extend_from_slice(VERSION.as_bytes());
+        out.push(b'\n');
+        let mut copied = 0;
+        for NameUse { at, number, names_function } in &self.names {
+            out.extend_from_slice(&self.form[copied..at.start]);
+            copied = at.end;
+            let name = &self.form[at.clone()];
+            match number {
+                None => put(&mut out, &[b"(free", name, b")"]),
+                Some(_) if naming == Naming::Kept => out.extend_from_slice(name),
+                Some(number) => {
+                    out.extend_from_slice(b" $");
+                    put_decimal(&mut out, *number as usize);
+                }
+            }
+            if *names_function && naming == Naming::NumberedButFunctions {
+                put(&mut out, &[b"(named", name, b")"]);
+            }
+        }
+        out.extend_from_slice(&self.form[copied..]);
+        out
+    }
+}
+
+fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// Writes a number without what a format string would cost.
+fn put_decimal(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        put_decimal(out, number / 10);
+    }
+    out.push(b'0' + (number % 10) as u8);
 }
 
 /// Writes the form of a tree.
 struct Writer<'a> {
     out: Vec<u8>,
-    naming: Naming,
-    scopes: Scopes<'a>,
+    /// What names mean; `None` when nobody asks.
+    scopes: Option<Scopes<'a>>,
     labels: Vec<&'a str>,
     statements: Vec<(usize, u32)>,
+    names: Vec<NameUse>,
     reads_name: bool,
     mentions_eval: bool,
 }
 
 impl<'a> Writer<'a> {
-    fn of(function: &'a Function, naming: Naming) -> Self {
+    fn write(function: &'a Function, scopes: Option<Scopes<'a>>) -> Reading {
+        let length = (function.span.hi - function.span.lo).0 as usize;
         let mut writer = Writer {
-            out: Vec::new(),
-            naming,
-            scopes: Scopes::default(),
+            out: Vec::with_capacity(length * 2),
+            scopes,
             labels: Vec::new(),
             statements: Vec::new(),
+            names: Vec::new(),
             reads_name: false,
             mentions_eval: false,
         };
         if let Some(body) = &function.body {
             writer.program(&body.stmts);
         }
-        writer
+        let Writer { out: form, statements, names, reads_name, mentions_eval, .. } = writer;
+        Reading { form, statements, names, reads_name, mentions_eval }
+    }
+
+    /// Walks in a scope in which names are declared.
+    fn scope<I: IntoIterator<Item = &'a str>>(
+        &mut self,
+        names: impl FnOnce() -> I,
+        walk: impl FnOnce(&mut Self),
+    ) {
+        if let Some(scopes) = &mut self.scopes {
+            scopes.open(names());
+        }
+        walk(self);
+        if let Some(scopes) = &mut self.scopes {
+            scopes.close();
+        }
     }
 
     /// Writes a node: its tag, and its parts between brackets.
@@ -141,38 +212,27 @@ impl<'a> Writer<'a> {
     /// Writes any text; its length keeps it apart from what follows.
     fn text(&mut self, text: &str) {
         self.out.push(b' ');
-        self.decimal(text.len());
+        put_decimal(&mut self.out, text.len());
         self.out.push(b':');
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Writes a number without what a format string would cost.
-    fn decimal(&mut self, number: usize) {
-        if number >= 10 {
-            self.decimal(number / 10);
-        }
-        self.out.push(b'0' + (number % 10) as u8);
-    }
-
     /// Writes a name that the program may declare.
     fn name(&mut self, name: &'a str) {
-        match self.scopes.number(name) {
-            Some(number) if self.naming != Naming::Kept => {
-                self.out.extend_from_slice(b" $");
-                self.decimal(number as usize);
-            }
-            Some(_) => self.text(name),
-            None => {
-                self.mentions_eval |= name == "eval";
-                self.node("free", |writer| writer.text(name));
-            }
+        let start = self.out.len();
+        self.text(name);
+        if let Some(scopes) = &mut self.scopes {
+            let number = scopes.number(name);
+            self.mentions_eval |= number.is_none() && name == "eval";
+            let at = start..self.out.len();
+            self.names.push(NameUse { at, number, names_function: false });
         }
     }
 
-    /// Notes that a function or class gets `name` as its own.
-    fn function_name(&mut self, name: &str) {
-        if self.naming == Naming::NumberedButFunctions {
-            self.node("named", |writer| writer.text(name));
+    /// Notes that the function or class that follows gets the name just written as its own.
+    fn names_function(&mut self) {
+        if let Some(name) = self.names.last_mut() {
+            name.names_function = true;
         }
     }
 

@@ -5,6 +5,7 @@
 //! and nothing else; all offsets handed out are those of the source.
 
 mod arrow;
+mod blank;
 mod early;
 mod errors;
 mod recheck;
@@ -13,6 +14,7 @@ mod survey;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use protocol::Integrity;
 use swc_common::comments::SingleThreadedComments;
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
@@ -34,6 +36,8 @@ pub(crate) struct Parsed {
     module: Module,
     /// The JavaScript that runs.
     pub(crate) program: String,
+    /// The hash of the program's normal form.
+    pub(crate) normal_hash: Integrity,
 }
 
 impl Parsed {
@@ -55,7 +59,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
         text.replace_range(..2, "//");
     }
     let mut module = parse_body(&text)?;
-    let mut typed = survey::survey(&module, limits)?;
+    survey::survey(&module, limits)?;
     let mut inserted = None;
     if let Some(body) = wrapper(&module).and_then(|function| function.body.as_ref()) {
         match arrow::unwrap(&body.stmts, &text) {
@@ -65,25 +69,27 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
                 text = unwrapped.text;
                 inserted = unwrapped.inserted;
                 module = parse_body(&text)?;
-                typed |= survey::survey(&module, limits)?;
+                survey::survey(&module, limits)?;
             }
         }
     }
     early::check(&module, &text)?;
-    let reading = wrapper(&module).map(Reading::of);
-    let program = match (typed || text != source, &reading) {
-        // Without types there is nothing to erase, if JavaScript reads it alike.
-        (false, Some(reading)) if recheck::recheck(&text, reading).is_ok() => text,
-        (_, reading) => {
-            let stripped = strip::strip(&text)?;
-            let program = strip::by_characters(source, &stripped, inserted);
-            if let Some(reading) = reading {
-                recheck::recheck(&program, reading)?;
-            }
-            program
-        }
+    let Some((function, body)) =
+        wrapper(&module).and_then(|function| Some((function, function.body.as_ref()?)))
+    else {
+        return Err(vec![closes_nothing(0)]);
     };
-    Ok(Parsed { module, program })
+    let reading = Reading::of(function);
+    let normal_hash = reading.hash();
+    if let Some(blanked) = blank::blank(body, &text) {
+        let program = strip::by_characters(source, blanked, inserted);
+        if recheck::recheck(&program, &reading).is_ok() {
+            return Ok(Parsed { module, program, normal_hash });
+        }
+    }
+    let program = strip::by_characters(source, strip::strip(&text)?.into(), inserted);
+    recheck::recheck(&program, &reading)?;
+    Ok(Parsed { module, program, normal_hash })
 }
 
 fn wrapper(module: &Module) -> Option<&Function> {
@@ -152,11 +158,12 @@ fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {
         [first, ..] => offset(first.span().hi).saturating_sub(1),
         [] => 0,
     };
-    Err(vec![Finding::new(
-        Code::ParseError,
-        end,
-        "this `}` closes nothing; remove it, or open a block before it",
-    )])
+    Err(vec![closes_nothing(end)])
+}
+
+fn closes_nothing(at: u32) -> Finding {
+    let message = "this `}` closes nothing; remove it, or open a block before it";
+    Finding::new(Code::ParseError, at, message)
 }
 
 /// Returns the offset at which a span begins.

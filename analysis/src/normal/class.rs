@@ -21,20 +21,29 @@ impl<'a> Writer<'a> {
         parameters: impl Iterator<Item = &'a Pat> + Clone,
         body: Option<&'a FunctionBody>,
     ) {
-        self.open_parameters(parameters);
-        if let Some(body) = body {
-            self.body(&body.stmts);
-        }
-        self.scopes.close();
+        self.with_parameters(parameters, |writer| {
+            if let Some(body) = body {
+                writer.body(&body.stmts);
+            }
+        });
     }
 
-    /// Opens the scope of parameters and writes them; the caller closes it.
-    pub(super) fn open_parameters(&mut self, parameters: impl Iterator<Item = &'a Pat> + Clone) {
-        let mut names = Vec::new();
-        parameters.clone().for_each(|parameter| bound_by(parameter, &mut names));
-        self.scopes.open(names);
-        self.node("parameters", |writer| {
-            parameters.for_each(|parameter| writer.pattern(parameter));
+    /// Writes parameters, and walks in their scope.
+    pub(super) fn with_parameters(
+        &mut self,
+        parameters: impl Iterator<Item = &'a Pat> + Clone,
+        walk: impl FnOnce(&mut Self),
+    ) {
+        let names = || {
+            let mut names = Vec::new();
+            parameters.clone().for_each(|parameter| bound_by(parameter, &mut names));
+            names
+        };
+        self.scope(names, |writer| {
+            writer.node("parameters", |writer| {
+                parameters.clone().for_each(|parameter| writer.pattern(parameter));
+            });
+            walk(writer);
         });
     }
 
@@ -86,11 +95,14 @@ impl<'a> Writer<'a> {
             }),
             ClassMember::StaticBlock(block) => self.node("static", |writer| {
                 let statements = &block.body.stmts;
-                writer.scopes.open(hoisted(statements).into_iter().chain(lexical(statements)));
-                let labels = std::mem::take(&mut writer.labels);
-                writer.block(statements);
-                writer.labels = labels;
-                writer.scopes.close();
+                writer.scope(
+                    || hoisted(statements).into_iter().chain(lexical(statements)),
+                    |writer| {
+                        let labels = std::mem::take(&mut writer.labels);
+                        writer.block(statements);
+                        writer.labels = labels;
+                    },
+                );
             }),
             ClassMember::AutoAccessor(field) => self.node("accessor", |writer| {
                 writer.flag(field.is_static, "static");

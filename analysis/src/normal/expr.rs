@@ -16,8 +16,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a value that is given to a name; a function without one takes that.
-    pub(super) fn named_value(&mut self, name: &'a str, value: &'a Expr) {
+    /// Writes a value that is given to the name just written; a function without one takes that.
+    pub(super) fn named_value(&mut self, value: &'a Expr) {
         let anonymous = match bare(value) {
             Expr::Arrow(_) => true,
             Expr::Fn(function) => function.ident.is_none(),
@@ -25,7 +25,7 @@ impl<'a> Writer<'a> {
             _ => false,
         };
         if anonymous {
-            self.function_name(name);
+            self.names_function();
         }
         self.expr(value);
     }
@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
             Expr::Assign(assign) => self.node(assign.op.as_str(), |writer| {
                 writer.target(&assign.left);
                 match assign.left.as_ident() {
-                    Some(name) => writer.named_value(&name.id.sym, &assign.right),
+                    Some(_) => writer.named_value(&assign.right),
                     None => writer.expr(&assign.right),
                 }
             }),
@@ -101,37 +101,37 @@ impl<'a> Writer<'a> {
                 writer.template(&tagged.tpl, true);
             }),
             Expr::Fn(function) => self.node("function", |writer| {
-                writer.scopes.open(function.ident.iter().map(|name| &*name.sym));
-                match &function.ident {
-                    Some(name) => {
-                        writer.name(&name.sym);
-                        writer.function_name(&name.sym);
+                let own = || function.ident.iter().map(|name| &*name.sym);
+                writer.scope(own, |writer| {
+                    match &function.ident {
+                        Some(name) => {
+                            writer.name(&name.sym);
+                            writer.names_function();
+                        }
+                        None => writer.nothing(),
                     }
-                    None => writer.nothing(),
-                }
-                writer.function(&function.function);
-                writer.scopes.close();
+                    writer.function(&function.function);
+                });
             }),
             Expr::Class(class) => self.node("class", |writer| {
-                writer.scopes.open(class.ident.iter().map(|name| &*name.sym));
-                match &class.ident {
-                    Some(name) => {
-                        writer.name(&name.sym);
-                        writer.function_name(&name.sym);
+                let own = || class.ident.iter().map(|name| &*name.sym);
+                writer.scope(own, |writer| {
+                    match &class.ident {
+                        Some(name) => {
+                            writer.name(&name.sym);
+                            writer.names_function();
+                        }
+                        None => writer.nothing(),
                     }
-                    None => writer.nothing(),
-                }
-                writer.class(&class.class);
-                writer.scopes.close();
+                    writer.class(&class.class);
+                });
             }),
             Expr::Arrow(arrow) => self.node("arrow", |writer| {
                 writer.flag(arrow.is_async, "async");
-                writer.open_parameters(arrow.params.iter());
-                match &*arrow.body {
+                writer.with_parameters(arrow.params.iter(), |writer| match &*arrow.body {
                     ArrowFunctionBody::FunctionBody(body) => writer.body(&body.stmts),
                     ArrowFunctionBody::Expr(value) => writer.expr(value),
-                }
-                writer.scopes.close();
+                });
             }),
             Expr::Yield(given) => self.node("yield", |writer| {
                 writer.flag(given.delegate, "all");

@@ -22,8 +22,8 @@ impl<'a> Writer<'a> {
             Pat::Object(object) => self.object_pattern(object),
             Pat::Assign(assign) => self.node("default", |writer| {
                 writer.pattern(&assign.left);
-                if let Pat::Ident(name) = &*assign.left {
-                    writer.named_value(&name.id.sym, &assign.right);
+                if assign.left.is_ident() {
+                    writer.named_value(&assign.right);
                 } else {
                     writer.expr(&assign.right);
                 }
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
                         match &short.value {
                             Some(value) => writer.node("default", |writer| {
                                 writer.name(name);
-                                writer.named_value(name, value);
+                                writer.named_value(value);
                             }),
                             None => writer.name(name),
                         }

@@ -4,56 +4,71 @@ use std::collections::HashMap;
 
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
-/// The scopes that are open, the innermost last.
+/// The scopes that are open.
 #[derive(Default)]
 pub(super) struct Scopes<'a> {
-    open: Vec<HashMap<&'a str, usize>>,
+    /// What each name means here.
+    meanings: HashMap<&'a str, Meaning, foldhash::fast::RandomState>,
+    /// What the open scopes hide, the innermost last.
+    hidden: Vec<(&'a str, Option<Meaning>)>,
+    /// How much was hidden when each scope was opened.
+    open: Vec<usize>,
     /// The number of each declaration, once it was met.
     numbers: Vec<Option<u32>>,
     next: u32,
 }
 
+/// A declaration, and how many scopes are around it.
+#[derive(Clone, Copy)]
+struct Meaning {
+    declaration: usize,
+    depth: usize,
+}
+
 impl<'a> Scopes<'a> {
     /// Opens a scope in which `names` are declared.
     pub(super) fn open(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        self.open.push(HashMap::new());
+        self.open.push(self.hidden.len());
         for name in names {
-            self.declare(name);
+            self.declare(name, None);
         }
     }
 
     /// Opens the scope of a function's body: a `var` named like a parameter is that parameter.
     pub(super) fn open_body(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        let parameters = self.open.len().checked_sub(1);
-        self.open.push(HashMap::new());
+        let parameters = self.open.len();
+        self.open.push(self.hidden.len());
         for name in names {
-            let parameter = parameters.and_then(|at| self.open[at].get(name).copied());
-            match (parameter, self.open.last_mut()) {
-                (Some(parameter), Some(scope)) => {
-                    scope.insert(name, parameter);
-                }
-                _ => self.declare(name),
-            }
+            self.declare(name, Some(parameters));
         }
     }
 
     /// Closes the innermost scope.
     pub(super) fn close(&mut self) {
-        self.open.pop();
+        let Some(from) = self.open.pop() else { return };
+        for (name, before) in self.hidden.drain(from..).rev() {
+            match before {
+                Some(before) => self.meanings.insert(name, before),
+                None => self.meanings.remove(name),
+            };
+        }
     }
 
-    fn declare(&mut self, name: &'a str) {
-        let Some(scope) = self.open.last_mut() else { return };
-        if !scope.contains_key(name) {
-            scope.insert(name, self.numbers.len());
-            self.numbers.push(None);
+    /// Declares a name, unless it is declared here or at the depth where it may be shared.
+    fn declare(&mut self, name: &'a str, shared: Option<usize>) {
+        let depth = self.open.len();
+        let before = self.meanings.get(name).copied();
+        if before.is_some_and(|known| known.depth == depth || Some(known.depth) == shared) {
+            return;
         }
+        self.meanings.insert(name, Meaning { declaration: self.numbers.len(), depth });
+        self.numbers.push(None);
+        self.hidden.push((name, before));
     }
 
     /// Returns the number of what `name` means here, or `None` when the program does not declare it.
     pub(super) fn number(&mut self, name: &str) -> Option<u32> {
-        let declared = *self.open.iter().rev().find_map(|scope| scope.get(name))?;
-        let number = &mut self.numbers[declared];
+        let number = &mut self.numbers[self.meanings.get(name)?.declaration];
         if number.is_none() {
             *number = Some(self.next);
             self.next += 1;

@@ -1,7 +1,7 @@
 //! The form of statements.
 
 use swc_common::Spanned;
-use swc_ecma_ast::{Decl, ForHead, Ident, Pat, Stmt, TryStmt, VarDecl, VarDeclKind, VarDeclOrExpr};
+use swc_ecma_ast::{Decl, ForHead, Ident, Stmt, TryStmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Writer;
 use super::scope::{bound_by, declared_by, hoisted, lexical};
@@ -9,20 +9,28 @@ use super::scope::{bound_by, declared_by, hoisted, lexical};
 impl<'a> Writer<'a> {
     /// Writes the statements of the program itself.
     pub(super) fn program(&mut self, statements: &'a [Stmt]) {
-        self.scopes.open(hoisted(statements).into_iter().chain(lexical(statements)));
-        for statement in statements {
-            self.statements.push((self.out.len(), crate::parse::start(statement.span())));
-            self.statement(statement);
-        }
-        self.scopes.close();
+        self.scope(
+            || hoisted(statements).into_iter().chain(lexical(statements)),
+            |writer| {
+                for statement in statements {
+                    let start = crate::parse::start(statement.span());
+                    writer.statements.push((writer.out.len(), start));
+                    writer.statement(statement);
+                }
+            },
+        );
     }
 
     /// Writes the statements of a function's body, whose parameters are in the scope above.
     pub(super) fn body(&mut self, statements: &'a [Stmt]) {
         let labels = std::mem::take(&mut self.labels);
-        self.scopes.open_body(hoisted(statements).into_iter().chain(lexical(statements)));
+        if let Some(scopes) = &mut self.scopes {
+            scopes.open_body(hoisted(statements).into_iter().chain(lexical(statements)));
+        }
         self.node("body", |writer| writer.list(statements));
-        self.scopes.close();
+        if let Some(scopes) = &mut self.scopes {
+            scopes.close();
+        }
         self.labels = labels;
     }
 
@@ -33,9 +41,10 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn block(&mut self, statements: &'a [Stmt]) {
-        self.scopes.open(lexical(statements));
-        self.node("block", |writer| writer.list(statements));
-        self.scopes.close();
+        self.scope(
+            || lexical(statements),
+            |writer| writer.node("block", |writer| writer.list(statements)),
+        );
     }
 
     /// Writes what a branch or loop holds; braces around it make no difference.
@@ -84,15 +93,15 @@ impl<'a> Writer<'a> {
             }),
             Stmt::Switch(switch) => self.node("switch", |writer| {
                 writer.expr(&switch.discriminant);
-                let inside = switch.cases.iter().flat_map(|case| lexical(&case.cons));
-                writer.scopes.open(inside);
-                for case in &switch.cases {
-                    writer.node("case", |writer| {
-                        writer.maybe(case.test.as_deref());
-                        writer.list(&case.cons);
-                    });
-                }
-                writer.scopes.close();
+                let inside = || switch.cases.iter().flat_map(|case| lexical(&case.cons));
+                writer.scope(inside, |writer| {
+                    for case in &switch.cases {
+                        writer.node("case", |writer| {
+                            writer.maybe(case.test.as_deref());
+                            writer.list(&case.cons);
+                        });
+                    }
+                });
             }),
             Stmt::Try(tried) => self.node("try", |writer| writer.tried(tried)),
             Stmt::While(round) => self.node("while", |writer| {
@@ -104,22 +113,20 @@ impl<'a> Writer<'a> {
                 writer.expr(&round.test);
             }),
             Stmt::For(round) => self.node("for", |writer| {
-                let mut names = Vec::new();
-                if let Some(VarDeclOrExpr::VarDecl(declared)) = &round.init
-                    && declared.kind != VarDeclKind::Var
-                {
-                    declared_by(declared, &mut names);
-                }
-                writer.scopes.open(names);
-                match &round.init {
-                    Some(VarDeclOrExpr::VarDecl(declared)) => writer.variables(declared),
-                    Some(VarDeclOrExpr::Expr(value)) => writer.expr(value),
-                    None => writer.nothing(),
-                }
-                writer.maybe(round.test.as_deref());
-                writer.maybe(round.update.as_deref());
-                writer.held(&round.body);
-                writer.scopes.close();
+                let names = || match &round.init {
+                    Some(VarDeclOrExpr::VarDecl(declared)) => head_names(declared),
+                    _ => Vec::new(),
+                };
+                writer.scope(names, |writer| {
+                    match &round.init {
+                        Some(VarDeclOrExpr::VarDecl(declared)) => writer.variables(declared),
+                        Some(VarDeclOrExpr::Expr(value)) => writer.expr(value),
+                        None => writer.nothing(),
+                    }
+                    writer.maybe(round.test.as_deref());
+                    writer.maybe(round.update.as_deref());
+                    writer.held(&round.body);
+                });
             }),
             Stmt::ForIn(round) => self.node("for-in", |writer| {
                 writer.round(&round.left, &round.right, &round.body);
@@ -135,35 +142,34 @@ impl<'a> Writer<'a> {
     }
 
     fn round(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
-        let mut names = Vec::new();
-        if let ForHead::VarDecl(declared) = head
-            && declared.kind != VarDeclKind::Var
-        {
-            declared_by(declared, &mut names);
-        }
-        self.scopes.open(names);
-        match head {
-            ForHead::VarDecl(declared) => self.variables(declared),
-            ForHead::UsingDecl(_) => self.nothing(),
-            ForHead::Pat(pattern) => self.pattern(pattern),
-        }
-        self.expr(over);
-        self.held(body);
-        self.scopes.close();
+        let names = || match head {
+            ForHead::VarDecl(declared) => head_names(declared),
+            _ => Vec::new(),
+        };
+        self.scope(names, |writer| {
+            match head {
+                ForHead::VarDecl(declared) => writer.variables(declared),
+                ForHead::UsingDecl(_) => writer.nothing(),
+                ForHead::Pat(pattern) => writer.pattern(pattern),
+            }
+            writer.expr(over);
+            writer.held(body);
+        });
     }
 
     fn tried(&mut self, tried: &'a TryStmt) {
         self.block(&tried.block.stmts);
         match &tried.handler {
             Some(handler) => {
-                let mut names = Vec::new();
-                if let Some(caught) = &handler.param {
-                    bound_by(caught, &mut names);
-                }
-                self.scopes.open(names);
-                self.maybe_pattern(handler.param.as_ref());
-                self.block(&handler.body.stmts);
-                self.scopes.close();
+                let names = || {
+                    let mut names = Vec::new();
+                    handler.param.iter().for_each(|caught| bound_by(caught, &mut names));
+                    names
+                };
+                self.scope(names, |writer| {
+                    writer.maybe_pattern(handler.param.as_ref());
+                    writer.block(&handler.body.stmts);
+                });
             }
             None => self.nothing(),
         }
@@ -186,14 +192,14 @@ impl<'a> Writer<'a> {
             Decl::Class(class) if !class.declare => {
                 self.node("class-decl", |writer| {
                     writer.name(&class.ident.sym);
-                    writer.function_name(&class.ident.sym);
+                    writer.names_function();
                     writer.class(&class.class);
                 });
             }
             Decl::Fn(function) if function.function.body.is_some() => {
                 self.node("function-decl", |writer| {
                     writer.name(&function.ident.sym);
-                    writer.function_name(&function.ident.sym);
+                    writer.names_function();
                     writer.function(&function.function);
                 });
             }
@@ -210,8 +216,8 @@ impl<'a> Writer<'a> {
                     writer.pattern(&declarator.name);
                     match &declarator.init {
                         Some(value) => {
-                            if let Pat::Ident(name) = &declarator.name {
-                                writer.named_value(&name.id.sym, value);
+                            if declarator.name.is_ident() {
+                                writer.named_value(value);
                             } else {
                                 writer.expr(value);
                             }
@@ -222,4 +228,13 @@ impl<'a> Writer<'a> {
             }
         });
     }
+}
+
+/// Returns the names that the head of a loop declares for each round.
+fn head_names(declared: &VarDecl) -> Vec<&str> {
+    let mut names = Vec::new();
+    if declared.kind != VarDeclKind::Var {
+        declared_by(declared, &mut names);
+    }
+    names
 }

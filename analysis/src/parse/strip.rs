@@ -1,5 +1,6 @@
 //! Type erasure that keeps every line and column.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -73,9 +74,13 @@ pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
 /// The eraser keeps UTF-16 columns: two spaces stand for one character beyond
 /// U+FFFF. `inserted` is the offset in the source before which one character
 /// was added.
-pub(super) fn by_characters(source: &str, stripped: &str, inserted: Option<usize>) -> String {
+pub(super) fn by_characters(
+    source: &str,
+    stripped: Cow<'_, str>,
+    inserted: Option<usize>,
+) -> String {
     if source.len() == stripped.len() && source.is_ascii() {
-        return stripped.to_owned();
+        return stripped.into_owned();
     }
     let mut out = String::with_capacity(source.len());
     let mut left = stripped.chars();

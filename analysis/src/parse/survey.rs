@@ -13,8 +13,7 @@ use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 
 /// Refuses a tree that is too deep, or that has syntax PML does not run.
-/// Returns whether it has types to be erased.
-pub(super) fn survey(module: &Module, limits: &Limits) -> Result<bool, Vec<Finding>> {
+pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding>> {
     let mut survey = Survey {
         limits,
         // The wrapper function is not the author's depth.
@@ -22,7 +21,6 @@ pub(super) fn survey(module: &Module, limits: &Limits) -> Result<bool, Vec<Findi
         chain: 0,
         on_chain: false,
         ambient: false,
-        typed: false,
         too_deep: None,
         findings: Vec::new(),
     };
@@ -30,7 +28,7 @@ pub(super) fn survey(module: &Module, limits: &Limits) -> Result<bool, Vec<Findi
     if let Some(finding) = survey.too_deep {
         return Err(vec![finding]);
     }
-    if survey.findings.is_empty() { Ok(survey.typed) } else { Err(survey.findings) }
+    if survey.findings.is_empty() { Ok(()) } else { Err(survey.findings) }
 }
 
 struct Survey<'l> {
@@ -42,7 +40,6 @@ struct Survey<'l> {
     on_chain: bool,
     /// Within `declare`, of which nothing is left at run time.
     ambient: bool,
-    typed: bool,
     too_deep: Option<Finding>,
     findings: Vec<Finding>,
 }
@@ -182,7 +179,6 @@ impl Visit for Survey<'_> {
     }
 
     fn visit_ts_type(&mut self, node: &TsType) {
-        self.typed = true;
         self.level(node.span(), |survey| node.visit_children_with(survey));
     }
 
