@@ -11,6 +11,7 @@
 //! kept track of, or it *escapes*, and then the program is dynamic. Everything
 //! that is not understood lets its operands escape.
 
+mod builtin;
 mod call;
 mod calm;
 mod class;
@@ -25,6 +26,7 @@ mod feed;
 mod finish;
 mod function;
 mod input;
+mod join;
 mod leave;
 mod list;
 mod member;
@@ -35,6 +37,7 @@ mod repeat;
 mod scope;
 mod stand_in;
 mod stmt;
+mod through;
 mod value;
 
 use std::collections::{BTreeSet, HashMap};

@@ -1,6 +1,6 @@
 //! Expressions that call tools. The value of each is neither false nor nothing.
 
-use super::{Construct, later, plain, wild};
+use super::{Construct, plain, wild};
 
 pub(super) const CALLS: &[Construct] = &[
     plain("call", "@t(@o)"),
@@ -14,7 +14,7 @@ pub(super) const CALLS: &[Construct] = &[
     plain(".call", "@t.call(null, @o)"),
     plain(".apply", "@t.apply(null, [@o])"),
     plain(".bind", "@t.bind(null)(@o)"),
-    later(".bind with arguments", "@t.bind(null, @o)()"),
+    plain(".bind with arguments", "@t.bind(null, @o)()"),
     plain("spread of arguments", "@t(...[@o])"),
     plain("ternary test", "(@x ? @x : @d)"),
     plain("ternary test, negated", "(!@x ? @d : @x)"),
@@ -157,8 +157,8 @@ pub(super) const CALLS: &[Construct] = &[
     plain("generator, next", "[(function* () {@[s@B@]})().next()]"),
     plain("yield", "[~yield @x]"),
     plain("yield, given away", "[@x, ~yield 1]"),
-    later("Object.entries", "Object.entries({ t: @t }).map(([k, f]) => f(@o))"),
-    later("Object.values", "Object.values({ a: @t1, b: @t2 }).map((f) => f(@o))"),
+    plain("Object.entries", "Object.entries({ t: @t }).map(([k, f]) => f(@o))"),
+    plain("Object.values", "Object.values({ a: @t1, b: @t2 }).map((f) => f(@o))"),
     plain("Object.keys", "@~n1Object.keys({ a: 1 }).map((k) => @^1.@e1(@o)@!1)"),
     plain("assigned", "(() => { let a; return (a = @[s@x@]); })()"),
     plain("assigned by ??=", "(() => { let a; a ??= @[s@x@]; return [a]; })()"),

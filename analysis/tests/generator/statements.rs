@@ -43,7 +43,7 @@ pub(super) const STATEMENTS: &[Construct] = &[
     plain("object, patterned later", "const $1 = { t: [@t1] }; const { t: [$2] } = $1; $2(@o);"),
     plain("array", "const $1 = [@t1, @t2]; $1[0](@o); $1[1](@o);"),
     plain("array, spread", "const $1 = [@t1]; const $2 = [...$1, @u2]; $2[0](@o);"),
-    later("Object.assign", "const $1 = Object.assign({ a: 1 }, { t: @t1 }); $1.t(@o);"),
+    plain("Object.assign", "const $1 = Object.assign({ a: 1 }, { t: @t1 }); $1.t(@o);"),
     plain("table of names", "@~n1const $1 = { a: @k1 }; @^1[$1.a](@o);"),
     plain("list of names", "@~n1const $1 = [@k1, @k1]; for (const $2 of $1) @^1[$2](@o);"),
     plain("const name", "@~n1const $1 = @k1; @^1[$1](@o);"),
@@ -177,13 +177,13 @@ pub(super) const STATEMENTS: &[Construct] = &[
     plain("for of names", "@~n1for (const $1 of [@k1, @k1]) { @^1[$1](@o);@C }"),
     plain("for of pattern", "for (const { t: $1 } of [{ t: @u1 }]) { $1(@o);@[.@T1$1@C@] }@!1"),
     plain("for of pattern, default", "for (const { t: $1 = @t1 } of [{}]) { $1(@o); }"),
-    later("for of entries", "for (const [$2, $1] of Object.entries({ a: @t1 })) { $1(@o); }"),
-    later("for of values", "for (const $1 of Object.values({ a: @t1, b: @t2 })) { $1(@o); }"),
+    plain("for of entries", "for (const [$2, $1] of Object.entries({ a: @t1 })) { $1(@o); }"),
+    plain("for of values", "for (const $1 of Object.values({ a: @t1, b: @t2 })) { $1(@o); }"),
     plain(
         "for of generator",
         "for (const $1 of (function* () { yield @[g@x@];@[g@G@] yield 1; })()) {@C}",
     ),
-    later(
+    plain(
         "for of generator of tools",
         "for (const $1 of (function* () { yield @[s@t1@]; yield @[s@t2@]; })()) $1(@o);",
     ),
@@ -202,7 +202,7 @@ pub(super) const STATEMENTS: &[Construct] = &[
         "for await generator function",
         "async function* $1() { yield @[h@x@];@[h@G@] } for ~await (const $2 of $1()) {@C}",
     ),
-    later(
+    plain(
         "for await tools",
         "for ~await (const $1 of (async function* () { yield @[s@t1@]; })()) ~await $1(@o);",
     ),

@@ -3,12 +3,11 @@
 use std::rc::Rc;
 
 use protocol::ToolId;
-use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase, TaggedTpl};
+use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase};
 
 use super::Builder;
 use super::calm::only_looks;
-use super::engine::changes_argument;
-use super::expr::{bare, bounds};
+use super::expr::bare;
 use super::feed::Slot;
 use super::finish::{RoundKind, RoundTask};
 use super::leave::add_to;
@@ -78,21 +77,9 @@ impl<'a> Builder<'a> {
         };
         if let (Expr::Ident(name), MemberProp::Ident(method)) = (bare(&member.obj), &member.prop)
             && self.lookup(&name.sym).is_none()
+            && let Some(result) = self.builtin(&name.sym, &method.sym, args)
         {
-            if &*name.sym == "Promise"
-                && matches!(&*method.sym, "all" | "allSettled" | "race" | "any")
-            {
-                return self.together(&method.sym, args);
-            }
-            if &*name.sym == "Object"
-                && matches!(&*method.sym, "keys" | "values" | "entries")
-                && let Some(list) = self.listed(&method.sym, args)
-            {
-                return list;
-            }
-            if matches!(&*name.sym, "Object" | "Reflect") && changes_argument(&method.sym) {
-                return self.change_argument(args);
-            }
+            return result;
         }
         let method = match &member.prop {
             MemberProp::Ident(name) => Some(&*name.sym),
@@ -106,10 +93,12 @@ impl<'a> Builder<'a> {
         let skips = kind == CallKind::Optional && receiver.caps().is_empty();
         let deps = if skips { receiver.all_deps() } else { Deps::default() };
         let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));
-        if receiver.caps().iter().any(|cap| matches!(cap, Cap::Tool(..)))
+        let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
+        let is_own = receiver.form == Form::Function && receiver.caps().is_empty();
+        if (is_own || receiver.caps().iter().any(is_tool))
             && let Some(method @ ("call" | "apply" | "bind")) = key.only()
         {
-            return self.call_through(&receiver, method, args);
+            return self.perhaps(&deps, skips, |b| b.call_through(&receiver, method, args));
         }
         let callee = self.member(&receiver, &key);
         if callee.is_loaded()
@@ -187,7 +176,8 @@ impl<'a> Builder<'a> {
     ) -> Value {
         let mut result = Value::never();
         let caps = callee.caps().to_vec();
-        let tools = caps.iter().filter(|cap| matches!(cap, Cap::Tool(..))).count();
+        let is_tool = |cap: &&Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
+        let tools = caps.iter().filter(is_tool).count();
         let one_of = tools + callee.funcs().len() > 1;
         let mut understood = callee.form == Form::Function && caps.is_empty();
         for cap in &caps {
@@ -197,6 +187,16 @@ impl<'a> Builder<'a> {
                     let deps = callee.deps.clone();
                     let called =
                         self.under(&deps, one_of, false, |b| b.task(namespace, action, given));
+                    result = self.join(&result, &called);
+                }
+                Cap::Bound(namespace, action) => {
+                    self.escape_given(given, &Deps::default(), "is passed to a tool");
+                    // What was bound comes before what is given here.
+                    let deps = callee.deps.clone().and(&given.deps());
+                    let all = Value::computed(deps.clone()).spanning(callee.span);
+                    let all = Given { values: vec![all], rest: None };
+                    let called = self
+                        .under(&callee.deps, one_of, false, |b| b.task(namespace, action, &all));
                     result = self.join(&result, &called);
                 }
                 Cap::Evaluator => self.dynamic(
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn escape_given(&mut self, given: &Given, deps: &Deps, how: &str) {
+    pub(super) fn escape_given(&mut self, given: &Given, deps: &Deps, how: &str) {
         for value in given.values.iter().chain(&given.rest) {
             self.escape_to(value, how, deps, true);
         }
@@ -385,58 +385,5 @@ impl<'a> Builder<'a> {
             repeats: self.control.repeats,
         });
         Value::result(site)
-    }
-
-    /// Follows `tool.call(this, input)` and its like.
-    fn call_through(&mut self, tool: &Value, method: &str, args: &'a [ExprOrSpread]) -> Value {
-        let given = self.given(args);
-        let Given { mut values, rest } = given;
-        if !values.is_empty() {
-            let this = values.remove(0);
-            self.escape(&this, "is passed to a tool");
-        }
-        match method {
-            "bind" if values.is_empty() && rest.is_none() => return tool.clone(),
-            "bind" => {
-                // What is bound would be missing from the arguments shown.
-                self.escape(tool, "is bound to arguments");
-                return Value::computed(tool.all_deps());
-            }
-            "apply" => match values.first().map(|value| value.form.clone()) {
-                Some(Form::Array(items)) => values = items.to_vec(),
-                Some(_) => {
-                    let all = values.remove(0);
-                    self.escape(&all, "is passed to a tool");
-                    values = vec![Value::computed(all.all_deps()).spanning(all.span)];
-                }
-                None => {}
-            },
-            _ => {}
-        }
-        let given = Given { values, rest };
-        self.feeding(|b| b.apply(tool.clone(), None, &given, CallKind::Plain)).0
-    }
-
-    /// Follows a tagged template, which is a call.
-    pub(super) fn tagged(&mut self, tagged: &'a TaggedTpl) -> Value {
-        let (callee, this) = match bare(&tagged.tag) {
-            Expr::Member(member) => {
-                let receiver = self.expr(&member.obj);
-                let key = self.member_key(&member.prop);
-                (self.member(&receiver, &key), Some(receiver))
-            }
-            _ => (self.expr(&tagged.tag), None),
-        };
-        let mut values = vec![Value::computed(Deps::default()).spanning(bounds(tagged.tpl.span))];
-        for expr in &tagged.tpl.exprs {
-            values.push(self.expr(expr));
-        }
-        if let (Some(this), false) = (&this, callee.is_loaded()) {
-            self.escape(this, "holds what a tag that cannot be followed may reach");
-        }
-        let deps = values.iter().fold(Deps::default(), |deps, value| deps.and(&value.all_deps()));
-        values[0].deps.add(&deps);
-        let given = Given { values, rest: None };
-        self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain)).0
     }
 }

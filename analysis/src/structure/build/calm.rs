@@ -3,8 +3,6 @@
 //! A variable is calm when it is declared with a literal and every use of it only
 //! looks at its parts. Any other use hands the object on, and it is not calm.
 
-use std::rc::Rc;
-
 use swc_ecma_ast::{Expr, ExprOrSpread, Pat};
 
 use super::Builder;
@@ -65,27 +63,6 @@ impl<'a> Builder<'a> {
         let mut value = value.spanning(bounds(name.span));
         value.shared = false;
         value
-    }
-
-    /// Follows `Object.keys(table)` and its like, where the table is written out.
-    pub(super) fn listed(&mut self, how: &str, args: &'a [ExprOrSpread]) -> Option<Value> {
-        let [ExprOrSpread { spread: None, expr }] = args else { return None };
-        if !matches!(bare(expr), Expr::Ident(_)) {
-            return None;
-        }
-        let value = self.looked_at(expr);
-        let Form::Object { fields, open: false } = &value.form else { return None };
-        // Names that are numbers come first, whatever their place in the text.
-        let is_number = |name: &Rc<str>| name.starts_with(|first: char| first.is_ascii_digit());
-        if value.shared || value.partial || fields.iter().any(|(name, _)| is_number(name)) {
-            return None;
-        }
-        let items = fields.iter().map(|(name, field)| match how {
-            "keys" => Value::text(name),
-            "values" => field.clone(),
-            _ => Value::array(vec![Value::text(name), field.clone()]),
-        });
-        Some(Value::array(items.collect()).with_deps(&value.deps))
     }
 }
 

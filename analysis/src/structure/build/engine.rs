@@ -101,6 +101,11 @@ impl<'a> Builder<'a> {
                         &given,
                         "is passed to a method that cannot be followed",
                     );
+                    if name == "join"
+                        && let Some(text) = builder.joined(&receiver, &given)
+                    {
+                        return text;
+                    }
                     if key.names.is_none() || changes_receiver(&name) {
                         builder.mutate();
                         builder.changed_part_of(&receiver);
@@ -184,8 +189,8 @@ impl<'a> Builder<'a> {
             builder.under(&deps, conditional, repeats, |builder| {
                 for (index, value) in given.values.iter().enumerate() {
                     let failure = is_then && index == 1;
-                    let simple =
-                        matches!(value.caps(), [Cap::Tool(..)]) || value.form == Form::Function;
+                    let simple = matches!(value.caps(), [Cap::Tool(..) | Cap::Bound(..)])
+                        || value.form == Form::Function;
                     if simple && (index == 0 || is_then) {
                         let before = builder.at;
                         let called = if failure {
@@ -284,7 +289,7 @@ impl<'a> Builder<'a> {
         if how == "all" {
             // What is awaited is asked for `then`; what is in it is not.
             for part in members.parts() {
-                let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..));
+                let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
                 if !part.funcs().is_empty() || !part.caps().iter().all(is_tool) {
                     self.escape(part, "is awaited together with others");
                 }

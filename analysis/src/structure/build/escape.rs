@@ -36,7 +36,7 @@ impl Builder<'_> {
     pub(super) fn escape_all_but_tools(&mut self, list: &Value, how: &str) {
         for part in list.parts() {
             let is_tool = part.funcs().is_empty()
-                && part.caps().iter().all(|cap| matches!(cap, Cap::Tool(..)));
+                && part.caps().iter().all(|cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..)));
             if !is_tool {
                 self.escape(part, how);
             } else {
@@ -51,7 +51,7 @@ impl Builder<'_> {
             Cap::Namespace(namespace) => {
                 (Code::DynamicEscape, format!("`mcp.{}` {how}; {ADVICE}", shown(namespace, 64)))
             }
-            Cap::Tool(namespace, action) => {
+            Cap::Tool(namespace, action) | Cap::Bound(namespace, action) => {
                 let name = format!("mcp.{}.{}", shown(namespace, 64), shown(action, 64));
                 let message = format!(
                     "`{name}` {how}; pass a function instead, as in `(input) => {name}({{ input }})`"

@@ -148,7 +148,7 @@ impl Builder<'_> {
     }
 
     /// Returns any of the parts of a container.
-    fn any_part(&mut self, value: &Value) -> Value {
+    pub(super) fn any_part(&mut self, value: &Value) -> Value {
         let parts: Vec<Value> = value.parts().into_iter().cloned().collect();
         let mut any = Value::never();
         for part in &parts {
@@ -187,7 +187,7 @@ impl Builder<'_> {
                     Code::DynamicGlobal,
                     "which global is meant is only known when the program runs; write its name out".into(),
                 ),
-                Cap::Tool(..) => self.below_tool(cap),
+                Cap::Tool(..) | Cap::Bound(..) => self.below_tool(cap),
                 Cap::Evaluator => part.add_cap(Cap::Evaluator),
             }
             return;
@@ -204,7 +204,7 @@ impl Builder<'_> {
             match cap {
                 Cap::Mcp => part.add_cap(Cap::Namespace(name.clone())),
                 Cap::Namespace(namespace) => self.add_tool(namespace, name, part),
-                Cap::Tool(..) => self.below_tool(cap),
+                Cap::Tool(..) | Cap::Bound(..) => self.below_tool(cap),
                 Cap::Global => {
                     let value = self.global(name);
                     part.add_load(&value);
@@ -235,7 +235,7 @@ impl Builder<'_> {
     }
 
     fn below_tool(&mut self, cap: &Cap) {
-        let Cap::Tool(namespace, action) = cap else { return };
+        let (Cap::Tool(namespace, action) | Cap::Bound(namespace, action)) = cap else { return };
         let message = format!(
             "a tool has no parts to name; a tool is called as `mcp.{}.{}({{ … }})`",
             shown(namespace, 64),

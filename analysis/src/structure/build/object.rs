@@ -7,7 +7,7 @@ use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
 use super::Builder;
 use super::function::FuncBody;
 use super::member::Key;
-use super::value::{Form, Value};
+use super::value::{Deps, Form, Value};
 
 impl<'a> Builder<'a> {
     /// Returns the key that a property is written with.
@@ -16,7 +16,7 @@ impl<'a> Builder<'a> {
             PropName::Ident(name) => Key::name(&name.sym),
             PropName::Str(text) => match text.value.as_str() {
                 Some(text) => Key::name(text),
-                None => self.key_of(&Value::computed(super::value::Deps::default())),
+                None => self.key_of(&Value::computed(Deps::default())),
             },
             PropName::Num(number) => {
                 let value = Value::scalar(super::value::Scalar::Number(number.value));
@@ -30,7 +30,7 @@ impl<'a> Builder<'a> {
                 let value = self.expr(&computed.expr);
                 self.key_of(&value)
             }
-            PropName::BigInt(_) => self.key_of(&Value::computed(super::value::Deps::default())),
+            PropName::BigInt(_) => self.key_of(&Value::computed(Deps::default())),
         }
     }
 
@@ -38,35 +38,13 @@ impl<'a> Builder<'a> {
         let mut fields: Vec<(Rc<str>, Value)> = Vec::new();
         let mut open = false;
         let mut accessors = false;
-        let mut deps = super::value::Deps::default();
+        let mut deps = Deps::default();
         let mut extra: Vec<Value> = Vec::new();
         for prop in &object.props {
             let prop = match prop {
                 PropOrSpread::Spread(spread) => {
                     let value = self.expr(&spread.expr);
-                    match &value.form {
-                        Form::Object { fields: spread, open: spread_open } if !value.partial => {
-                            open |= *spread_open;
-                            deps.add(&value.deps);
-                            if *spread_open {
-                                self.may_be_replaced(&mut fields, &value.deps);
-                            }
-                            for (name, field) in spread.iter() {
-                                let mut field = field.clone();
-                                field.shared |= value.shared;
-                                field.inexact |= value.shared;
-                                put(&mut fields, name.clone(), field);
-                            }
-                        }
-                        _ if value.is_nothing() => {}
-                        _ => {
-                            // It may replace any field that stands before it.
-                            open = true;
-                            deps.add(&value.all_deps());
-                            self.may_be_replaced(&mut fields, &value.all_deps());
-                            self.escape(&value, "is spread into an object");
-                        }
-                    }
+                    self.spread(&value, &mut fields, &mut open, &mut deps);
                     continue;
                 }
                 PropOrSpread::Prop(prop) => prop,
@@ -105,14 +83,14 @@ impl<'a> Builder<'a> {
                     let key = self.prop_key(&getter.key);
                     let func = self.function(FuncBody::Function(&getter.function));
                     extra.push(func);
-                    (key, Value::computed(super::value::Deps::default()))
+                    (key, Value::computed(Deps::default()))
                 }
                 Prop::Setter(setter) => {
                     accessors = true;
                     let key = self.prop_key(&setter.key);
                     let func = self.function(FuncBody::Function(&setter.function));
                     extra.push(func);
-                    (key, Value::computed(super::value::Deps::default()))
+                    (key, Value::computed(Deps::default()))
                 }
                 Prop::Assign(assign) => (Key::name(&assign.key.sym), self.expr(&assign.value)),
             };
@@ -151,8 +129,41 @@ impl<'a> Builder<'a> {
         self.bounded(made)
     }
 
+    /// Copies the fields of a value into an object that is being made.
+    pub(super) fn spread(
+        &mut self,
+        value: &Value,
+        fields: &mut Vec<(Rc<str>, Value)>,
+        open: &mut bool,
+        deps: &mut Deps,
+    ) {
+        match &value.form {
+            Form::Object { fields: spread, open: spread_open } if !value.partial => {
+                *open |= *spread_open;
+                deps.add(&value.deps);
+                if *spread_open {
+                    self.may_be_replaced(fields, &value.deps);
+                }
+                for (name, field) in spread.iter() {
+                    let mut field = field.clone();
+                    field.shared |= value.shared;
+                    field.inexact |= value.shared;
+                    put(fields, name.clone(), field);
+                }
+            }
+            _ if value.is_nothing() => {}
+            _ => {
+                // It may replace any field that stands before it.
+                *open = true;
+                deps.add(&value.all_deps());
+                self.may_be_replaced(fields, &value.all_deps());
+                self.escape(value, "is spread into an object");
+            }
+        }
+    }
+
     /// Gives up on fields that a later one, whose name is not known, may replace.
-    fn may_be_replaced(&mut self, fields: &mut [(Rc<str>, Value)], deps: &super::value::Deps) {
+    fn may_be_replaced(&mut self, fields: &mut [(Rc<str>, Value)], deps: &Deps) {
         for (_, field) in fields {
             let old = std::mem::replace(field, Value::never());
             if old.is_loaded() {
@@ -165,11 +176,11 @@ impl<'a> Builder<'a> {
     pub(super) fn array(&mut self, array: &'a ArrayLit) -> Value {
         let mut items = Vec::new();
         let mut known = true;
-        let mut deps = super::value::Deps::default();
+        let mut deps = Deps::default();
         for (index, item) in array.elems.iter().enumerate() {
             let Some(item) = item else {
                 // A hole shows what the prototype has there.
-                items.push(Value::computed(super::value::Deps::default()));
+                items.push(Value::computed(Deps::default()));
                 continue;
             };
             // Members of a fork are told apart by their place.
@@ -223,7 +234,7 @@ impl<'a> Builder<'a> {
 const SEARCHED: usize = 256;
 
 /// Sets a field; a later one of the same name replaces the earlier.
-fn put(fields: &mut Vec<(Rc<str>, Value)>, name: Rc<str>, value: Value) {
+pub(super) fn put(fields: &mut Vec<(Rc<str>, Value)>, name: Rc<str>, value: Value) {
     // Looking up a field finds the last one of its name, so that an object of
     // thousands of fields need not be searched for each.
     let searched = if fields.len() > SEARCHED { 0 } else { fields.len() };

@@ -221,6 +221,17 @@ fn append(texts: &[String], ends: &[Rc<str>]) -> Option<Vec<String>> {
     )
 }
 
+/// Returns the text that parts give one after the other; each part is one of several.
+pub(super) fn concatenated(parts: Vec<Vec<Rc<str>>>, deps: Deps) -> Value {
+    let mut texts = Some(vec![String::new()]);
+    for ends in &parts {
+        texts = texts.and_then(|texts| append(&texts, ends));
+        // A long text is not copied once for each of its parts.
+        texts = texts.filter(|texts| texts.iter().all(|text| text.len() <= TEXT_LENGTH));
+    }
+    text_choice(texts, deps)
+}
+
 fn text_choice(texts: Option<Vec<String>>, deps: Deps) -> Value {
     match texts {
         Some(texts) if texts.is_empty() => Value::never().with_deps(&deps),

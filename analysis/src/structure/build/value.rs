@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 pub(super) use super::deps::Deps;
 use super::deps::union;
+use super::join::merged;
 
 use crate::structure::PathStep;
 
@@ -23,6 +24,8 @@ pub(super) enum Cap {
     Namespace(Rc<str>),
     /// `mcp.namespace.action`.
     Tool(Rc<str>, Rc<str>),
+    /// `mcp.namespace.action` with arguments that are given before those of a call.
+    Bound(Rc<str>, Rc<str>),
     /// What makes code out of text: `eval`, `Function`.
     Evaluator,
 }
@@ -60,14 +63,10 @@ pub(super) fn number_text(value: f64) -> Option<String> {
     (value.fract() == 0.0 && value.abs() < 1e15).then(|| format!("{}", value as i64))
 }
 
-/// The most constants that one value may be.
-const CHOICE_LIMIT: usize = 16;
 /// The most parts of a value that is tracked part by part.
 const WEIGHT_LIMIT: u32 = 2_000;
 /// The deepest value that is tracked part by part.
 const LEVEL_LIMIT: u32 = 16;
-/// The most fields of objects that are joined name by name.
-const NAMED_LIMIT: usize = 64;
 /// The most steps of a reference.
 const PATH_LIMIT: usize = 32;
 
@@ -99,8 +98,8 @@ pub(super) enum Form {
 #[must_use = "what a value may be must be kept, or be seen to escape"]
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Value {
-    caps: Option<Rc<Vec<Cap>>>,
-    funcs: Option<Rc<Vec<FuncId>>>,
+    pub(super) caps: Option<Rc<Vec<Cap>>>,
+    pub(super) funcs: Option<Rc<Vec<FuncId>>>,
     /// The tasks whose results flow into it, not counting its parts.
     pub(super) deps: Deps,
     pub(super) form: Form,
@@ -118,7 +117,7 @@ pub(super) struct Value {
     /// It may be a promise that fails, which these tasks decide.
     pub(super) fails: Option<Deps>,
     /// Whether it or a part of it leads to tools or is a function.
-    loaded: bool,
+    pub(super) loaded: bool,
     weight: u32,
     level: u32,
 }
@@ -313,111 +312,6 @@ impl Value {
         deps
     }
 
-    /// Returns a value that may be either. Parts that cannot be kept apart are
-    /// pushed to `lost`.
-    pub(super) fn join(&self, other: &Self, lost: &mut Vec<Value>) -> Self {
-        if self.form == Form::Never && !self.has_own_load() {
-            return other.clone().with_deps(&self.deps);
-        }
-        if other.form == Form::Never && !other.has_own_load() {
-            return self.clone().with_deps(&other.deps);
-        }
-        if self == other {
-            return self.clone();
-        }
-        let form = match (&self.form, &other.form) {
-            (Form::Const(left), Form::Const(right)) => {
-                let mut all = left.to_vec();
-                for scalar in right.iter() {
-                    if !all.contains(scalar) {
-                        all.push(scalar.clone());
-                    }
-                }
-                if all.len() > CHOICE_LIMIT { Form::Computed } else { Form::Const(all.into()) }
-            }
-            (Form::Function, Form::Function) => Form::Function,
-            (Form::Function, _) if other.is_nothing() => Form::Function,
-            (_, Form::Function) if self.is_nothing() => Form::Function,
-            (
-                Form::Object { fields: left, open: left_open },
-                Form::Object { fields: right, open: right_open },
-            ) if left.len() == right.len()
-                && left.iter().zip(right.iter()).all(|(a, b)| a.0 == b.0) =>
-            {
-                let fields = left
-                    .iter()
-                    .zip(right.iter())
-                    .map(|((name, a), (_, b))| (name.clone(), a.join(b, lost)))
-                    .collect();
-                Form::Object { fields: Rc::new(fields), open: *left_open || *right_open }
-            }
-            (
-                Form::Object { fields: left, open: true },
-                Form::Object { fields: right, open: true },
-            ) if left.len().max(right.len()) <= NAMED_LIMIT => {
-                // What is not listed in one of them may be there all the same.
-                let or_any = |fields: &[(Rc<str>, Self)], name: &str, deps: &Deps| {
-                    let field = fields.iter().rev().find(|(known, _)| **known == *name);
-                    field.map_or_else(|| Self::computed(deps.clone()), |(_, value)| value.clone())
-                };
-                let mut names: Vec<&Rc<str>> = left.iter().map(|(name, _)| name).collect();
-                for (name, _) in right.iter() {
-                    if !names.contains(&name) {
-                        names.push(name);
-                    }
-                }
-                let fields = names
-                    .into_iter()
-                    .map(|name| {
-                        let one = or_any(left, name, &self.deps);
-                        let two = or_any(right, name, &other.deps);
-                        (name.clone(), one.join(&two, lost))
-                    })
-                    .collect();
-                Form::Object { fields: Rc::new(fields), open: true }
-            }
-            (Form::Array(left), Form::Array(right)) if left.len() == right.len() => {
-                let items = left.iter().zip(right.iter()).map(|(a, b)| a.join(b, lost)).collect();
-                Form::Array(Rc::new(items))
-            }
-            (Form::Items(_), Form::Items(_) | Form::Array(_))
-            | (Form::Array(_), Form::Items(_)) => {
-                let parts = self.parts().into_iter().chain(other.parts());
-                let item = parts.fold(Self::never(), |item, part| item.join(part, lost));
-                Form::Items(Rc::new(item))
-            }
-            (left, right) if left == right => left.clone(),
-            _ => Form::Computed,
-        };
-        let mut joined = Self::of(form);
-        joined.deps = self.deps.clone().and(&other.deps);
-        if joined.form == Form::Computed {
-            for part in self.parts().into_iter().chain(other.parts()) {
-                joined.deps.add(&part.all_deps());
-                if part.is_loaded() {
-                    lost.push(part.clone());
-                }
-            }
-        }
-        joined.caps = merged(&self.caps, &other.caps);
-        joined.funcs = merged(&self.funcs, &other.funcs);
-        joined.loaded |= joined.caps.is_some() || joined.funcs.is_some();
-        joined.span = self.span;
-        joined.shared = self.shared || other.shared;
-        joined.inexact = self.inexact || other.inexact;
-        joined.partial = self.partial || other.partial;
-        joined.defaulted = self.defaulted || other.defaulted;
-        joined.fails = self.fails.clone();
-        if let Some(deps) = &other.fails {
-            joined.fails.get_or_insert_default().add(deps);
-        }
-        joined
-    }
-
-    fn has_own_load(&self) -> bool {
-        self.caps.is_some() || self.funcs.is_some()
-    }
-
     /// Returns whether it is `undefined` or `null`.
     pub(super) fn is_nothing(&self) -> bool {
         self.only().is_some_and(Scalar::is_nothing)
@@ -465,16 +359,6 @@ impl Value {
 
 fn longer(path: &Rc<[PathStep]>, step: PathStep) -> Option<Rc<[PathStep]>> {
     (path.len() < PATH_LIMIT).then(|| path.iter().cloned().chain([step]).collect())
-}
-
-fn merged<T: Ord + Clone>(
-    left: &Option<Rc<Vec<T>>>,
-    right: &Option<Rc<Vec<T>>>,
-) -> Option<Rc<Vec<T>>> {
-    match (left, right) {
-        (None, other) | (other, None) => other.clone(),
-        (Some(left), Some(right)) => Some(union(left, right)),
-    }
 }
 
 fn measure<'v>(parts: impl Iterator<Item = &'v Value>) -> (bool, u32, u32) {

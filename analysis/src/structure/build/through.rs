@@ -1,0 +1,107 @@
+//! Calls by way of something else: `call`, `apply`, `bind`, and tagged templates.
+
+use swc_ecma_ast::{Expr, ExprOrSpread, TaggedTpl};
+
+use super::Builder;
+use super::call::{CallKind, Given};
+use super::expr::{bare, bounds};
+use super::value::{Cap, Deps, Form, Value};
+
+impl<'a> Builder<'a> {
+    /// Follows `tool.call(this, input)` and its like, of a tool or a function.
+    pub(super) fn call_through(
+        &mut self,
+        callee: &Value,
+        method: &str,
+        args: &'a [ExprOrSpread],
+    ) -> Value {
+        let Given { mut values, mut rest } = self.given(args);
+        let this = if values.is_empty() { Value::undefined() } else { values.remove(0) };
+        let is_own = callee.form == Form::Function;
+        if !is_own {
+            self.escape(&this, "is passed to a tool");
+        }
+        match method {
+            "bind" => return self.bound(callee, this, Given { values, rest }),
+            "apply" => {
+                if let Some(list) = values.first().cloned() {
+                    (values, rest) = self.applied(&list, is_own);
+                }
+            }
+            _ => {}
+        }
+        let given = Given { values, rest };
+        let this = is_own.then_some(this);
+        self.feeding(|b| b.apply(callee.clone(), this, &given, CallKind::Plain)).0
+    }
+
+    /// Returns the arguments that `apply` takes out of a list.
+    fn applied(&mut self, list: &Value, is_own: bool) -> (Vec<Value>, Option<Value>) {
+        if let Form::Array(items) = &list.form {
+            let place = |mut item: Value| {
+                item.inexact |= list.shared;
+                item.with_deps(&list.deps)
+            };
+            return (items.iter().cloned().map(place).collect(), None);
+        }
+        self.escape(list, "is passed in a list of unknown length");
+        let all = Value::computed(list.all_deps()).spanning(list.span);
+        if is_own { (Vec::new(), Some(all)) } else { (vec![all], None) }
+    }
+
+    /// Follows `tool.bind(this, …)` and `function.bind(this, …)`.
+    fn bound(&mut self, callee: &Value, this: Value, given: Given) -> Value {
+        let nothing = given.values.is_empty() && given.rest.is_none();
+        if callee.form == Form::Function {
+            for func in callee.funcs().to_vec() {
+                self.called_on(func, &this);
+                if !nothing {
+                    self.call_from_unknown(func, &given.deps(), true, true);
+                }
+            }
+            if nothing {
+                return callee.clone();
+            }
+        }
+        if nothing {
+            return callee.clone();
+        }
+        self.escape_given(&given, &Deps::default(), "is bound to a function");
+        let mut bound = Value::computed(callee.deps.clone().and(&given.deps()));
+        for cap in callee.caps() {
+            match cap {
+                Cap::Tool(namespace, action) | Cap::Bound(namespace, action) => {
+                    bound.add_cap(Cap::Bound(namespace.clone(), action.clone()));
+                }
+                _ => self.escape(&Value::cap(cap.clone()), "is bound to arguments"),
+            }
+        }
+        for func in callee.funcs() {
+            bound.deps.add(&self.funcs[*func as usize].returned.all_deps());
+        }
+        bound
+    }
+
+    /// Follows a tagged template, which is a call.
+    pub(super) fn tagged(&mut self, tagged: &'a TaggedTpl) -> Value {
+        let (callee, this) = match bare(&tagged.tag) {
+            Expr::Member(member) => {
+                let receiver = self.expr(&member.obj);
+                let key = self.member_key(&member.prop);
+                (self.member(&receiver, &key), Some(receiver))
+            }
+            _ => (self.expr(&tagged.tag), None),
+        };
+        let mut values = vec![Value::computed(Deps::default()).spanning(bounds(tagged.tpl.span))];
+        for expr in &tagged.tpl.exprs {
+            values.push(self.expr(expr));
+        }
+        if let (Some(this), false) = (&this, callee.is_loaded()) {
+            self.escape(this, "holds what a tag that cannot be followed may reach");
+        }
+        let deps = values.iter().fold(Deps::default(), |deps, value| deps.and(&value.all_deps()));
+        values[0].deps.add(&deps);
+        let given = Given { values, rest: None };
+        self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain)).0
+    }
+}
