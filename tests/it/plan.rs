@@ -71,6 +71,7 @@ fn the_json_has_exactly_its_fields() {
                 "column",
                 "arguments",
                 "parameters",
+                "from_args",
                 "data_from",
                 "decided_by",
                 "conditions"
@@ -81,6 +82,7 @@ fn the_json_has_exactly_its_fields() {
         panic!("{plan}")
     };
     assert_eq!(read["parameters"], json!(["args.path"]));
+    assert_eq!((&read["from_args"], &parse["from_args"]), (&json!(true), &json!(false)));
     assert_eq!((&read["certainty"], &read["times"]), (&json!("will"), &json!("once")));
     assert_eq!((&parse["side"], &parse["data_from"]), (&json!("server"), &json!(["t1"])));
     assert_eq!((&post["certainty"], &post["decided_by"]), (&json!("may"), &json!(["t2"])));
