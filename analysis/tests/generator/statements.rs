@@ -1,6 +1,6 @@
 //! Statements. A name that a template gives to a tool may be used by those after it.
 
-use super::{Construct, later, plain, wild};
+use super::{Construct, plain, wild};
 
 pub(super) const STATEMENTS: &[Construct] = &[
     plain("expression", "@x;"),
@@ -257,7 +257,7 @@ pub(super) const STATEMENTS: &[Construct] = &[
         "class, constructor keeps a tool",
         "class $1 { constructor(t) { this.t = t; } m() { return this.t(@o); } } new $1(@t1).m();",
     ),
-    later("class, method given a tool", "class $1 { m(t) { return t(@o); } } new $1().m(@t1);"),
+    plain("class, method given a tool", "class $1 { m(t) { return t(@o); } } new $1().m(@t1);"),
     plain(
         "class, subclass",
         "class $1 { m() {@[s@B@]} } class $2 extends $1 { n() { return this.m(); } } new $2().n();",

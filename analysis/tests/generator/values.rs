@@ -1,7 +1,7 @@
 //! Expressions that are `mcp`, a namespace, a tool or a name. Each can stand
 //! before a dot; the slot without a number holds what it gives.
 
-use super::{Construct, later, plain, wild};
+use super::{Construct, plain, wild};
 
 pub(super) const MCP: &[Construct] = &[
     plain("mcp", "mcp"),
@@ -84,7 +84,7 @@ pub(super) const NAMESPACES: &[Construct] = &[
     ),
     plain("namespace by .call", "(function (n) { return n; }).call(null, @n)"),
     plain("namespace in a computed field", "({ [\"k\" + 1]: @n }).k1"),
-    later("namespace by a getter", "({ get n() { return @[s@n@]; } }).n"),
+    plain("namespace by a getter", "({ get n() { return @[s@n@]; } }).n"),
     plain("namespace of a static field", "(class { static n = @[s@n@]; }).n"),
     plain("namespace by Object.assign", "Object.assign({}, { n: @n }).n"),
     plain("namespace by Object.values", "Object.values({ n: @n })[0]"),
@@ -146,7 +146,7 @@ pub(super) const TOOLS: &[Construct] = &[
     ),
     plain("tool by recursion", "(function f(n) { return n > 0 ? f(n - 1) : @[s@u@]; })(2)"),
     plain("tool of a static field", "(class { static t = @[s@u@]; }).t"),
-    later("tool by a getter", "({ get t() { return @[s@u@]; } }).t"),
+    plain("tool by a getter", "({ get t() { return @[s@u@]; } }).t"),
     plain("tool by a method", "({ t() { return @[s@u@]; } }).t()"),
     plain("tool by Object.assign", "Object.assign({}, { t: @u }).t"),
     plain("tool by Object.values", "Object.values({ t: @u })[0]"),

@@ -235,11 +235,9 @@ impl<'a> Builder<'a> {
         }
         if understood && callee.inexact {
             // Whoever can change the container may have put another function there.
-            self.escape_given(
-                given,
-                &Deps::default(),
-                "is passed to a function that may be replaced",
-            );
+            for value in given.values.iter().chain(&given.rest).filter(|value| !value.is_tool()) {
+                self.escape(value, "is passed to a function that may be replaced");
+            }
         }
         if callee.inexact && !callee.funcs().is_empty() {
             result = result.loosened();

@@ -34,14 +34,8 @@ impl Builder<'_> {
     /// Gives a list to code that cannot be followed, and that can only hand on what
     /// is in it. Of a tool in it, it is known by then that it may be called.
     pub(super) fn escape_all_but_tools(&mut self, list: &Value, how: &str) {
-        for part in list.parts() {
-            let is_tool = part.funcs().is_empty()
-                && part.caps().iter().all(|cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..)));
-            if !is_tool {
-                self.escape(part, how);
-            } else {
-                self.escape_all_but_tools(part, how);
-            }
+        for part in list.parts().into_iter().filter(|part| !part.is_tool()) {
+            self.escape(part, how);
         }
     }
 

@@ -325,6 +325,12 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Returns what a field has that a function is the getter of.
+    pub(super) fn read_by(&mut self, id: FuncId) -> Value {
+        self.enter(id, &Deps::default(), true, true);
+        self.funcs[id as usize].returned.clone().loosened()
+    }
+
     /// Counts a call, and walks the function if this is the first one.
     fn enter(&mut self, id: FuncId, deps: &Deps, conditional: bool, repeats: bool) {
         let mut control = self.control.clone();

@@ -7,7 +7,7 @@ use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
 use super::Builder;
 use super::function::FuncBody;
 use super::member::Key;
-use super::value::{Deps, Form, Value};
+use super::value::{Deps, Form, FuncId, Value};
 
 impl<'a> Builder<'a> {
     /// Returns the key that a property is written with.
@@ -38,6 +38,7 @@ impl<'a> Builder<'a> {
         let mut fields: Vec<(Rc<str>, Value)> = Vec::new();
         let mut open = false;
         let mut accessors = false;
+        let mut getters: Vec<FuncId> = Vec::new();
         let mut deps = Deps::default();
         let mut extra: Vec<Value> = Vec::new();
         for prop in &object.props {
@@ -79,11 +80,11 @@ impl<'a> Builder<'a> {
                 #[cfg(test)]
                 Prop::Getter(_) if super::fault::is(super::fault::Fault::Getters) => continue,
                 Prop::Getter(getter) => {
-                    accessors = true;
                     let key = self.prop_key(&getter.key);
-                    let func = self.function(FuncBody::Function(&getter.function));
-                    extra.push(func);
-                    (key, Value::computed(Deps::default()))
+                    let func = self.func_of(FuncBody::Function(&getter.function));
+                    getters.push(func);
+                    // It runs wherever the field is read.
+                    (key, self.read_by(func))
                 }
                 Prop::Setter(setter) => {
                     accessors = true;
@@ -113,6 +114,10 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+        if accessors {
+            // A setter of the same name stands where the getter's value would be.
+            extra.extend(getters.iter().map(|getter| Value::function(*getter)));
+        }
         for value in &extra {
             self.escape(value, "is kept in an object that cannot be followed");
             for func in value.funcs().to_vec() {
@@ -123,10 +128,14 @@ impl<'a> Builder<'a> {
         let mut made = Value::object(fields, open);
         made.deps = deps;
         if accessors && made.is_loaded() {
-            // A getter reaches the other fields through `this`.
-            self.escape(&made, "is kept in an object that has getters or setters");
+            // A setter, or a getter that is inherited, reaches the other fields through `this`.
+            self.escape(&made, "is kept in an object that has setters or a prototype");
         }
-        self.bounded(made)
+        let made = self.bounded(made);
+        for getter in getters {
+            self.called_on(getter, &made);
+        }
+        made
     }
 
     /// Copies the fields of a value into an object that is being made.

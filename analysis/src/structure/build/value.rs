@@ -241,6 +241,14 @@ impl Value {
         }
     }
 
+    /// Returns whether it leads to nothing but calls of tools that the program names.
+    pub(super) fn is_tool(&self) -> bool {
+        let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
+        self.funcs.is_none()
+            && self.caps().iter().all(is_tool)
+            && self.parts().into_iter().all(Self::is_tool)
+    }
+
     /// Returns whether it is a list, and nothing else.
     pub(super) fn is_list(&self) -> bool {
         matches!(self.form, Form::Array(_) | Form::Items(_)) && self.caps.is_none()
