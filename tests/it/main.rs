@@ -14,6 +14,7 @@ mod ends;
 mod gateway_down;
 mod hostile_gateway;
 mod init;
+mod injection;
 mod layering;
 mod leaks;
 mod limits;
