@@ -4,4 +4,5 @@ mod build;
 mod node;
 
 pub(crate) use build::build;
+pub(crate) use node::parameter;
 pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};

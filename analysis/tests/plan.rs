@@ -77,20 +77,31 @@ fn args_are_followed_to_the_server() {
         ("await mcp.json.parse({ data: args.a.b[0] });", "args.a.b[0]"),
         ("await mcp.json.parse({ data: { x: [args['odd name']] } });", "args[\"odd name\"]"),
         ("await mcp.json.parse(args);", "args"),
+        // What is computed with is told by the field it is from.
         ("await mcp.json.parse({ data: `<${args.a}>` });", "args.a"),
-        ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a.b"),
+        ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a"),
         ("await mcp.json.parse({ data: args.a.trim(), more: [args.b ?? ''] });", "args.a args.b"),
         ("await mcp.json.parse({ data: Object.keys({ ...args }) });", "args"),
-        ("const q = `<${args.a}>`; await mcp.json.parse({ data: q + q });", "args"),
-        ("const b = args.b; await mcp.json.parse({ data: args.a + b });", "args.a args"),
-        ("await mcp.json.parse({ data: args.all ? [1, 2] : [1, 3] });", "args"),
-        ("await mcp.json.parse(args.all ? { data: 1 } : { data: 2 });", "args"),
+        ("const q = `<${args.a}>`; await mcp.json.parse({ data: q + q });", "args.a"),
+        ("const b = args.b; await mcp.json.parse({ data: args.a + b });", "args.b args.a"),
+        ("await mcp.json.parse({ data: args.all ? [1, 2] : [1, 3] });", "args.all"),
+        ("await mcp.json.parse(args.all ? { data: 1 } : { data: 2 });", "args.all"),
+        ("const { a, ...rest } = args; await mcp.json.parse({ data: a + '' });", "args.a"),
+        ("const { a, ...rest } = args; await mcp.json.parse({ data: rest });", "args"),
+        (
+            "const all = args; await mcp.json.parse({ data: [all.a + '', all.b.c] });",
+            "args.b.c args.a",
+        ),
+        ("await mcp.json.parse({ data: args[args.a] });", "args.a args"),
+        ("await mcp.json.parse({ data: args[0] + args['b c'] });", "args[0] args[\"b c\"]"),
+        ("const f = (of) => of + ''; await mcp.json.parse({ data: f(args.a) });", "args.a"),
+        ("const f = (of) => of.a + ''; await mcp.json.parse({ data: f(args) });", "args"),
         // What is called `args` elsewhere, or is put into it, is something else.
         (
-            "const f = (args) => args.a + ''; await mcp.json.parse({ data: f({ a: args.b }) });",
-            "args",
+            "const f = (args) => args.a + 1; await mcp.json.parse({ data: f({ a: args.b }) });",
+            "args.b",
         ),
-        ("args.a = args.b; await mcp.json.parse({ data: args.a + '' });", "args"),
+        ("args.a = args.b; await mcp.json.parse({ data: args.a + '' });", "args.b args"),
     ] {
         assert_eq!(with_client(rest), parameters, "{rest}");
     }

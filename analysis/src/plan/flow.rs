@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use protocol::Routing;
 
 use super::{ArgsEgress, Egress, PlannedTask};
-use crate::{Argument, PathStep};
+use crate::Argument;
+use crate::structure::parameter;
 
 /// Returns each pair of a task on the client whose result reaches a task on the
 /// server, directly or through other tasks' results.
@@ -120,24 +121,4 @@ fn add(names: &mut Vec<String>, name: String) {
     if !names.contains(&name) {
         names.push(name);
     }
-}
-
-fn parameter(path: &[PathStep]) -> String {
-    let mut out = "args".to_owned();
-    for step in path {
-        match step {
-            PathStep::Index(index) => out += &format!("[{index}]"),
-            PathStep::Field(name) if is_identifier(name) => out += &format!(".{name}"),
-            PathStep::Field(name) => out += &format!("[{name:?}]"),
-        }
-    }
-    out
-}
-
-fn is_identifier(name: &str) -> bool {
-    name.chars().all(is_name_part) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-fn is_name_part(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '$'
 }

@@ -49,6 +49,7 @@ use self::control::{Chain, Control};
 use self::feed::Feeds;
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
+use self::input::InputFields;
 use self::leave::Jumps;
 use self::scope::{Binding, BindingId, Scope, ScopeId};
 use self::value::{Deps, FuncId, SiteId, Value};
@@ -118,6 +119,8 @@ struct Builder<'a> {
     loop_exits: HashMap<u32, Deps>,
     /// The tools that the constructor of a class puts into its objects.
     class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
+    /// The fields of `args` that are asked for.
+    input_fields: InputFields,
     /// Whether the program assigns to `args`.
     args_written: bool,
     /// Whether the program changes parts of objects or arrays.
@@ -163,6 +166,7 @@ impl<'a> Builder<'a> {
             loop_writes: HashMap::new(),
             loop_exits: HashMap::new(),
             class_fields: HashMap::new(),
+            input_fields: InputFields::default(),
             args_written: false,
             mutates: false,
             changed: false,

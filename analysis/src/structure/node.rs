@@ -165,8 +165,8 @@ pub enum Argument {
         source: String,
         /// The tasks whose results flow into it.
         depends_on: Vec<String>,
-        /// The parts of `args` that flow into it: `args.x`; `args` if any part may.
-        /// None if the input does not flow into it.
+        /// The fields of `args` that flow into it, or a part of which does: `args.x`;
+        /// `args` if any part may. None if the input does not flow into it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         from_args: Vec<String>,
     },
@@ -197,4 +197,30 @@ pub enum PathStep {
     Index(u32),
     /// The field of a name.
     Field(String),
+}
+
+impl PathStep {
+    /// Returns the step that a key takes: an index if it is written like one.
+    pub(crate) fn of(key: &str) -> Self {
+        match key.parse::<u32>() {
+            Ok(index) if index.to_string() == key => Self::Index(index),
+            _ => Self::Field(key.into()),
+        }
+    }
+}
+
+/// Returns a part of `args` as a program names it.
+pub(crate) fn parameter(path: &[PathStep]) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let is_name =
+        |name: &str| name.chars().all(is_part) && !name.starts_with(|c: char| c.is_ascii_digit());
+    let mut out = "args".to_owned();
+    for step in path {
+        match step {
+            PathStep::Index(index) => out += &format!("[{index}]"),
+            PathStep::Field(name) if is_name(name) => out += &format!(".{name}"),
+            PathStep::Field(name) => out += &format!("[{name:?}]"),
+        }
+    }
+    out
 }

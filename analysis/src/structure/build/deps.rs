@@ -1,26 +1,26 @@
-//! Sets of tasks, and the input of the program.
+//! Sets of tasks, and of parts of the input of the program.
 
 use std::rc::Rc;
 
+use super::input::Input;
 use super::value::SiteId;
 
-/// What flows into a value: a set of tasks, and perhaps the input of the program.
+/// What flows into a value: results of tasks, and parts of the input of the program.
 ///
 /// The input is no task: it is there before any of them, and nothing waits for it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Deps {
     sites: Option<Rc<Vec<SiteId>>>,
-    input: bool,
+    input: Input,
 }
 
 impl Deps {
     pub(super) fn one(site: SiteId) -> Self {
-        Self { sites: Some(Rc::new(vec![site])), input: false }
+        Self { sites: Some(Rc::new(vec![site])), ..Self::default() }
     }
 
-    /// Returns the input of the program.
-    pub(super) fn input() -> Self {
-        Self { sites: None, input: true }
+    pub(super) fn of_input(input: Input) -> Self {
+        Self { sites: None, input }
     }
 
     /// From here on, a site is the stand-in of what a function is given.
@@ -28,22 +28,27 @@ impl Deps {
 
     /// Returns a set of sites that are sorted.
     pub(super) fn of(sorted: Vec<SiteId>) -> Self {
-        Self { sites: (!sorted.is_empty()).then(|| Rc::new(sorted)), input: false }
+        Self { sites: (!sorted.is_empty()).then(|| Rc::new(sorted)), ..Self::default() }
     }
 
     /// Returns the part of it that is no task.
     pub(super) fn without_sites(&self) -> Self {
-        Self { sites: None, input: self.input }
+        Self::of_input(self.input)
     }
 
     /// Returns the tasks alone.
     pub(super) fn without_input(mut self) -> Self {
-        self.input = false;
+        self.input = Input::default();
         self
     }
 
-    pub(super) fn has_input(&self) -> bool {
+    pub(super) fn input(&self) -> Input {
         self.input
+    }
+
+    pub(super) fn with_input(mut self, input: Input) -> Self {
+        self.input = input;
+        self
     }
 
     pub(super) fn has_stand_ins(&self) -> bool {
@@ -59,7 +64,7 @@ impl Deps {
 
     /// Returns whether nothing flows in, neither a task nor the input.
     pub(super) fn is_nothing(&self) -> bool {
-        self.has_no_sites() && !self.input
+        self.has_no_sites() && self.input.is_nothing()
     }
 
     /// Returns whether there is neither a task nor a stand-in in it.
@@ -73,11 +78,11 @@ impl Deps {
             other.sites.as_ref().is_some_and(|sites| sites.binary_search(site).is_ok())
         };
         let sites = self.iter().filter(|site| !known(site)).collect();
-        Self { input: self.input && !other.input, ..Self::of(sites) }
+        Self::of(sites).with_input(self.input.beyond(other.input))
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.input |= other.input;
+        self.input.add(other.input);
         match (&self.sites, &other.sites) {
             (_, None) => {}
             (None, Some(_)) => self.sites = other.sites.clone(),

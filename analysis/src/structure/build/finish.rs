@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use protocol::ToolId;
 use serde_json::Value as Json;
 
-use super::input::named;
+use super::input::{Input, InputFields};
 use super::stand_in::StandIns;
 use super::value::{Deps, Form, Scalar, SiteId, Value, number_text};
 use super::{Builder, Built};
@@ -89,7 +89,7 @@ impl Builder<'_> {
             source: self.source,
             stand_ins: self.stand_ins(),
             mutates: self.mutates,
-            hides_args: self.args_written || self.scopes.iter().any(|scope| scope.declares("args")),
+            input_fields: self.input_fields,
             names: self
                 .tasks
                 .iter()
@@ -111,7 +111,7 @@ impl Builder<'_> {
                 return Err(Finding::new(Code::TooComplex, task.at, message));
             }
             let (line, column) = lines.locate(self.source, task.at);
-            let whole = out.has_input(&task.whole);
+            let whole = out.input(&task.whole);
             let arguments = out.fields(&task.arguments, index, 0, whole);
             tasks.push(Task {
                 task: format!("t{}", index + 1),
@@ -166,9 +166,7 @@ struct Finish<'a> {
     stand_ins: StandIns,
     /// The program changes parts of values, so a part may not be what it was.
     mutates: bool,
-    /// The program calls something else `args`, too, or puts something into it, so
-    /// that a text which names a part of it may mean another.
-    hides_args: bool,
+    input_fields: InputFields,
     names: HashMap<SiteId, (usize, String)>,
     budget: usize,
 }
@@ -195,7 +193,7 @@ impl Finish<'_> {
         fields: &[(String, Value)],
         index: usize,
         depth: u32,
-        input: bool,
+        input: Input,
     ) -> IndexMap<String, Argument> {
         fields
             .iter()
@@ -205,7 +203,7 @@ impl Finish<'_> {
 
     /// Returns where an argument comes from; `input` says whether the input flows
     /// into what holds it.
-    fn argument(&mut self, value: &Value, index: usize, depth: u32, input: bool) -> Argument {
+    fn argument(&mut self, value: &Value, index: usize, depth: u32, input: Input) -> Argument {
         if let Some(value) = self.literal(value, depth) {
             return Argument::Literal { value };
         }
@@ -229,7 +227,7 @@ impl Finish<'_> {
             Form::Object { fields, open } if depth < ARGUMENT_DEPTH => {
                 let named: Vec<(String, Value)> =
                     fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-                let input = input || self.has_input(&value.deps);
+                let input = self.input(&value.deps.clone().and(&Deps::of_input(input)));
                 let mut fields = self.fields(&named, index, depth + 1, input);
                 if *open {
                     fields.insert("*".into(), self.expression(value, index, input));
@@ -237,7 +235,7 @@ impl Finish<'_> {
                 return Argument::Object { fields };
             }
             Form::Array(items) if depth < ARGUMENT_DEPTH => {
-                let input = input || self.has_input(&value.deps);
+                let input = self.input(&value.deps.clone().and(&Deps::of_input(input)));
                 let items =
                     items.iter().map(|item| self.argument(item, index, depth + 1, input)).collect();
                 return Argument::Array { items };
@@ -247,25 +245,17 @@ impl Finish<'_> {
         self.expression(value, index, input)
     }
 
-    fn expression(&mut self, value: &Value, index: usize, input: bool) -> Argument {
-        let deps = value.all_deps();
-        let source = self.excerpt(value.span);
-        let mut from_args = Vec::new();
-        if input || self.has_input(&deps) {
-            let named = named(&source);
-            let all = named.all && !input && !self.hides_args && !named.parts.is_empty();
-            if !self.hides_args {
-                from_args = named.parts;
-            }
-            if !all && !from_args.iter().any(|part| part == "args") {
-                from_args.push("args".to_owned());
-            }
+    fn expression(&mut self, value: &Value, index: usize, input: Input) -> Argument {
+        let deps = value.all_deps().and(&Deps::of_input(input));
+        Argument::Expression {
+            source: self.excerpt(value.span),
+            depends_on: self.before(&deps, index),
+            from_args: self.input_fields.names(self.input(&deps)),
         }
-        Argument::Expression { source, depends_on: self.before(&deps, index), from_args }
     }
 
-    fn has_input(&self, deps: &Deps) -> bool {
-        deps.has_input() || deps.has_stand_ins() && self.stand_ins.resolve(deps).has_input()
+    fn input(&self, deps: &Deps) -> Input {
+        if deps.has_stand_ins() { self.stand_ins.resolve(deps).input() } else { deps.input() }
     }
 
     /// Returns the JSON of a value that is written in the program as a whole.

@@ -1,170 +1,120 @@
-//! Which parts of `args` a text of the program names.
+//! Parts of `args`, the input of the program.
 
-/// The parts of `args` in a text.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Named {
-    /// `args.x`, `args.y.z`, in the order of the text.
-    pub(super) parts: Vec<String>,
-    /// Nothing else is named in the text that could hold another part.
-    pub(super) all: bool,
-}
+use std::rc::Rc;
 
-/// What the text is at some place.
-#[derive(PartialEq)]
-enum Within {
-    Code,
-    Template,
-}
+use crate::structure::{PathStep, parameter};
 
-/// Words that hold nothing, whatever the program declares.
-const WORDS: &[&str] = &["true", "false", "null", "typeof", "in", "instanceof", "new"];
+/// A set of parts of `args`; each is a field of it with all that is in the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Input(u64);
 
-/// Reads a piece of code as far as names go. Whatever it is not sure of makes
-/// the answer one that is not all.
-pub(super) fn named(text: &str) -> Named {
-    let mut found = Named { parts: Vec::new(), all: true };
-    let mut within = vec![Within::Code];
-    let mut rest = text;
-    // Whether a name here is a member of what stands before it.
-    let mut member = false;
-    while let Some(first) = rest.chars().next() {
-        if within.last() == Some(&Within::Template) {
-            let (skipped, next) = match first {
-                '\\' => (2, None),
-                '`' => (1, within.pop().map(|_| None)),
-                '$' if rest.starts_with("${") => (2, Some(Some(Within::Code))),
-                _ => (1, None),
-            };
-            within.extend(next.flatten());
-            rest = after(rest, skipped);
-            continue;
-        }
-        if is_name_part(first) {
-            let end = rest.find(|c| !is_name_part(c)).unwrap_or(rest.len());
-            let (word, next) = rest.split_at(end);
-            rest = next;
-            if word == "args" && !member {
-                let (part, next) = members(rest);
-                found.add(format!("args{part}"));
-                rest = next;
-            } else if !member && !first.is_ascii_digit() && !WORDS.contains(&word) {
-                found.all = false;
-            }
-            member = false;
-            continue;
-        }
-        match first {
-            '"' | '\'' => match string_end(rest) {
-                Some(end) => {
-                    rest = rest.get(end..).unwrap_or_default();
-                    continue;
-                }
-                None => {
-                    found.all = false;
-                    break;
-                }
-            },
-            '`' => within.push(Within::Template),
-            '{' => within.push(Within::Code),
-            '}' => {
-                within.pop();
-            }
-            // A regular expression, a comment, an escape in a name, the end of what is shown.
-            '/' | '\\' | '…' => found.all = false,
-            _ => {}
-        }
-        if rest.starts_with("...") {
-            rest = after(rest, 3);
-            member = false;
-        } else {
-            member = first == '.' || member && first.is_whitespace();
-            rest = after(rest, 1);
-        }
+impl Input {
+    /// All of it, in a value that is `args` itself: whoever takes a field of the
+    /// value has that field only.
+    pub(super) const ITSELF: Self = Self(1);
+    /// Any part of it.
+    const ANY: Self = Self(1 << 1);
+    /// The first bit that stands for a field.
+    const FIELDS: u32 = 2;
+
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::default()
     }
-    found
-}
 
-impl Named {
-    fn add(&mut self, part: String) {
-        if !self.parts.contains(&part) {
-            self.parts.push(part);
-        }
+    pub(super) fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Returns what is in it and not in another.
+    pub(super) fn beyond(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    fn at(place: usize) -> Self {
+        Self(1 << (Self::FIELDS as usize + place))
+    }
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Returns what flows into whatever is made from a value with this.
+    pub(super) fn used(self) -> Self {
+        if self.has(Self::ITSELF) { Self(self.beyond(Self::ITSELF).0 | Self::ANY.0) } else { self }
     }
 }
 
-/// Returns a text without its first characters.
-fn after(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).and_then(|(at, _)| text.get(at..)).unwrap_or_default()
-}
+/// How many fields are told apart; programs with more are rare.
+const FIELDS: usize = (u64::BITS - Input::FIELDS) as usize;
 
-/// Returns the members that a text begins with, and the rest of it. The last one is
-/// left out if it is called: it is a method then.
-fn members(text: &str) -> (String, &str) {
-    let mut out = String::new();
-    let mut rest = text;
-    loop {
-        let name = rest.strip_prefix("?.").or_else(|| rest.strip_prefix('.')).unwrap_or_default();
-        let end = name.find(|c| !is_name_part(c)).unwrap_or(name.len());
-        let (name, next) = name.split_at(end);
-        if name.is_empty() || next.trim_start_matches("?.").starts_with('(') {
-            return (out, rest);
+/// The fields of `args` that a program names, in the order in which they are met.
+#[derive(Default)]
+pub(super) struct InputFields(Vec<Rc<str>>);
+
+impl InputFields {
+    /// Returns what is left of the input of `args` itself when a field of it is taken.
+    pub(super) fn taken(&mut self, from: Input, name: &Rc<str>) -> Input {
+        if !from.has(Input::ITSELF) {
+            return from;
         }
-        out.push('.');
-        out.push_str(name);
-        rest = next;
+        let mut left = from.beyond(Input::ITSELF);
+        left.add(self.field(name));
+        left
     }
-}
 
-fn string_end(text: &str) -> Option<usize> {
-    let mut characters = text.char_indices();
-    let (_, quote) = characters.next()?;
-    while let Some((at, character)) = characters.next() {
-        if character == '\\' {
-            characters.next();
-        } else if character == quote {
-            return Some(at + 1);
+    fn field(&mut self, name: &Rc<str>) -> Input {
+        if let Some(place) = self.0.iter().position(|known| known == name) {
+            return Input::at(place);
         }
+        if self.0.len() == FIELDS {
+            return Input::ANY;
+        }
+        self.0.push(name.clone());
+        Input::at(self.0.len() - 1)
     }
-    None
-}
 
-fn is_name_part(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
+    /// Returns the parts as a program names them: `args.x`; `args` last, if any
+    /// part may be meant.
+    pub(super) fn names(&self, input: Input) -> Vec<String> {
+        let fields = self.0.iter().enumerate();
+        let mut names: Vec<String> = fields
+            .filter(|(place, _)| input.has(Input::at(*place)))
+            .map(|(_, name)| parameter(&[PathStep::of(name)]))
+            .collect();
+        if input.used().has(Input::ANY) {
+            names.push(parameter(&[]));
+        }
+        names
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::*;
 
     #[test]
-    fn parts_are_named() {
-        for (text, parts, all) in [
-            ("args.a", "args.a", true),
-            ("args.a.b?.c ?? \"x\"", "args.a.b.c", true),
-            ("`<${args.a}>` + 'args.z'", "args.a", true),
-            ("`a ${`b ${args.b} \\` c`} ${ {}, args.a }` + 1", "args.b args.a", true),
-            ("{ ...args }", "args", true),
-            ("[...args.list, args.one]", "args.list args.one", true),
-            ("args.name.trim()", "args.name", true),
-            ("args.name?.trim?.()", "args.name", true),
-            ("args[\"odd\"] + args[0]", "args", true),
-            ("args . a", "args", true),
-            ("args.a + name", "args.a", false),
-            ("name", "", false),
-            ("this.args", "", false),
-            ("list.args", "", false),
-            ("args[key]", "args", false),
-            ("args.items.map((one) => one.id)", "args.items", false),
-            ("/'/.test(args.a) + name + /'/", "", false),
-            ("args.a + \"", "args.a", false),
-            ("args.a + …", "args.a", false),
-            ("\\u0061rgs.a", "", false),
-            ("margs.a + args_b", "", false),
-            ("`${`", "", true),
-            ("args.é + args.a", "args.é args.a", true),
-        ] {
-            let found = named(text);
-            assert_eq!((found.parts.join(" ").as_str(), found.all), (parts, all), "{text}");
+    fn fields_are_told_apart_up_to_a_limit() {
+        let mut fields = InputFields::default();
+        let mut all = Input::default();
+        for field in 0..FIELDS + 10 {
+            let name: Rc<str> = format!("f{field}").into();
+            let taken = fields.taken(Input::ITSELF, &name);
+            assert_eq!(fields.taken(Input::ITSELF, &name), taken, "{name}");
+            let expected = if field < FIELDS { format!("args.{name}") } else { "args".into() };
+            assert_eq!(fields.names(taken), [expected], "{name}");
+            all.add(taken);
         }
+        assert_eq!(fields.names(all).len(), FIELDS + 1);
+    }
+
+    #[test]
+    fn only_args_itself_has_fields_to_take() {
+        let mut fields = InputFields::default();
+        let one = fields.taken(Input::ITSELF, &"one".into());
+        assert_eq!(fields.taken(one, &"two".into()), one);
+        let made = Input::ITSELF.used();
+        assert_eq!(fields.taken(made, &"two".into()), made);
+        assert_eq!(fields.names(made), ["args"]);
+        assert_eq!(fields.names(Input::default()), [""; 0]);
     }
 }

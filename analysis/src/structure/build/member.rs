@@ -5,6 +5,7 @@ use std::rc::Rc;
 use protocol::ToolId;
 
 use super::Builder;
+use super::input::Input;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::{Code, shown};
 use crate::structure::PathStep;
@@ -123,8 +124,14 @@ impl Builder<'_> {
                 self.any_part(value).with_deps(&value.deps).loosened()
             }
             (Form::Result(..) | Form::Param(_), Some(names)) if names.len() == 1 => {
-                let step = step_of(&names[0]);
-                value.step(step).unwrap_or_else(|| Value::computed(value.deps.clone()))
+                let step = PathStep::of(&names[0]);
+                let mut part =
+                    value.step(step).unwrap_or_else(|| Value::computed(value.deps.clone()));
+                if matches!(&value.form, Form::Param(path) if path.is_empty()) {
+                    let input = self.input_fields.taken(part.deps.input(), &names[0]);
+                    part.deps = part.deps.with_input(input);
+                }
+                part
             }
             _ => Value::computed(value.deps.clone()),
         };
@@ -252,7 +259,8 @@ impl Builder<'_> {
                 let whole = Value::of(Form::Param([].into()));
                 let value =
                     if self.args_written { Value::computed(Deps::default()) } else { whole };
-                value.with_deps(&Deps::input()).with_deps(&self.feeds.into_input)
+                let itself = Deps::of_input(Input::ITSELF);
+                value.with_deps(&itself).with_deps(&self.feeds.into_input)
             }
             "eval" | "Function" => Value::cap(Cap::Evaluator),
             "undefined" => Value::undefined(),
@@ -265,12 +273,4 @@ impl Builder<'_> {
 /// Returns whether a name is the place of an item.
 fn is_index(name: &str) -> bool {
     name.parse::<usize>().is_ok_and(|index| index.to_string() == name)
-}
-
-/// Returns the step that a key takes: an index if it is written like one.
-fn step_of(name: &str) -> PathStep {
-    match name.parse::<u32>() {
-        Ok(index) if index.to_string() == name => PathStep::Index(index),
-        _ => PathStep::Field(name.into()),
-    }
 }

@@ -19,12 +19,6 @@ pub(super) struct Scope<'a> {
     names: HashMap<&'a str, BindingId>,
 }
 
-impl Scope<'_> {
-    pub(super) fn declares(&self, name: &str) -> bool {
-        self.names.contains_key(name)
-    }
-}
-
 /// A variable, parameter, function or class of the program.
 pub(super) struct Binding {
     /// The function that it belongs to.

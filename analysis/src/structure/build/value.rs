@@ -311,13 +311,15 @@ impl Value {
         self
     }
 
-    /// Returns every task whose result flows into the value or its parts.
+    /// Returns all that flows into the value or its parts, and so into what is made
+    /// from it.
     pub(super) fn all_deps(&self) -> Deps {
         let mut deps = self.deps.clone();
         for part in self.parts() {
             deps.add(&part.all_deps());
         }
-        deps
+        let input = deps.input().used();
+        deps.with_input(input)
     }
 
     /// Returns whether it is `undefined` or `null`.

@@ -18,6 +18,8 @@ const CONDITION: Limit = Limit::marked(60);
 /// The longest way to a part of `args` that is shown in full.
 const PARAMETER: Limit = Limit::marked(80);
 
+/// The most parts of `args` that are named for one call.
+const PARTS: usize = 6;
 /// The most tools on the server that are named for one result.
 const TARGETS: usize = 20;
 
@@ -148,9 +150,14 @@ pub(super) fn mode(task: &PlannedTask) -> &'static str {
 /// Returns where a task's data is from and what decides on it.
 fn why(task: &PlannedTask) -> String {
     let mut parts = vec![format!("line {}", task.line)];
-    let args = task.arguments.values().any(is_made_from_args).then_some("args");
-    let uses: Vec<&str> =
-        args.into_iter().chain(task.data_from.iter().map(String::as_str)).collect();
+    let mut uses = Vec::new();
+    for argument in task.arguments.values() {
+        made_from_args(argument, &mut uses);
+    }
+    if uses.len() > PARTS {
+        uses = vec!["args".to_owned()];
+    }
+    uses.extend(task.data_from.iter().cloned());
     if !uses.is_empty() {
         parts.push(format!("uses {}", uses.join(" ")));
     }
@@ -161,13 +168,19 @@ fn why(task: &PlannedTask) -> String {
     parts.join(" · ")
 }
 
-/// Whether `args` flows into an argument in which it does not stand as it is.
-fn is_made_from_args(argument: &Argument) -> bool {
+/// Collects the parts of `args` that flow into what is computed in an argument.
+fn made_from_args(argument: &Argument, out: &mut Vec<String>) {
     match argument {
-        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => false,
-        Argument::Object { fields } => fields.values().any(is_made_from_args),
-        Argument::Array { items } => items.iter().any(is_made_from_args),
-        Argument::Expression { .. } => argument.is_from_args(),
+        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
+        Argument::Object { fields } => fields.values().for_each(|field| made_from_args(field, out)),
+        Argument::Array { items } => items.iter().for_each(|item| made_from_args(item, out)),
+        Argument::Expression { from_args, .. } => {
+            for part in from_args.iter().map(|part| short(part, PARAMETER)) {
+                if !out.contains(&part) {
+                    out.push(part);
+                }
+            }
+        }
     }
 }
 
