@@ -33,6 +33,7 @@ fn main() {
     let trials = vec![
         Trial::test("what_is_wrong_is_told", what_is_wrong_is_told),
         Trial::test("each_construct_alone", each_construct_alone),
+        Trial::test("carriers_carry", carriers_carry),
         Trial::test("every_observed_call_is_declared", every_observed_call_is_declared),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -87,6 +88,27 @@ fn each_construct_alone() -> Result<(), Failed> {
         }
     }
     println!("{count} constructs alone; yet to be followed: {later:?}");
+    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+}
+
+/// What `analysis/tests/carried.rs` puts together does carry a value.
+fn carriers_carry() -> Result<(), Failed> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    let runner = {
+        let _inside = runtime.enter();
+        Runner::start().map_err(|error| error.to_string())?
+    };
+    let carriers = include_str!("../../../analysis/tests/carried/carriers.txt");
+    let mut said = String::new();
+    for carrier in carriers.lines() {
+        let source = format!("return ({}).n.b({{}})", carrier.replace('@', "({ n: mcp.a })"));
+        let analysis = analysis::analyze(&source, &analysis::Limits::default());
+        let (outcome, observed) = runtime.block_on(runner.run(analysis.program, 1));
+        if !observed.contains("a:b") {
+            let failure = outcome.result.err().map(|failure| failure.message);
+            said.push_str(&format!("\n{carrier}: {failure:?}"));
+        }
+    }
     if said.is_empty() { Ok(()) } else { Err(said.into()) }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use sandbox::{CallError, Limits, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller};
+use sandbox::{CallError, Limits, Outcome, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -105,23 +105,26 @@ impl Runner {
         if found.refused {
             return found;
         }
-        let recorder = Arc::new(Recorder::default());
-        let run = sandbox::Program {
-            source: analysis.program,
-            args: self.args.clone(),
-            epoch_ms: None,
-            seed: Some(program.seed),
-        };
-        let limits = Limits { calls: 20_000, ..Limits::server() };
-        let tools: Arc<dyn ToolCaller> = recorder.clone();
-        let outcome = self.pool.run(run, &limits, tools, CancellationToken::new()).await;
-        found.observed = recorder.0.lock().expect("no holder panics").clone();
-        found.observed.extend(outcome.unanswered);
+        let (outcome, observed) = self.run(analysis.program, program.seed).await;
+        found.observed = observed;
         found.calls = outcome.calls;
         found.failure = outcome.result.err().map(|failure| {
             format!("{}: {} (line {:?})", failure.name, failure.message, failure.line)
         });
         found.missed = program.called().difference(&found.observed).cloned().collect();
         found
+    }
+
+    /// Runs a program and returns how it ended, and the tools that it called.
+    pub(crate) async fn run(&self, source: String, seed: u64) -> (Outcome, BTreeSet<String>) {
+        let recorder = Arc::new(Recorder::default());
+        let seed = Some(seed);
+        let run = sandbox::Program { source, args: self.args.clone(), epoch_ms: None, seed };
+        let limits = Limits { calls: 20_000, ..Limits::server() };
+        let tools: Arc<dyn ToolCaller> = recorder.clone();
+        let outcome = self.pool.run(run, &limits, tools, CancellationToken::new()).await;
+        let mut observed = recorder.0.lock().expect("no holder panics").clone();
+        observed.extend(outcome.unanswered.iter().cloned());
+        (outcome, observed)
     }
 }

@@ -101,6 +101,7 @@ impl<'a> Builder<'a> {
             return self.perhaps(&deps, skips, |b| b.call_through(&receiver, method, args));
         }
         let callee = self.member(&receiver, &key);
+        self.seen_as_this(&receiver, &key, &callee);
         if callee.is_loaded()
             && !matches!(callee.caps(), [Cap::Evaluator] if receiver.caps().is_empty())
         {

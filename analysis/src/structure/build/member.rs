@@ -76,7 +76,7 @@ impl Builder<'_> {
         part
     }
 
-    fn plain_member(&mut self, value: &Value, key: &Key) -> Value {
+    pub(super) fn plain_member(&mut self, value: &Value, key: &Key) -> Value {
         let names = key.names.clone().or_else(|| key.hint.clone().map(|hint| vec![hint]));
         let certain = key.names.is_some();
         let mut part = match (&value.form, &names) {

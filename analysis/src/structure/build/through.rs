@@ -5,9 +5,31 @@ use swc_ecma_ast::{Expr, ExprOrSpread, TaggedTpl};
 use super::Builder;
 use super::call::{CallKind, Given};
 use super::expr::{bare, bounds};
+use super::member::Key;
 use super::value::{Cap, Deps, Form, Value};
 
 impl<'a> Builder<'a> {
+    /// Notes that a method which cannot be followed may see what it is called on.
+    pub(super) fn seen_as_this(&mut self, receiver: &Value, key: &Key, method: &Value) {
+        if !receiver.is_container() || !receiver.is_loaded() {
+            return;
+        }
+        // It may be a method that all objects have, which gives the object away.
+        let any = key.names.is_none();
+        let unknown = method.is_loaded() && method.form != Form::Function && !method.is_tool();
+        // What may be another object has that one's method, then.
+        let of_another = receiver.partial && self.is_own_function(receiver, key);
+        if any || unknown && !of_another {
+            self.escape_all_but_tools(receiver, "is in an object of which any method is called");
+        }
+    }
+
+    fn is_own_function(&mut self, receiver: &Value, key: &Key) -> bool {
+        let mut own = receiver.clone();
+        own.partial = false;
+        self.plain_member(&own, key).form == Form::Function
+    }
+
     /// Follows `tool.call(this, input)` and its like, of a tool or a function.
     pub(super) fn call_through(
         &mut self,
@@ -88,7 +110,9 @@ impl<'a> Builder<'a> {
             Expr::Member(member) => {
                 let receiver = self.expr(&member.obj);
                 let key = self.member_key(&member.prop);
-                (self.member(&receiver, &key), Some(receiver))
+                let callee = self.member(&receiver, &key);
+                self.seen_as_this(&receiver, &key, &callee);
+                (callee, Some(receiver))
             }
             _ => (self.expr(&tagged.tag), None),
         };
