@@ -7,18 +7,16 @@
 //! depth of the tree is checked after parsing, and the process that runs the
 //! analysis is killable.
 
+mod level;
 mod literal;
 mod token;
 
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
+use level::Level;
 
-/// The most `<` in code: type assertions and type arguments make the parser try
-/// again at each of them.
-const ANGLE_LIMIT: u32 = 500;
 /// The most labels in a row: the parser's memory grows with their square.
 const LABEL_LIMIT: u32 = 8;
-
 /// Checks a source text against what the parser can take.
 ///
 /// A text that is too large is looked at up to the limit: one that is also too
@@ -47,6 +45,9 @@ fn scan_tokens(source: &str, limits: &Limits) -> Result<(), Finding> {
         limits,
         levels: vec![Level::default()],
         right_total: 0,
+        fork_total: 0,
+        shadow_total: 0,
+        cast_total: 0,
         angles: 0,
         labels: 0,
         previous: Previous::Start,
@@ -75,25 +76,15 @@ enum Previous {
     Dot,
 }
 
-/// What is open at one depth of brackets.
-#[derive(Default, Clone, Copy)]
-struct Level {
-    /// Whether this is the `(` of an `if (…)`.
-    head: bool,
-    /// Whether this is the `${` of a template.
-    hole: bool,
-    /// Tokens since the last boundary that nest what follows them.
-    right: u32,
-    /// Tokens since the last boundary that lengthen a chain.
-    left: u32,
-}
-
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     limits: &'a Limits,
     levels: Vec<Level>,
     right_total: u32,
+    fork_total: u32,
+    shadow_total: u32,
+    cast_total: u32,
     angles: u32,
     labels: u32,
     previous: Previous,
@@ -167,14 +158,6 @@ impl Scanner<'_> {
         }
     }
 
-    fn reset(&mut self) {
-        if let Some(level) = self.levels.last_mut() {
-            self.right_total -= level.right;
-            level.right = 0;
-            level.left = 0;
-        }
-    }
-
     fn value(&mut self) {
         self.previous = Previous::Value;
     }
@@ -182,42 +165,6 @@ impl Scanner<'_> {
     fn operator(&mut self) {
         self.labels = 0;
         self.previous = Previous::Operator;
-    }
-
-    /// Counts a token that nests what follows.
-    fn nest(&mut self) -> Result<(), Finding> {
-        let Some(level) = self.levels.last_mut() else { return Ok(()) };
-        level.right += 1;
-        self.right_total += 1;
-        if level.right > self.limits.depth * 4 || self.right_total > self.limits.depth * 8 {
-            return Err(self.too_complex("the program nests too deep here"));
-        }
-        Ok(())
-    }
-
-    /// Counts a token that lengthens a chain.
-    fn chain(&mut self) -> Result<(), Finding> {
-        let Some(level) = self.levels.last_mut() else { return Ok(()) };
-        level.left += 1;
-        if level.left > self.limits.chain {
-            return Err(
-                self.too_complex("the chain of operators, members or calls is too long here")
-            );
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, level: Level) -> Result<(), Finding> {
-        self.levels.push(level);
-        if self.levels.len() > self.limits.depth as usize + 1 {
-            return Err(self.too_complex("too many brackets are open here"));
-        }
-        Ok(())
-    }
-
-    fn close(&mut self) -> Level {
-        self.reset();
-        if self.levels.len() > 1 { self.levels.pop().unwrap_or_default() } else { Level::default() }
     }
 
     /// Two values on two lines with nothing between: the statement has ended.
@@ -228,9 +175,11 @@ impl Scanner<'_> {
         }
         let length = self.bytes[at..].iter().take_while(|byte| is_word(**byte)).count();
         let word = &self.bytes[at..at + length];
-        let continues: [&[u8]; 5] = [b"in", b"instanceof", b"as", b"satisfies", b"else"];
+        let continues: [&[u8]; 7] =
+            [b"in", b"instanceof", b"as", b"satisfies", b"else", b"extends", b"is"];
         if length > 0 && !continues.contains(&word) {
             self.boundary = true;
+            self.end_types();
         }
     }
 }
@@ -273,6 +222,51 @@ mod tests {
         ] {
             let source = format!("x={}0{}", head.repeat(1_100), tail.repeat(1_100));
             assert!(refused(&source), "{head}");
+        }
+    }
+
+    /// Each of these makes the parser read what follows more than once.
+    #[test]
+    fn what_is_read_again_and_again_is_refused() {
+        for head in [
+            "a?(b):c=>",
+            "(a?(b):c=>",
+            "`${a?(b) : c=>",
+            "a?(b)/**/:c=>{return ",
+            "a?async(b):c=>",
+            "a?<T>(b):c=>",
+            "a?await(b):{c:d}=>",
+            "a?(b):c<d,e> =>",
+            "a?(b):c<d,\ne> =>",
+            "a?(b):c is\nd=>",
+            "[<T>",
+            "<T,U>",
+            "(<T>",
+            "{a:<{b:",
+            "(a)=>{[a<",
+            "a<[b<{",
+            "{[a<b\nextends [",
+        ] {
+            assert!(refused(&format!("x={}", head.repeat(8))), "{head}");
+        }
+    }
+
+    /// The same beside each other, and as deep as programs have it.
+    #[test]
+    fn what_is_read_twice_here_and_there_passes() {
+        for line in [
+            "const a = b ? (c) : d => e;",
+            "const a = b ? (c) : d\nconst f = (g) => h\n",
+            "f(a ? (b) : c, d => e),",
+            "x = a ? (b) : c ? (d) : e ? (f) : g ? (h) : i ? (j) : k ? (l) : m;",
+            "const a = <T>(b: T) => b;",
+            "if (a < b && c < d && e < f && g < h && i < j && k < l && m < n) { o([p]) }",
+            "if (a < b) { while (c < d) { for (let i = 0; i < e; i++) { f([g(h({ i }))]) } } }",
+            "const a: Map<string, Array<Map<string, Array<[b: Set<c>]>>>> = new Map<d, e>();",
+            "x = a < b\ny = [c]\n",
+        ] {
+            let source = line.repeat(30);
+            assert_eq!(scan(&source, &Limits::default()), Ok(()), "{line}");
         }
     }
 

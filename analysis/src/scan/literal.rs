@@ -1,6 +1,7 @@
 //! Comments, strings, regular expressions and the text of templates.
 
-use super::{Level, Scanner};
+use super::Scanner;
+use super::level::Level;
 use crate::diagnostic::Finding;
 
 impl Scanner<'_> {

@@ -1,6 +1,7 @@
 //! Words and punctuation: what they nest, and what they lengthen.
 
-use super::{ANGLE_LIMIT, LABEL_LIMIT, Level, Previous, Scanner, is_word};
+use super::level::Level;
+use super::{LABEL_LIMIT, Previous, Scanner, is_word};
 use crate::diagnostic::Finding;
 
 impl Scanner<'_> {
@@ -43,6 +44,12 @@ impl Scanner<'_> {
                 }
             }
             b"return" | b"case" => self.operator(),
+            // In a type, what follows these may stand on the next line.
+            b"is" | b"readonly" | b"unique" | b"infer" | b"abstract"
+                if self.levels.last().is_some_and(|level| level.fork) =>
+            {
+                self.operator();
+            }
             b"in" | b"instanceof" | b"as" | b"satisfies" | b"of" | b"extends" => {
                 self.chain()?;
                 self.operator();
@@ -79,6 +86,10 @@ impl Scanner<'_> {
                 let head = self.close().head;
                 self.labels = 0;
                 self.previous = if head { Previous::Head } else { Previous::Value };
+                let colon = self.is_followed_by_colon();
+                if let Some(around) = self.levels.last_mut() {
+                    around.fork |= around.choice && colon;
+                }
             }
             b'}' => {
                 self.at += 1;
@@ -91,6 +102,9 @@ impl Scanner<'_> {
             }
             b';' | b',' => {
                 self.at += 1;
+                if byte == b';' {
+                    self.end_types();
+                }
                 self.operator();
                 self.boundary = true;
             }
@@ -117,15 +131,13 @@ impl Scanner<'_> {
             b'=' if next == Some(b'>') => {
                 self.at += 2;
                 self.nest()?;
+                self.arrow()?;
                 self.operator();
             }
             b'<' => {
                 self.begin_token();
                 self.at += 1;
-                self.angles += 1;
-                if self.angles > ANGLE_LIMIT {
-                    return Err(self.too_complex("too many `<` in one program"));
-                }
+                self.angle(previous != Previous::Value)?;
                 if previous == Previous::Value {
                     self.chain()?
                 } else {
@@ -169,8 +181,11 @@ impl Scanner<'_> {
                 self.operator();
             }
             b'>' if matches!(next, Some(b'=' | b'>')) => {
-                while matches!(self.peek(0), Some(b'>' | b'=')) {
+                while let Some(byte @ (b'>' | b'=')) = self.peek(0) {
                     self.at += 1;
+                    if byte == b'>' {
+                        self.close_angle();
+                    }
                 }
                 self.chain()?;
                 self.operator();
@@ -180,10 +195,16 @@ impl Scanner<'_> {
                 self.at += 1;
                 self.nest()?;
                 self.operator();
+                if let (b'?', Some(level)) = (byte, self.levels.last_mut()) {
+                    level.choice = true;
+                }
             }
             b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'|' | b'^' | b'>' => {
                 self.begin_token();
                 self.at += 1;
+                if byte == b'>' {
+                    self.close_angle();
+                }
                 if previous == Previous::Value {
                     self.chain()?
                 } else {
@@ -197,5 +218,12 @@ impl Scanner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a colon comes next, or a comment that may hide one.
+    fn is_followed_by_colon(&self) -> bool {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
+        next.is_some_and(|byte| matches!(byte, b':' | b'/') || !byte.is_ascii())
     }
 }
