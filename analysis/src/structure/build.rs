@@ -119,6 +119,8 @@ struct Builder<'a> {
     loop_exits: HashMap<u32, Deps>,
     /// The tools that the constructor of a class puts into its objects.
     class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
+    /// The setters of a name; whoever assigns to a field of that name may call them.
+    setters: HashMap<Rc<str>, Vec<FuncId>>,
     /// The fields of `args` that are asked for.
     input_fields: InputFields,
     /// Whether the program assigns to `args`.
@@ -166,6 +168,7 @@ impl<'a> Builder<'a> {
             loop_writes: HashMap::new(),
             loop_exits: HashMap::new(),
             class_fields: HashMap::new(),
+            setters: HashMap::new(),
             input_fields: InputFields::default(),
             args_written: false,
             mutates: false,

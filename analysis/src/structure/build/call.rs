@@ -10,6 +10,7 @@ use super::calm::only_looks;
 use super::expr::bare;
 use super::feed::Slot;
 use super::finish::{RoundKind, RoundTask};
+use super::function::Func;
 use super::leave::add_to;
 use super::value::{Cap, Deps, Form, SiteId, Value};
 use crate::diagnostic::{Code, shown};
@@ -108,6 +109,11 @@ impl<'a> Builder<'a> {
             let (result, fed) = self.feeding(|b| b.call_value(callee, Some(receiver), args, kind));
             let receiver = (kind != CallKind::New).then_some(&*member.obj);
             self.feed_given(&fed, receiver, args);
+            // An object without a name is known by what its methods return.
+            if self.roots(&member.obj, true).is_empty() {
+                let fed = fed.iter().filter(|(slot, _)| *slot == Slot::This);
+                return fed.fold(result, |result, (_, deps)| result.with_deps(deps));
+            }
             return result;
         }
         if matches!(callee.caps(), [Cap::Evaluator]) {
@@ -295,8 +301,9 @@ impl<'a> Builder<'a> {
                 add_to(&mut result.fails, &deps);
             }
             for func in value.funcs().to_vec() {
-                let throws = self.funcs[func as usize].throws.clone();
-                self.after_call(func, throws, &mut result);
+                let Func { throws, thrown, .. } = &self.funcs[func as usize];
+                let (throws, thrown) = (throws.clone(), thrown.clone());
+                self.after_call(func, throws, &thrown, &mut result);
             }
         }
         result

@@ -7,6 +7,7 @@ use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey};
 use super::Builder;
 use super::call::CallKind;
 use super::function::FuncBody;
+use super::member::Key;
 use super::scope::ScopeKind;
 use super::value::{Deps, Form, FuncId, Value};
 
@@ -60,6 +61,9 @@ impl<'a> Builder<'a> {
                     deps.add(&key.deps);
                     let value = self.function(FuncBody::Function(&method.function));
                     let plain = method.kind == swc_ecma_ast::MethodKind::Method;
+                    if method.kind == swc_ecma_ast::MethodKind::Setter {
+                        self.sets(&key, &value);
+                    }
                     match key.only() {
                         Some(name) if plain && method.is_static => {
                             statics.push((name.into(), value))
@@ -72,6 +76,9 @@ impl<'a> Builder<'a> {
                     let value = self.function(FuncBody::Function(&method.function));
                     let name = format!("#{}", method.key.name);
                     let plain = method.kind == swc_ecma_ast::MethodKind::Method;
+                    if method.kind == swc_ecma_ast::MethodKind::Setter {
+                        self.sets(&Key::name(&name), &value);
+                    }
                     match (plain, method.is_static) {
                         (true, true) => statics.push((name.as_str().into(), value)),
                         (true, false) => methods.push((name.as_str().into(), value)),

@@ -109,8 +109,14 @@ impl<'a> Builder<'a> {
                     if key.names.is_none() || changes_receiver(&name) {
                         builder.mutate();
                         builder.changed_part_of(&receiver);
-                        let flows = given.deps();
+                        let mut flows = given.deps();
+                        if name == "sort" {
+                            flows.add(&builder.returned_deps(&given));
+                        }
                         builder.flows_into(object, &flows);
+                        for arg in args {
+                            builder.keeps(object, &arg.expr);
+                        }
                         builder.fails_into(object, &result);
                     }
                     result
@@ -156,6 +162,7 @@ impl<'a> Builder<'a> {
             _ => self.may_see_list(receiver, &given, 2),
         }
         let whole = Value::computed(deps.clone()).spanning(receiver.span);
+        let reason = receiver.fails.clone().unwrap_or_default();
         let first = match kind {
             Callback::Each | Callback::Map => vec![
                 self.item(receiver).spanning(receiver.span),
@@ -170,7 +177,7 @@ impl<'a> Builder<'a> {
                 vec![Value::computed(flows), item, Value::computed(deps.clone()), whole]
             }
             Callback::Then => vec![receiver.clone().loosened()],
-            Callback::Catch => vec![whole],
+            Callback::Catch => vec![whole.with_deps(&reason)],
             Callback::Finally => Vec::new(),
         };
         let first = Given { values: first, rest: None };
@@ -194,8 +201,10 @@ impl<'a> Builder<'a> {
                     if simple && (index == 0 || is_then) {
                         let before = builder.at;
                         let called = if failure {
-                            let none =
-                                Given { values: vec![Value::computed(deps.clone())], rest: None };
+                            let none = Given {
+                                values: vec![Value::computed(deps.clone()).with_deps(&reason)],
+                                rest: None,
+                            };
                             builder.under(&Deps::default(), true, false, |b| {
                                 b.promised(value.clone(), &none)
                             })
@@ -307,7 +316,11 @@ impl<'a> Builder<'a> {
                 all
             }
             ("allSettled", Form::Array(items)) => {
-                let items = items.iter().map(|item| Value::computed(item.all_deps())).collect();
+                let settled = |item: &Value| {
+                    let failure = item.fails.clone().unwrap_or_default();
+                    Value::computed(item.all_deps().and(&failure))
+                };
+                let items = items.iter().map(settled).collect();
                 Value::array(items).with_deps(&members.deps)
             }
             _ => {

@@ -151,6 +151,7 @@ impl<'a> Builder<'a> {
                 func.reads_arguments = true;
                 self.changed = true;
             }
+            return Value::computed(func.unknown.clone());
         }
         if !name.sym.is_ascii() {
             // No global has such a name; `mсp` with a Cyrillic letter is not `mcp`.
@@ -199,6 +200,7 @@ impl<'a> Builder<'a> {
                     let key = self.member_key(&member.prop);
                     let value = self.expr(&assign.right);
                     self.put_member(member, object, &key, value.clone());
+                    self.keeps(&member.obj, &assign.right);
                     return value;
                 }
                 let value = self.expr(&assign.right);

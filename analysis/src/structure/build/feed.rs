@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use swc_ecma_ast::{Callee, Expr, ExprOrSpread, MemberProp, Pat};
+use swc_ecma_ast::{Callee, Expr, ExprOrSpread, MemberProp, Pat, Prop, PropOrSpread};
 
 use super::Builder;
 use super::expr::bare;
@@ -172,7 +172,8 @@ impl<'a> Builder<'a> {
         let mut returned = returned.map_deps(&|deps| self.put_given(func, deps, this, given));
         let throws = self.funcs[func as usize].throws.as_ref();
         let throws = throws.map(|deps| self.put_given(func, deps, this, given));
-        self.after_call(func, throws, &mut returned);
+        let thrown = self.put_given(func, &self.funcs[func as usize].thrown, this, given);
+        self.after_call(func, throws, &thrown, &mut returned);
         for (slot, deps) in self.funcs[func as usize].feeds.clone() {
             let deps = self.put_given(func, &deps, this, given);
             self.feeds.fed.push((slot, deps));
@@ -244,6 +245,10 @@ impl<'a> Builder<'a> {
                 Expr::Member(member) => next = Some((&member.obj, true)),
                 Expr::Await(awaited) => next = Some((&awaited.arg, of_items)),
                 Expr::Assign(assign) => next = Some((&assign.right, of_items)),
+                Expr::Array(array) if of_items => {
+                    let items = array.elems.iter().flatten();
+                    open.extend(items.map(|item| (&*item.expr, item.spread.is_some())));
+                }
                 Expr::Cond(choice) => {
                     open.extend([(&*choice.cons, of_items), (&*choice.alt, of_items)])
                 }
@@ -293,6 +298,54 @@ impl<'a> Builder<'a> {
             if root != back && !known.contains(&back) {
                 known.push(back);
                 self.changed = true;
+            }
+        }
+    }
+
+    /// Notes that the object of a variable holds what an expression names: whoever
+    /// changes that changes a part of the object.
+    pub(super) fn holds(&mut self, binding: BindingId, expr: &'a Expr) {
+        let mut open = vec![expr];
+        while let Some(expr) = open.pop() {
+            match bare(expr) {
+                Expr::Ident(name) => self.holds_name(binding, &name.sym),
+                Expr::Array(array) => {
+                    open.extend(array.elems.iter().flatten().map(|item| &*item.expr));
+                }
+                Expr::Object(object) => {
+                    for prop in &object.props {
+                        match prop {
+                            PropOrSpread::Spread(_) => {}
+                            PropOrSpread::Prop(prop) => match &**prop {
+                                Prop::KeyValue(pair) => open.push(&pair.value),
+                                Prop::Shorthand(name) => self.holds_name(binding, &name.sym),
+                                _ => {}
+                            },
+                        }
+                    }
+                }
+                Expr::New(new) => {
+                    open.extend(new.args.iter().flatten().map(|arg| &*arg.expr));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn holds_name(&mut self, binding: BindingId, name: &str) {
+        let Some(held) = self.lookup(name) else { return };
+        let known = &mut self.bindings[held as usize].aliases;
+        if held != binding && !known.contains(&Root::Name(binding)) {
+            known.push(Root::Name(binding));
+            self.changed = true;
+        }
+    }
+
+    /// Notes the same for the object that an expression gives.
+    pub(super) fn keeps(&mut self, object: &'a Expr, part: &'a Expr) {
+        for root in self.roots(object, true) {
+            if let Root::Name(binding) = root {
+                self.holds(binding, part);
             }
         }
     }

@@ -113,6 +113,8 @@ pub(super) struct Func<'a> {
     called_under: (Deps, Deps),
     /// What decides whether it throws, if it may.
     pub(super) throws: Option<Deps>,
+    /// What flows into what it throws.
+    pub(super) thrown: Deps,
     /// Code that is not understood may call it.
     escaped: bool,
     /// What such code may give it.
@@ -164,6 +166,7 @@ impl<'a> Builder<'a> {
             entry: Chain::default(),
             called_under: Default::default(),
             throws: None,
+            thrown: Deps::default(),
             escaped: false,
             unknown: Deps::default(),
             maker_of: None,
@@ -302,6 +305,12 @@ impl<'a> Builder<'a> {
         let beyond = if has_rest { given.len() } else { count.min(given.len()) };
         let hidden = if self.funcs[id as usize].reads_arguments { 0 } else { beyond };
         for value in &given[hidden..] {
+            let unknown = self.funcs[id as usize].unknown.clone().and(&value.all_deps());
+            if self.funcs[id as usize].reads_arguments && unknown != self.funcs[id as usize].unknown
+            {
+                self.funcs[id as usize].unknown = unknown;
+                self.changed = true;
+            }
             self.escape(value, "is passed to a function that has no parameter for it");
         }
         if let Some(this) = this {

@@ -35,6 +35,10 @@ pub(super) struct Jumps {
     pub(super) pending: Option<Deps>,
     /// What decides whether the function throws.
     throws: Option<Deps>,
+    /// What flows into the values that are thrown.
+    thrown: Deps,
+    /// The same, of the code that [`Builder::catching`] walked last.
+    caught_value: Deps,
 }
 
 /// Adds to what is perhaps not there yet.
@@ -117,8 +121,9 @@ impl Builder<'_> {
     }
 
     /// Follows a `throw` here.
-    pub(super) fn leave_by_throw(&mut self) {
+    pub(super) fn leave_by_throw(&mut self, value: &Deps) {
         self.throws(&Deps::default());
+        self.jumps.thrown.add(value);
     }
 
     fn throws(&mut self, deps: &Deps) {
@@ -153,10 +158,12 @@ impl Builder<'_> {
     /// Walks code whose throws go no further; returns what decides whether it throws.
     pub(super) fn catching<R>(&mut self, walk: impl FnOnce(&mut Self) -> R) -> (R, Option<Deps>) {
         let before = (self.jumps.caught, self.jumps.throws.take());
+        let outer = std::mem::take(&mut self.jumps.thrown);
         self.jumps.caught = self.jumps.frames.len();
         let result = walk(self);
         let thrown = std::mem::replace(&mut self.jumps.throws, before.1);
         self.jumps.caught = before.0;
+        self.jumps.caught_value = std::mem::replace(&mut self.jumps.thrown, outer);
         (result, thrown)
     }
 
@@ -164,14 +171,21 @@ impl Builder<'_> {
     pub(super) fn failing<R>(&mut self, walk: impl FnOnce(&mut Self) -> R) -> (R, Option<Deps>) {
         let control = self.control.clone();
         let ((result, _), thrown) = self.catching(|builder| builder.within_statement(walk));
+        let value = self.caught_value();
         self.control = control;
-        (result, thrown)
+        (result, thrown.map(|deps| deps.and(&value)))
+    }
+
+    /// Returns what flows into the values that were caught last.
+    pub(super) fn caught_value(&mut self) -> Deps {
+        std::mem::take(&mut self.jumps.caught_value)
     }
 
     /// Lets what was caught be thrown after all.
-    pub(super) fn throw_on(&mut self, thrown: &Option<Deps>) {
+    pub(super) fn throw_on(&mut self, thrown: &Option<Deps>, value: &Deps) {
         if let Some(deps) = thrown {
             add_to(&mut self.jumps.throws, deps);
+            self.jumps.thrown.add(value);
         }
     }
 
@@ -182,21 +196,31 @@ impl Builder<'_> {
         walk(self);
         let inner = std::mem::replace(&mut self.jumps, outer);
         let Some(thrown) = inner.throws else { return };
-        let known = &mut self.funcs[id as usize].throws;
-        let before = known.clone();
-        add_to(known, &thrown);
-        if *known != before {
+        let func = &mut self.funcs[id as usize];
+        let before = (func.throws.clone(), func.thrown.clone());
+        add_to(&mut func.throws, &thrown);
+        func.thrown.add(&inner.thrown);
+        if func.throws != before.0 || func.thrown != before.1 {
             self.changed = true;
         }
     }
 
     /// Goes on after a call of a function of the program, which gave `returned`.
-    pub(super) fn after_call(&mut self, id: FuncId, throws: Option<Deps>, returned: &mut Value) {
+    /// `thrown` flows into what it throws.
+    pub(super) fn after_call(
+        &mut self,
+        id: FuncId,
+        throws: Option<Deps>,
+        thrown: &Deps,
+        returned: &mut Value,
+    ) {
         let Some(deps) = throws else { return };
         if self.funcs[id as usize].body.is_deferred() {
-            add_to(&mut returned.fails, &deps);
+            // What a promise fails with is not told apart from whether it does.
+            add_to(&mut returned.fails, &deps.and(thrown));
         } else {
             self.may_have_thrown(&deps);
+            self.jumps.thrown.add(thrown);
         }
     }
 
@@ -204,6 +228,7 @@ impl Builder<'_> {
     pub(super) fn after_await(&mut self, value: &mut Value) {
         if let Some(deps) = value.fails.take() {
             self.may_have_thrown(&deps);
+            self.jumps.thrown.add(&deps);
         }
     }
 

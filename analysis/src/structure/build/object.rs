@@ -90,6 +90,7 @@ impl<'a> Builder<'a> {
                     accessors = true;
                     let key = self.prop_key(&setter.key);
                     let func = self.function(FuncBody::Function(&setter.function));
+                    self.sets(&key, &func);
                     extra.push(func);
                     (key, Value::computed(Deps::default()))
                 }
@@ -169,6 +170,32 @@ impl<'a> Builder<'a> {
                 self.escape(value, "is spread into an object");
             }
         }
+    }
+
+    /// Notes that assigning to a field of this name may call a function.
+    pub(super) fn sets(&mut self, key: &Key, func: &Value) {
+        // Of a name that is not known, no assignment is told apart.
+        let name: Rc<str> = key.only().unwrap_or_default().into();
+        let known = self.setters.entry(name).or_default();
+        for func in func.funcs() {
+            if !known.contains(func) {
+                known.push(*func);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Gives what is assigned to a field to the setters of its name; returns whether
+    /// there are any.
+    pub(super) fn give_to_setters(&mut self, key: &Key, given: &Deps) -> bool {
+        let wanted = |name: &str| name.is_empty() || key.only().is_none_or(|key| key == name);
+        let setters = self.setters.iter().filter(|(name, _)| wanted(name));
+        let mut setters: Vec<FuncId> = setters.flat_map(|(_, funcs)| funcs.clone()).collect();
+        setters.sort_unstable();
+        for func in &setters {
+            self.call_from_unknown(*func, given, true, true);
+        }
+        !setters.is_empty()
     }
 
     /// Gives up on fields that a later one, whose name is not known, may replace.

@@ -21,11 +21,17 @@ impl<'a> Builder<'a> {
             let value = self.expr(expr);
             self.escape(&value, "is turned into text");
             deps.add(&value.all_deps());
+            deps.add(&self.turned(&value));
             let choices =
                 value.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
             texts = texts.zip(choices).and_then(|(texts, choices)| append(&texts, &choices));
         }
         text_choice(texts, deps)
+    }
+
+    /// Returns what flows into the text or number of an object by its methods.
+    fn turned(&self, value: &Value) -> Deps {
+        if value.is_loaded() { self.returned_by([value]) } else { Deps::default() }
     }
 
     pub(super) fn unary(&mut self, op: UnaryOp, arg: &'a Expr) -> Value {
@@ -99,7 +105,9 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn operate(&mut self, op: BinaryOp, left: &Value, right: &Value) -> Value {
-        let deps = left.all_deps().and(&right.all_deps());
+        let mut deps = left.all_deps().and(&right.all_deps());
+        deps.add(&self.turned(left));
+        deps.add(&self.turned(right));
         match op {
             BinaryOp::EqEqEq | BinaryOp::NotEqEq | BinaryOp::InstanceOf => {}
             BinaryOp::EqEq | BinaryOp::NotEq if left.is_nothing() || right.is_nothing() => {}

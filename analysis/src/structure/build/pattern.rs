@@ -265,8 +265,11 @@ impl<'a> Builder<'a> {
             Expr::Ident(name) => self.ident(name),
             _ => object,
         };
+        let is_set = self.give_to_setters(key, &value.all_deps().and(&key.deps));
         let direct = match (root, &object.form, key.only()) {
-            (Expr::Ident(name), Form::Object { fields, open }, Some(field)) if !object.partial => {
+            (Expr::Ident(name), Form::Object { fields, open }, Some(field))
+                if !object.partial && !is_set =>
+            {
                 self.lookup(&name.sym)
                     .map(|binding| (binding, fields.clone(), *open, field.to_owned()))
             }

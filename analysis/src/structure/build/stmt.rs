@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
             Stmt::Throw(thrown) => {
                 let value = self.expr(&thrown.arg);
                 self.escape(&value, "is thrown");
-                self.leave_by_throw();
+                self.leave_by_throw(&value.all_deps());
                 return Exit { throws: true, always: true, ..Exit::default() };
             }
             Stmt::Break(jump) => {
@@ -213,10 +213,18 @@ impl<'a> Builder<'a> {
                 {
                     self.at = parse::start(name.id.span);
                     self.write_fresh(binding, value);
+                    if let Some(init) = declarator.init.as_deref() {
+                        self.holds(binding, init);
+                    }
                 }
                 _ => {
                     if let Some(init) = declarator.init.as_deref() {
                         self.alias_pattern(&declarator.name, init, false);
+                        if let (Pat::Ident(name), Expr::New(_)) = (&declarator.name, bare(init))
+                            && let Some(binding) = self.lookup(&name.id.sym)
+                        {
+                            self.holds(binding, init);
+                        }
                     }
                     self.bind(&declarator.name, value);
                 }
@@ -375,10 +383,11 @@ impl<'a> Builder<'a> {
                 Deps::default()
             })
         });
+        let value = self.caught_value();
         #[cfg(test)]
         let left_with = super::fault::none_if(super::fault::Fault::WritesBeforeThrow, left_with);
         let Some(handler) = &attempt.handler else {
-            self.throw_on(&thrown);
+            self.throw_on(&thrown, &value);
             return tried;
         };
         // The handler runs when something in the block fails: it waits for the
@@ -386,6 +395,10 @@ impl<'a> Builder<'a> {
         let mut failing = Deps::default();
         for task in self.tasks.get(first_task..).unwrap_or_default() {
             failing.add(&Deps::one(task.site));
+        }
+        // And when the block throws by itself, which others may decide.
+        if let Some(deps) = &thrown {
+            failing.add(deps);
         }
         let scope = self.scope_at(handler.span.lo.0, ScopeKind::Params, |names| {
             if let Some(param) = &handler.param {
@@ -400,19 +413,21 @@ impl<'a> Builder<'a> {
                 builder.within(scope, |builder| {
                     builder.under(&failing, true, false, |builder| {
                         if let Some(param) = &handler.param {
-                            builder.bind(param, Value::computed(failing.clone()));
+                            let given = failing.clone().and(&value);
+                            builder.bind(param, Value::computed(given));
                         }
                         builder.way("catch", |b| b.block(&handler.body))
                     })
                 })
             })
         });
+        let value_on = self.caught_value();
         if caught.only_throws() {
             // It is as if there were no `try`.
-            self.throw_on(&thrown);
+            self.throw_on(&thrown, &value.and(&value_on));
             return tried;
         }
-        self.throw_on(&thrown_on);
+        self.throw_on(&thrown_on, &value_on);
         match (tried.always, caught.always) {
             (_, true) => {}
             (true, false) => self.merge(vec![writes], &failing),

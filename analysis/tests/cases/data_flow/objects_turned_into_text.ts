@@ -1,0 +1,3 @@
+const r = await mcp.a.one({});
+const label = { toString: () => `<${r.name}>` };
+await mcp.a.use({ text: `${label}`, sum: "" + label });
