@@ -1,7 +1,7 @@
 //! Ways to carry a value through a program, alone and one within the other: whatever
 //! is carried, the tools that are reached by it are declared, or the program is dynamic.
 //!
-//! `PML_TEST_SCALE` says how many of the pairs are tried, `PML_TEST_SEED` which ones.
+//! `PML_TEST_SCALE` says how many programs are tried, `PML_TEST_SEED` which ones.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,9 +10,14 @@ use analysis::{Limits, analyze};
 /// Each is an expression that has the value of `@`, in the end.
 const CARRIERS: &str = include_str!("carried/carriers.txt");
 
+/// Each calls `b` of the namespace that is the field `n` of `@`.
+const USES: &str = include_str!("carried/uses.txt");
+
 /// What is carried, and how its tool is called: no carrier names the tool.
 const CARRIED: &[(&str, &str)] = &[
     ("mcp.a", ".b({})"),
+    ("mcp", ".a.b({})"),
+    ("[mcp.a]", "[0].b({})"),
     ("({ n: mcp.a })", ".n.b({})"),
     ("(() => mcp.a)", "().b({})"),
     ("((n) => n.b({}))", "(mcp.a)"),
@@ -26,45 +31,59 @@ fn hole(program: &str) -> bool {
     analysis.can_run() && !told
 }
 
-fn programs(value: &str) -> impl Iterator<Item = String> {
-    CARRIED.iter().map(move |(carried, call)| {
-        let carried = value.replace('@', carried);
-        match call.is_empty() {
-            true => format!("const k = {carried}; mcp.a[k]({{}})"),
-            false => format!("return ({carried}){call}"),
-        }
-    })
+/// Returns a program that calls what is carried where it comes out.
+fn called(value: &str, (carried, call): (&str, &str)) -> String {
+    let carried = value.replace('@', carried);
+    match call.is_empty() {
+        true => format!("const k = {carried}; mcp.a[k]({{}})"),
+        false => format!("return ({carried}){call}"),
+    }
 }
 
-/// Returns a part of the pairs of carriers: all of them at full scale, a hundredth at a
-/// tenth of it.
-fn is_chosen(number: usize, seed: usize) -> bool {
-    let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok());
-    let scale = scale.unwrap_or(0.1).clamp(0.01, 1.0);
-    let step = (1.0 / (scale * scale)) as usize;
-    number % step == seed % step
+/// Returns a program that does something with what is carried, and then calls it.
+fn used(value: &str, usage: &str) -> String {
+    let value = value.replace('@', "({ n: mcp.a })");
+    let head = if usage.starts_with(['(', '[', '@']) { "return " } else { "" };
+    format!("{head}{}", usage.replace('@', &format!("({value})")))
+}
+
+/// How many programs a full run tries beside the carriers alone.
+const COUNT: f64 = 60_000.0;
+
+/// Returns the next of a row of odd numbers (SplitMix64).
+fn next(state: &mut u64) -> usize {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) as usize
 }
 
 #[test]
 fn what_is_carried_is_declared_or_the_program_is_dynamic() {
-    let seed = std::env::var("PML_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_micros() as usize;
-    let seed = seed.unwrap_or_else(now);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
+    let now = || f64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_micros());
+    let seed = number("PML_TEST_SEED").unwrap_or_else(now);
+    let count = (COUNT * number("PML_TEST_SCALE").unwrap_or(0.1)) as usize;
     let carriers: Vec<&str> = CARRIERS.lines().collect();
-    let alone = carriers.iter().map(|carrier| (*carrier).to_owned());
-    let pairs = carriers
-        .iter()
-        .flat_map(|outer| carriers.iter().map(move |inner| outer.replace('@', inner)));
-    let pairs = pairs.enumerate().filter(|(number, _)| is_chosen(*number, seed));
-    let (mut holes, mut count) = (Vec::new(), 0);
-    for value in alone.chain(pairs.map(|(_, value)| value)) {
-        for program in programs(&value) {
-            count += 1;
-            if hole(&program) {
-                holes.push(program);
-            }
+    let uses: Vec<&str> = USES.lines().collect();
+    let alone = |carrier| CARRIED.iter().map(move |carried| called(carrier, *carried));
+    let alone = carriers.iter().flat_map(|carrier| alone(*carrier));
+    let mut state = seed as u64;
+    let mut any = || {
+        let mut value = "@".to_owned();
+        // Mostly one within another; sometimes within a third.
+        for _ in 0..2 + next(&mut state) % 4 / 3 {
+            value = carriers[next(&mut state) % carriers.len()].replace('@', &value);
         }
-    }
+        let at = next(&mut state) % (CARRIED.len() + uses.len());
+        match CARRIED.get(at) {
+            Some(carried) => called(&value, *carried),
+            None => used(&value, uses[at - CARRIED.len()]),
+        }
+    };
+    let mixed: Vec<String> = (0..count).map(|_| any()).collect();
+    let programs = alone.chain(mixed);
+    let holes: Vec<String> = programs.filter(|program| hole(program)).collect();
     println!("{count} programs with PML_TEST_SEED={seed}");
-    assert!(holes.is_empty(), "{} of {count}:\n{}", holes.len(), holes.join("\n"));
+    assert!(holes.is_empty(), "PML_TEST_SEED={seed}: {}\n{}", holes.len(), holes.join("\n"));
 }
