@@ -11,6 +11,7 @@
 //! kept track of, or it *escapes*, and then the program is dynamic. Everything
 //! that is not understood lets its operands escape.
 
+mod alias;
 mod body;
 mod builtin;
 mod call;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Builder;
+use super::alias::Root;
 use super::control::Chain;
-use super::feed::Root;
 use super::value::{Deps, Form, FuncId, Value};
 
 pub(super) type ScopeId = u32;
