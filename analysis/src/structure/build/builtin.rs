@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use swc_ecma_ast::{Expr, ExprOrSpread, Prop, PropName, PropOrSpread};
+use swc_ecma_ast::{Callee, Expr, ExprOrSpread, MemberProp, Prop, PropName, PropOrSpread};
 
 use super::Builder;
 use super::call::Given;
@@ -12,7 +12,7 @@ use super::object::put;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 
 /// Functions of `Object` that give back what they are given, which can be changed less.
-pub(super) fn only_freezes(method: &str) -> bool {
+fn only_freezes(method: &str) -> bool {
     matches!(method, "freeze" | "seal" | "preventExtensions")
 }
 
@@ -42,6 +42,23 @@ impl<'a> Builder<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Returns what `Object.freeze(…)` is given, or the expression itself.
+    pub(super) fn thawed(&self, expr: &'a Expr) -> &'a Expr {
+        if let Expr::Call(call) = expr
+            && let (Callee::Expr(callee), [arg]) = (&call.callee, call.args.as_slice())
+            && let Expr::Member(member) = bare(callee)
+            && let (Expr::Ident(object), MemberProp::Ident(method)) =
+                (bare(&member.obj), &member.prop)
+            && &*object.sym == "Object"
+            && self.lookup("Object").is_none()
+            && only_freezes(&method.sym)
+            && arg.spread.is_none()
+        {
+            return bare(&arg.expr);
+        }
+        expr
     }
 
     /// Gives a value to a function of the engine that is not followed with it.

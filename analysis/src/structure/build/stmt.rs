@@ -206,7 +206,7 @@ impl<'a> Builder<'a> {
                 None if declared.kind == VarDeclKind::Var => continue,
                 None => Value::undefined(),
             };
-            let written = declarator.init.as_deref().map(bare);
+            let written = declarator.init.as_deref().map(|init| self.thawed(bare(init)));
             match (&declarator.name, written) {
                 (Pat::Ident(name), Some(Expr::Array(_) | Expr::Object(_)))
                     if let Some(binding) = self.lookup(&name.id.sym) =>
