@@ -11,7 +11,7 @@ const ANGLE_LIMIT: u32 = 500;
 const FORK_LIMIT: u32 = 4;
 /// The most brackets within each other that stand after a `<` that may begin type arguments: the parser
 /// reads what is in them as a type first.
-const SHADOW_LIMIT: u32 = 5;
+const SHADOW_LIMIT: u32 = 3;
 /// The most `<` within each other that begin a value: casts, and parameters of generic functions.
 const CAST_LIMIT: u32 = 6;
 
