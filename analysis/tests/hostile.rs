@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "hostile/worst.rs"]
+mod worst;
+
 use std::time::{Duration, Instant};
 
 use analysis::{Analysis, Code, Limits, analyze, decode, job};
@@ -153,6 +156,19 @@ fn large_programs_stay_within_limits() {
     assert!(timed(&doubled).can_run());
     let text = format!("let s = 'ab';\n{}mcp.x[s]();", "s = s + s;\n".repeat(2_000));
     assert!(timed(&text).dynamic);
+}
+
+/// The bench tells how long these take when built for release.
+#[test]
+fn programs_at_each_limit_end() {
+    let programs = worst::programs(&Limits::default());
+    assert!(programs.len() >= 200, "{}", programs.len());
+    for worst::Worst { limit, shape, source } in programs {
+        let start = Instant::now();
+        let _ = analyze(&source, &Limits::default());
+        let took = start.elapsed();
+        assert!(took < PATIENCE * 3, "{limit}: {shape} took {took:?}");
+    }
 }
 
 /// Functions that call each other in a row, and values handed on through all of them.

@@ -1,17 +1,14 @@
 //! The peer: one warm Deno from npm, which runs programs in Workers without permissions.
 
 use std::error::Error;
-use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Where the pins lie.
-const PINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bench");
+use crate::pins::installed;
+
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/pool/deno.js");
 
 /// A Deno that waits for orders.
@@ -34,8 +31,8 @@ pub(crate) struct Answer {
 impl Deno {
     /// Installs the pinned Deno, once for each state of the pins, and starts it.
     pub(crate) fn start() -> Result<Deno, Box<dyn Error>> {
-        let folder = installed()?;
-        let program = binary(&folder);
+        let folder = installed(&binary())?;
+        let program = folder.join(binary());
         let version = Command::new(&program).arg("--version").output()?.stdout;
         let version = String::from_utf8(version)?;
         let mut child = Command::new(&program)
@@ -107,35 +104,7 @@ impl Drop for Deno {
     }
 }
 
-fn binary(folder: &Path) -> PathBuf {
+fn binary() -> String {
     let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    folder.join(format!("node_modules/@deno/linux-{machine}-glibc/deno"))
-}
-
-fn installed() -> Result<PathBuf, Box<dyn Error>> {
-    let pins = Path::new(PINS);
-    let names = ["package.json", "package-lock.json"];
-    let mut hash = DefaultHasher::new();
-    for name in names {
-        fs::read(pins.join(name))?.hash(&mut hash);
-    }
-    let bench = std::env::current_exe()?;
-    // <target>/<profile>/deps/pool-…
-    let target = bench.ancestors().nth(3).ok_or("the bench lies in no build folder")?;
-    let folder = target.join(format!("test-cache/bench-{:016x}", hash.finish()));
-    if !binary(&folder).is_file() {
-        fs::create_dir_all(&folder)?;
-        for name in names {
-            fs::copy(pins.join(name), folder.join(name))?;
-        }
-        let output = Command::new("npm")
-            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-            .current_dir(&folder)
-            .output()
-            .map_err(|e| format!("the baseline Deno comes from npm, which does not run: {e}"))?;
-        if !output.status.success() {
-            return Err(format!("npm ci: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
-    }
-    Ok(folder)
+    format!("node_modules/@deno/linux-{machine}-glibc/deno")
 }

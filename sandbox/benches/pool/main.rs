@@ -3,6 +3,8 @@
 mod deno;
 #[path = "../../../tests/benches/support/figures.rs"]
 mod figures;
+#[path = "../../../tests/benches/support/pins.rs"]
+mod pins;
 #[path = "../../../tests/benches/support/spent.rs"]
 mod spent;
 

@@ -1,0 +1,19 @@
+//! The programs that are measured, of any length.
+
+/// A piece of an ordinary agent program: 10 lines with its block, 3 calls.
+const PIECE: &str = r#"{
+const found: { path: string; lines: number }[] = [];
+const listing = await mcp.filesystem.list_directory({ path: args.root ?? "." });
+const entries = listing.entries.filter((entry: { path: string; size: number }) => entry.size > 0);
+for (const entry of entries.slice(0, 10)) {
+  const text = await mcp.filesystem.read_file({ path: `${args.root}/${entry.path}` });
+  if (text.includes("TODO")) found.push({ path: entry.path, lines: text.split("\n").length });
+}
+await mcp.json.stringify({ value: { found, count: entries.length } });
+}
+"#;
+
+/// Returns a program of so many lines, a multiple of ten.
+pub(crate) fn program(lines: usize) -> String {
+    PIECE.repeat(lines / 10)
+}
