@@ -45,6 +45,7 @@ mod value;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
+use foldhash::fast::RandomState;
 use protocol::ToolId;
 
 use self::control::{Chain, Control};
@@ -110,11 +111,11 @@ struct Builder<'a> {
 
     // What is learned over the rounds; it only grows.
     scopes: Vec<Scope<'a>>,
-    scope_ids: HashMap<(u32, u8), ScopeId>,
+    scope_ids: HashMap<(u32, u8), ScopeId, RandomState>,
     bindings: Vec<Binding>,
     funcs: Vec<Func<'a>>,
-    func_ids: HashMap<FuncKey, FuncId>,
-    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
+    func_ids: HashMap<FuncKey, FuncId, RandomState>,
+    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId, RandomState>,
     /// What a loop writes, for those who read it earlier in the same loop.
     loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
     /// What ends a loop, for those who stand earlier in it.
@@ -162,11 +163,11 @@ impl<'a> Builder<'a> {
             source,
             limits,
             scopes: Vec::new(),
-            scope_ids: HashMap::new(),
+            scope_ids: HashMap::default(),
             bindings: Vec::new(),
             funcs: Vec::new(),
-            func_ids: HashMap::new(),
-            sites: HashMap::new(),
+            func_ids: HashMap::default(),
+            sites: HashMap::default(),
             loop_writes: HashMap::new(),
             loop_exits: HashMap::new(),
             class_fields: HashMap::new(),

@@ -23,7 +23,8 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn name(name: &str) -> Self {
-        Self { names: Some(vec![name.into()]), hint: Some(name.into()), deps: Deps::default() }
+        let name: Rc<str> = name.into();
+        Self { names: Some(vec![name.clone()]), hint: Some(name), deps: Deps::default() }
     }
 
     /// Returns the name, when there is just one.

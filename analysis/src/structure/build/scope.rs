@@ -16,7 +16,7 @@ pub(super) type BindingId = u32;
 #[derive(Default)]
 pub(super) struct Scope<'a> {
     pub(super) parent: Option<ScopeId>,
-    names: HashMap<&'a str, BindingId>,
+    names: HashMap<&'a str, BindingId, foldhash::fast::RandomState>,
 }
 
 /// A variable, parameter, function or class of the program.
@@ -64,7 +64,7 @@ impl<'a> Builder<'a> {
         }
         let mut names = Vec::new();
         declared(&mut names);
-        let mut scope = Scope { parent: Some(self.scope), names: HashMap::new() };
+        let mut scope = Scope { parent: Some(self.scope), names: HashMap::default() };
         for (name, hoisted) in names {
             if scope.names.contains_key(name) {
                 continue;
