@@ -1,7 +1,8 @@
 //! Names that one scope declares, with their places.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
 use swc_ecma_ast::{
     Decl, ForHead, Ident, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr,
 };
@@ -21,7 +22,10 @@ impl<'a> Names<'a> {
 
     /// Returns the names that stand here a second time.
     pub(super) fn repeated(&self) -> Vec<&'a Ident> {
-        let mut seen = HashSet::new();
+        if self.0.len() < 2 {
+            return Vec::new();
+        }
+        let mut seen = HashSet::with_capacity_and_hasher(self.0.len(), RandomState::default());
         self.0.iter().filter(|name| !seen.insert(&*name.sym)).copied().collect()
     }
 
@@ -30,7 +34,7 @@ impl<'a> Names<'a> {
         if self.0.is_empty() || other.0.is_empty() {
             return Vec::new();
         }
-        let there: std::collections::HashMap<&str, &'a Ident> =
+        let there: HashMap<&str, &'a Ident, RandomState> =
             other.0.iter().map(|name| (&*name.sym, *name)).collect();
         let both = self.0.iter().filter_map(|name| {
             let twin = there.get(&*name.sym)?;
