@@ -1,6 +1,6 @@
 //! Which declaration a name means.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
@@ -8,7 +8,7 @@ use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind
 #[derive(Default)]
 pub(super) struct Scopes<'a> {
     /// What each name means here.
-    meanings: HashMap<&'a str, Meaning, foldhash::fast::RandomState>,
+    meanings: HashMap<&'a str, Meaning>,
     /// What the open scopes hide, the innermost last.
     hidden: Vec<(&'a str, Option<Meaning>)>,
     /// How much was hidden when each scope was opened.

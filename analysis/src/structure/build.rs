@@ -42,10 +42,10 @@ mod stmt;
 mod through;
 mod value;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use foldhash::fast::RandomState;
+use foldhash::HashMap;
 use protocol::ToolId;
 
 use self::control::{Chain, Control};
@@ -111,11 +111,11 @@ struct Builder<'a> {
 
     // What is learned over the rounds; it only grows.
     scopes: Vec<Scope<'a>>,
-    scope_ids: HashMap<(u32, u8), ScopeId, RandomState>,
+    scope_ids: HashMap<(u32, u8), ScopeId>,
     bindings: Vec<Binding>,
     funcs: Vec<Func<'a>>,
-    func_ids: HashMap<FuncKey, FuncId, RandomState>,
-    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId, RandomState>,
+    func_ids: HashMap<FuncKey, FuncId>,
+    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
     /// What a loop writes, for those who read it earlier in the same loop.
     loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
     /// What ends a loop, for those who stand earlier in it.
@@ -168,10 +168,10 @@ impl<'a> Builder<'a> {
             funcs: Vec::new(),
             func_ids: HashMap::default(),
             sites: HashMap::default(),
-            loop_writes: HashMap::new(),
-            loop_exits: HashMap::new(),
-            class_fields: HashMap::new(),
-            setters: HashMap::new(),
+            loop_writes: HashMap::default(),
+            loop_exits: HashMap::default(),
+            class_fields: HashMap::default(),
+            setters: HashMap::default(),
             input_fields: InputFields::default(),
             args_written: false,
             mutates: false,

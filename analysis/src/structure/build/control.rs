@@ -1,6 +1,6 @@
 //! What decides whether a place is reached, and what is written on the way.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::rc::Rc;
 
 use super::Builder;
@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
     pub(super) fn branch<R>(&mut self, walk: impl FnOnce(&mut Self) -> R) -> (R, Writes) {
         let mark = self.trail.len();
         let result = walk(self);
-        let mut writes = Writes::new();
+        let mut writes = Writes::default();
         while self.trail.len() > mark {
             let Some((binding, old)) = self.trail.pop() else { break };
             let slot = &mut self.env[binding as usize];
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
             return self.under(deps, false, false, walk);
         }
         let (result, writes) = self.branch(|builder| builder.under(deps, true, false, walk));
-        self.merge(vec![writes, Writes::new()], deps);
+        self.merge(vec![writes, Writes::default()], deps);
         result
     }
 
@@ -255,13 +255,13 @@ impl<'a> Builder<'a> {
         walk: impl FnOnce(&mut Self) -> Deps,
     ) -> Vec<(BindingId, Value)> {
         let mark = self.trail.len();
-        self.regions.push(HashMap::new());
+        self.regions.push(HashMap::default());
         let outer = std::mem::take(&mut self.control.region);
         let deps = walk(self);
         self.control.region = outer;
         let written = self.regions.pop().unwrap_or_default();
         // The values from before the region, for those that it wrote.
-        let mut old: HashMap<BindingId, Option<Value>> = HashMap::new();
+        let mut old: HashMap<BindingId, Option<Value>> = HashMap::default();
         for (binding, value) in self.trail[mark.min(self.trail.len())..].iter().rev() {
             old.insert(*binding, value.clone());
         }

@@ -5,7 +5,7 @@
 //! stand-in. Whoever calls the function puts what it gives in the place of the
 //! stand-in, so that two calls of one function do not share what they are given.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use swc_ecma_ast::{Callee, Expr, ExprOrSpread};
 
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
             return deps.clone();
         }
         let mut out = deps.without_sites();
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut open: Vec<SiteId> = deps.iter().collect();
         while let Some(site) = open.pop() {
             match self.slot(site) {
@@ -201,7 +201,7 @@ impl<'a> Builder<'a> {
     }
 
     fn flows(&mut self, mut open: Vec<Root>, deps: &Deps, done: Option<BindingId>) {
-        let mut seen: HashSet<Root> = HashSet::new();
+        let mut seen: HashSet<Root> = HashSet::default();
         while let Some(root) = open.pop() {
             if !seen.insert(root) {
                 continue;

@@ -1,6 +1,6 @@
 //! The last round's walk in its wire form.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use indexmap::IndexMap;
 use protocol::ToolId;

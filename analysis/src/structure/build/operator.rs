@@ -155,7 +155,7 @@ impl<'a> Builder<'a> {
                 builder.way("then", |builder| builder.under(&deps, true, false, right))
             })
         });
-        self.merge(vec![writes, super::control::Writes::new()], &deps);
+        self.merge(vec![writes, super::control::Writes::default()], &deps);
         match op {
             // What is falsy leads to no tool, but a value may also be returned as it is.
             BinaryOp::LogicalAnd if left.is_loaded() => value.with_deps(&deps),

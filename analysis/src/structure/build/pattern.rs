@@ -15,6 +15,9 @@ use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::Code;
 use crate::parse;
 
+/// The most fields that are followed one by one in an object that is written to.
+const FIELDS: usize = 256;
+
 impl<'a> Builder<'a> {
     /// Puts a value into the names of a pattern.
     pub(super) fn bind(&mut self, pattern: &'a Pat, value: Value) {
@@ -65,7 +68,7 @@ impl<'a> Builder<'a> {
         let none = Deps::default();
         let (default, writes) =
             self.branch(|builder| builder.under(&none, true, false, |b| b.expr(default)));
-        self.merge(vec![writes, Writes::new()], &deps);
+        self.merge(vec![writes, Writes::default()], &deps);
         if !value.is_nothing() && value.caps().is_empty() {
             value = value.without(|scalar| *scalar == Scalar::Undefined);
         }
@@ -268,7 +271,7 @@ impl<'a> Builder<'a> {
         let is_set = self.give_to_setters(key, &value.all_deps().and(&key.deps));
         let direct = match (root, &object.form, key.only()) {
             (Expr::Ident(name), Form::Object { fields, open }, Some(field))
-                if !object.partial && !is_set =>
+                if !object.partial && !is_set && fields.len() < FIELDS =>
             {
                 self.lookup(&name.sym)
                     .map(|binding| (binding, fields.clone(), *open, field.to_owned()))

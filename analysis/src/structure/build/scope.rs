@@ -1,6 +1,6 @@
 //! Names: what declares them, what they mean, what they hold.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
@@ -16,7 +16,7 @@ pub(super) type BindingId = u32;
 #[derive(Default)]
 pub(super) struct Scope<'a> {
     pub(super) parent: Option<ScopeId>,
-    names: HashMap<&'a str, BindingId, foldhash::fast::RandomState>,
+    names: HashMap<&'a str, BindingId>,
 }
 
 /// A variable, parameter, function or class of the program.

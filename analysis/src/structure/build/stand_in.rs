@@ -1,6 +1,6 @@
 //! What the stand-ins of functions stand for.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use super::Builder;
 use super::value::{Deps, SiteId};
@@ -16,7 +16,7 @@ impl Builder<'_> {
 
     /// Returns whether a task is meant, as far as is known by now.
     pub(super) fn means_tasks(&self, deps: &Deps) -> bool {
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut open: Vec<SiteId> = deps.iter().collect();
         while let Some(site) = open.pop() {
             let Some(index) = site.checked_sub(Deps::STAND_INS) else { return true };
@@ -36,7 +36,7 @@ impl StandIns {
         if !deps.has_stand_ins() {
             return deps.clone();
         }
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut open: Vec<SiteId> = deps.iter().collect();
         let mut sites = Vec::new();
         let mut found = deps.without_sites();

@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
                 }
                 None => {
                     always = false;
-                    ends.push(self.with_writes_since(mark, Writes::new()));
+                    ends.push(self.with_writes_since(mark, Writes::default()));
                     break;
                 }
             }
@@ -431,7 +431,7 @@ impl<'a> Builder<'a> {
         match (tried.always, caught.always) {
             (_, true) => {}
             (true, false) => self.merge(vec![writes], &failing),
-            (false, false) => self.merge(vec![Writes::new(), writes], &failing),
+            (false, false) => self.merge(vec![Writes::default(), writes], &failing),
         }
         let mut exit = tried.clone();
         exit.throws = false;
