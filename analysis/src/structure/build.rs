@@ -243,6 +243,11 @@ impl<'a> Builder<'a> {
         joined
     }
 
+    /// Returns a value that may be either of two, of which nothing else is kept.
+    fn either(&mut self, left: Value, right: Value) -> Value {
+        if left == Value::never() { right } else { self.join(&left, &right) }
+    }
+
     /// Gives up on the parts of a value that has become too large to follow.
     fn bounded(&mut self, value: Value) -> Value {
         if !value.is_too_large() {

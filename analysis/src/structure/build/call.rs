@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
                     let deps = callee.deps.clone();
                     let called =
                         self.under(&deps, one_of, false, |b| b.task(namespace, action, given));
-                    result = self.join(&result, &called);
+                    result = self.either(result, called);
                 }
                 Cap::Bound(namespace, action) => {
                     self.escape_given(given, &Deps::default(), "is passed to a tool");
@@ -204,7 +204,7 @@ impl<'a> Builder<'a> {
                     let all = Given { values: vec![all], rest: None };
                     let called = self
                         .under(&callee.deps, one_of, false, |b| b.task(namespace, action, &all));
-                    result = self.join(&result, &called);
+                    result = self.either(result, called);
                 }
                 Cap::Evaluator => self.dynamic(
                     Code::DynamicEval,
@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
                 _ => this.clone(),
             };
             let returned = self.call_own(func, this.as_ref(), given, one_of);
-            result = self.join(&result, &returned);
+            result = self.either(result, returned);
         }
         if let Some(made) = made {
             let mut deps = given.deps();

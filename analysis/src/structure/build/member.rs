@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use protocol::ToolId;
+use smallvec::{SmallVec, smallvec};
 
 use super::Builder;
 use super::input::Input;
@@ -14,7 +15,7 @@ use crate::structure::PathStep;
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     /// The names that it may be, when they are known for certain.
-    pub(super) names: Option<Vec<Rc<str>>>,
+    pub(super) names: Option<SmallVec<[Rc<str>; 1]>>,
     /// A name that it probably is: good enough to follow data, not to choose a tool.
     hint: Option<Rc<str>>,
     /// The tasks whose results flow into it.
@@ -24,7 +25,7 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn name(name: &str) -> Self {
         let name: Rc<str> = name.into();
-        Self { names: Some(vec![name.clone()]), hint: Some(name), deps: Deps::default() }
+        Self { names: Some(smallvec![name.clone()]), hint: Some(name), deps: Deps::default() }
     }
 
     /// Returns the name, when there is just one.
@@ -61,8 +62,8 @@ impl Builder<'_> {
             );
             return part;
         }
-        for cap in value.caps().to_vec() {
-            self.cap_member(&cap, key, &mut part);
+        for cap in value.caps.iter().flat_map(|caps| caps.iter()) {
+            self.cap_member(cap, key, &mut part);
         }
         if !value.funcs().is_empty() {
             // `f.call`, `f.bind` and the like hand the function on.
@@ -78,9 +79,9 @@ impl Builder<'_> {
     }
 
     pub(super) fn plain_member(&mut self, value: &Value, key: &Key) -> Value {
-        let names = key.names.clone().or_else(|| key.hint.clone().map(|hint| vec![hint]));
+        let names = key.names.as_deref().or(key.hint.as_ref().map(std::slice::from_ref));
         let certain = key.names.is_some();
-        let mut part = match (&value.form, &names) {
+        let mut part = match (&value.form, names) {
             (Form::Never, _) => Value::never(),
             (Form::Object { fields, open }, Some(names)) if certain || !value.is_loaded() => {
                 let mut found = Value::never();
@@ -92,7 +93,7 @@ impl Builder<'_> {
                         Some((_, field)) => field.clone().with_deps(&value.deps),
                         None => Value::computed(value.deps.clone()),
                     };
-                    found = self.join(&found, &field);
+                    found = self.either(found, field);
                 }
                 found
             }
@@ -108,7 +109,7 @@ impl Builder<'_> {
                         _ if &**name == "length" => Value::computed(value.deps.clone()),
                         _ => Value::computed(value.all_deps()),
                     };
-                    found = self.join(&found, &item);
+                    found = self.either(found, item);
                 }
                 found
             }
