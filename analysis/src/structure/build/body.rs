@@ -11,6 +11,11 @@ use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
 use crate::parse;
 
+/// Returns whether a value is a function of the program and nothing else.
+pub(super) fn is_method(value: &Value) -> bool {
+    value.form == Form::Function && value.caps().is_empty()
+}
+
 impl<'a> Builder<'a> {
     /// Counts a call, and walks the function if this is the first one.
     pub(super) fn enter(&mut self, id: FuncId, deps: &Deps, conditional: bool, repeats: bool) {
@@ -56,7 +61,13 @@ impl<'a> Builder<'a> {
         self.func = id;
         if let FuncBody::Field(value) = body {
             let value = self.expr(value);
-            if value.holds_only_tools() {
+            if is_method(&value) {
+                // Like a method: whoever has an object of the class may call it.
+                for func in value.funcs().to_vec() {
+                    self.open(func);
+                }
+            }
+            if value.holds_only_tools() || is_method(&value) {
                 self.give_back(id, value);
                 (self.scope, self.func, self.at) = before;
                 return;

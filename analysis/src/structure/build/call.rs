@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use foldhash::HashSet;
 use protocol::ToolId;
 use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase};
 
@@ -314,15 +315,28 @@ impl<'a> Builder<'a> {
         self.returned_by(given.values.iter().chain(&given.rest))
     }
 
-    /// Returns the tasks whose results the functions in some values return.
+    /// Returns what the functions in some values give to whoever calls them: what
+    /// they return, and what they put into what they are given.
     pub(super) fn returned_by<'v>(&self, values: impl IntoIterator<Item = &'v Value>) -> Deps {
         let mut deps = Deps::default();
-        let mut open: Vec<&Value> = values.into_iter().collect();
+        let mut seen = HashSet::default();
+        let mut open: Vec<Value> =
+            values.into_iter().filter(|one| one.is_loaded()).cloned().collect();
         while let Some(value) = open.pop() {
-            for func in value.funcs() {
-                deps.add(&self.funcs[*func as usize].returned.all_deps());
+            for id in value.funcs() {
+                if seen.insert(*id) {
+                    let func = &self.funcs[*id as usize];
+                    deps.add(&func.returned.all_deps());
+                    for (slot, fed) in &func.feeds {
+                        if matches!(slot, Slot::Param(_)) {
+                            deps.add(fed);
+                        }
+                    }
+                    // An iterator, for one, is an object with functions.
+                    open.push(func.returned.clone());
+                }
             }
-            open.extend(value.parts());
+            open.extend(value.parts().into_iter().filter(|part| part.is_loaded()).cloned());
         }
         deps
     }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey};
 
 use super::Builder;
+use super::body::is_method;
 use super::call::CallKind;
+use super::feed::Slot;
 use super::function::FuncBody;
 use super::member::Key;
 use super::scope::ScopeKind;
@@ -48,7 +50,7 @@ impl<'a> Builder<'a> {
         let mut statics: Vec<(Rc<str>, Value)> = Vec::new();
         let mut makers = Value::never();
         let mut hidden: Vec<Value> = Vec::new();
-        let mut initializers: Vec<FuncId> = Vec::new();
+        let mut initializers: Vec<(FuncId, bool)> = Vec::new();
         for member in &class.body {
             match member {
                 ClassMember::Constructor(constructor) if constructor.body.is_some() => {
@@ -143,13 +145,13 @@ impl<'a> Builder<'a> {
             }
         }
         let mut objects = Value::object(methods, true);
-        objects.deps = deps.clone();
+        objects.deps = deps.clone().and(&self.put_by(&initializers, false));
         // The constructor, a field or a getter may have put something else in the place
         // of a method.
         objects.shared = true;
         if holds_tools {
             // Also code that nobody calls by its name reaches them through `this`.
-            for func in code.iter().chain(&initializers) {
+            for func in code.iter().chain(initializers.iter().map(|(func, _)| func)) {
                 self.called_on(*func, &objects);
                 for (_, value) in &statics {
                     if value.holds_only_tools() {
@@ -162,9 +164,23 @@ impl<'a> Builder<'a> {
         let mut fields = vec![(OBJECTS.into(), objects), (MAKERS.into(), makers)];
         fields.extend(statics);
         let mut made = Value::object(fields, true);
-        made.deps = deps;
+        made.deps = deps.and(&self.put_by(&initializers, true));
         made.shared = true;
         self.bounded(made)
+    }
+
+    /// Returns what static code of a class puts into the class, or what its fields, and
+    /// the functions in them, put into its objects.
+    fn put_by(&self, initializers: &[(FuncId, bool)], statically: bool) -> Deps {
+        let mut deps = Deps::default();
+        for (func, _) in initializers.iter().filter(|(_, is_static)| *is_static == statically) {
+            for (slot, fed) in &self.funcs[*func as usize].feeds {
+                if *slot == Slot::This {
+                    deps.add(fed);
+                }
+            }
+        }
+        deps
     }
 
     /// Follows what a field is set to when an object is made.
@@ -172,7 +188,7 @@ impl<'a> Builder<'a> {
         &mut self,
         value: Option<&'a swc_ecma_ast::Expr>,
         is_static: bool,
-        initializers: &mut Vec<FuncId>,
+        initializers: &mut Vec<(FuncId, bool)>,
     ) -> Value {
         #[cfg(test)]
         let value = value.filter(|_| !super::fault::is(super::fault::Fault::ClassFields));
@@ -187,7 +203,7 @@ impl<'a> Builder<'a> {
             self.escape(&value, "is kept in a field of a class");
             return;
         };
-        if !value.holds_only_tools() {
+        if !value.holds_only_tools() && !is_method(&value) {
             return;
         }
         let value = match fields.iter().position(|(known, _)| **known == *name) {
@@ -233,10 +249,10 @@ impl<'a> Builder<'a> {
         &mut self,
         body: FuncBody<'a>,
         is_static: bool,
-        initializers: &mut Vec<FuncId>,
+        initializers: &mut Vec<(FuncId, bool)>,
     ) -> Value {
         let func = self.func_of(body);
-        initializers.push(func);
+        initializers.push((func, is_static));
         self.call_from_unknown(func, &Deps::default(), !is_static, !is_static);
         self.funcs[func as usize].returned.clone()
     }

@@ -338,7 +338,7 @@ impl<'a> Builder<'a> {
         if let (Some(target), Some(value)) = (args.first(), given.values.first()) {
             self.written_into(&target.expr, value);
         }
-        let deps = given.deps();
+        let deps = given.deps().and(&self.returned_deps(&given));
         if let Some(target) = args.first() {
             self.flows_into(&target.expr, &deps);
         }

@@ -99,6 +99,10 @@ impl<'a> Builder<'a> {
             Expr::Await(awaited) => {
                 let mut value = self.expr(&awaited.arg);
                 self.awaited(&value);
+                if value.is_container() && value.is_loaded() {
+                    // It may have a `then`, which is called.
+                    value.deps.add(&self.returned_by([&value]));
+                }
                 self.after_await(&mut value);
                 settled(value)
             }

@@ -102,6 +102,8 @@ impl<'a> Builder<'a> {
                     open = true;
                     deps.add(&value.all_deps());
                     deps.add(&key.deps);
+                    // What iterates the object, or turns it into text, calls it unasked.
+                    deps.add(&self.returned_by([&value]));
                     self.escape(
                         &value,
                         "is kept under a name that is only known when the program runs",

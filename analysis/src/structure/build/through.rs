@@ -5,6 +5,7 @@ use swc_ecma_ast::{Expr, ExprOrSpread, TaggedTpl};
 use super::Builder;
 use super::call::{CallKind, Given};
 use super::expr::{bare, bounds};
+use super::feed::Slot;
 use super::member::Key;
 use super::value::{Cap, Deps, Form, Value};
 
@@ -54,7 +55,19 @@ impl<'a> Builder<'a> {
         }
         let given = Given { values, rest };
         let this = is_own.then_some(this);
-        self.feeding(|b| b.apply(callee.clone(), this, &given, CallKind::Plain)).0
+        let (result, fed) =
+            self.feeding(|b| b.apply(callee.clone(), this, &given, CallKind::Plain));
+        for (slot, deps) in &fed {
+            let given = match (slot, method) {
+                (Slot::This, _) => args.first(),
+                (Slot::Param(index), "call") => args.get(index + 1),
+                (Slot::Param(index), _) => applied_arg(args.get(1), *index),
+            };
+            if let Some(given) = given {
+                self.flows_into(&given.expr, deps);
+            }
+        }
+        result
     }
 
     /// Returns the arguments that `apply` takes out of a list.
@@ -126,6 +139,29 @@ impl<'a> Builder<'a> {
         let deps = values.iter().fold(Deps::default(), |deps, value| deps.and(&value.all_deps()));
         values[0].deps.add(&deps);
         let given = Given { values, rest: None };
-        self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain)).0
+        let (result, fed) = self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain));
+        for (slot, deps) in &fed {
+            let given = match (slot, bare(&tagged.tag)) {
+                (Slot::This, Expr::Member(member)) => Some(&member.obj),
+                (Slot::This, _) => None,
+                // The texts of the template are given first.
+                (Slot::Param(index), _) => {
+                    index.checked_sub(1).and_then(|at| tagged.tpl.exprs.get(at))
+                }
+            };
+            if let Some(given) = given {
+                self.flows_into(given, deps);
+            }
+        }
+        result
+    }
+}
+
+/// Returns where an argument of `apply` is written: in the list, or the whole list.
+fn applied_arg(list: Option<&ExprOrSpread>, index: usize) -> Option<&ExprOrSpread> {
+    let list = list?;
+    match bare(&list.expr) {
+        Expr::Array(array) => array.elems.get(index).and_then(Option::as_ref),
+        _ => Some(list),
     }
 }
