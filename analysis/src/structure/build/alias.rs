@@ -1,191 +1,284 @@
 //! Which names have one object, and which hold it.
 
-use swc_ecma_ast::{Callee, Expr, MemberProp, Pat, Prop, PropOrSpread};
+use foldhash::{HashMap, HashSet};
+use swc_ecma_ast::{Expr, ExprOrSpread, ObjectPatProp, Pat};
 
 use super::Builder;
-use super::expr::bare;
-use super::scope::{BindingId, pattern_names};
+use super::describe::step_to;
+use super::feed::Slot;
+use super::path::{Path, Step};
+use super::scope::BindingId;
+use super::value::FuncId;
 
 /// What an expression gets its object from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Root {
-    This,
+    /// What a function is called on.
+    This(FuncId),
     Name(BindingId),
     /// `args`
     Input,
+    /// A function of the program.
+    Func(FuncId),
 }
 
-/// Methods that give the object they are called on, or a part of it.
-fn gives_part(method: &str) -> bool {
-    matches!(
-        method,
-        "get"
-            | "at"
-            | "find"
-            | "findLast"
-            | "pop"
-            | "shift"
-            | "sort"
-            | "reverse"
-            | "fill"
-            | "set"
-            | "add"
-    )
+/// A part of something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) root: Root,
+    pub(super) path: Path,
 }
 
-/// Methods that give a list of the parts of what they are called on.
-fn gives_parts(method: &str) -> bool {
-    matches!(
-        method,
-        "filter"
-            | "slice"
-            | "concat"
-            | "flat"
-            | "splice"
-            | "toSorted"
-            | "toReversed"
-            | "values"
-            | "entries"
-            | "keys"
-    )
+/// That one part of an object is a part of another, too.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Link {
+    pub(super) own: Path,
+    /// It is a copy, of which only the parts are the same.
+    pub(super) copied: bool,
+    pub(super) to: Place,
 }
 
+impl Link {
+    /// Returns what else a part of the object is.
+    pub(super) fn follow(&self, path: &Path) -> Option<Place> {
+        let left = path.beyond(&self.own)?;
+        if self.copied && left.is_whole() {
+            return None;
+        }
+        Some(Place { root: self.to.root, path: self.to.path.and(&left) })
+    }
+
+    /// Returns the link of a part of the object.
+    pub(super) fn of_part(&self, part: &Path) -> Option<Self> {
+        let (own, path) = ways_of_part(&self.own, &self.to.path, part)?;
+        // What is in a copy is the same.
+        let copied = self.copied && (path == self.to.path || !own.is_whole());
+        Some(Self { own, copied, to: Place { root: self.to.root, path } })
+    }
+}
+
+/// The links of everything.
+#[derive(Default)]
+pub(super) struct Links {
+    names: Vec<Vec<Link>>,
+    others: HashMap<Root, Vec<Link>>,
+    /// The links of those who have many.
+    known: HashSet<(Root, Link)>,
+}
+
+/// So many links are searched one by one.
+const FEW: usize = 8;
+
+impl Links {
+    pub(super) fn of(&self, root: Root) -> &[Link] {
+        let links = match root {
+            Root::Name(binding) => self.names.get(binding as usize),
+            other => self.others.get(&other),
+        };
+        links.map_or(&[], |links| links)
+    }
+
+    /// Adds a link; returns whether it is new.
+    fn add(&mut self, root: Root, link: Link) -> bool {
+        let links = match root {
+            Root::Name(binding) => {
+                let at = binding as usize;
+                if self.names.len() <= at {
+                    self.names.resize_with(at + 1, Vec::new);
+                }
+                &mut self.names[at]
+            }
+            other => self.others.entry(other).or_default(),
+        };
+        if links.len() < FEW {
+            if links.contains(&link) {
+                return false;
+            }
+        } else {
+            if links.len() == FEW {
+                self.known.extend(links.iter().map(|link| (root, link.clone())));
+            }
+            if !self.known.insert((root, link.clone())) {
+                return false;
+            }
+        }
+        links.push(link);
+        true
+    }
+}
+
+/// Returns what a part of an object has, given that at `own` it has the part at `path`
+/// of something.
+pub(super) fn ways_of_part(own: &Path, path: &Path, part: &Path) -> Option<(Path, Path)> {
+    if let Some(left) = part.beyond(own) {
+        return Some((Path::default(), path.and(&left)));
+    }
+    Some((own.beyond(part)?, path.clone()))
+}
 impl<'a> Builder<'a> {
-    /// Returns what an expression may get its object from.
-    pub(super) fn roots(&self, expr: &'a Expr, of_items: bool) -> Vec<Root> {
+    /// Returns which part of what a function is given a place in it is, if it is one.
+    pub(super) fn slot_of(&self, func: FuncId, place: &Place) -> Option<(Slot, Path)> {
+        match place.root {
+            Root::This(owner) if owner == func => Some((Slot::This, place.path.clone())),
+            Root::Name(binding) => match &self.bindings[binding as usize].param_of {
+                Some((owner, slot, path)) if *owner == func => Some((*slot, path.and(&place.path))),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Notes what the function in progress returns the object of.
+    pub(super) fn gives_back(&mut self, expr: &'a Expr) {
+        let func = self.func;
+        for link in self.describe(expr, Path::default()) {
+            // A variable of its own is another one in each call; what that has is not.
+            for place in self.beyond_own(func, &link.to) {
+                let link = Link { to: place, ..link.clone() };
+                let known = &mut self.funcs[func as usize].gives;
+                if !known.contains(&link) {
+                    known.push(link);
+                    self.changed = true;
+                }
+            }
+        }
+    }
+
+    /// Returns the places outside of a function, or given to it, that a place is.
+    fn beyond_own(&self, func: FuncId, place: &Place) -> Vec<Place> {
         let mut found = Vec::new();
-        let mut open = Vec::new();
-        let mut next = Some((expr, of_items));
-        while let Some((expr, of_items)) = next.take().or_else(|| open.pop()) {
-            match bare(expr) {
-                Expr::This(_) => found.push(Root::This),
-                Expr::Ident(name) => match self.lookup(&name.sym) {
-                    Some(binding) => found.push(Root::Name(binding)),
-                    None if &*name.sym == "args" => found.push(Root::Input),
-                    None => {}
-                },
-                Expr::Member(member) => next = Some((&member.obj, true)),
-                Expr::Await(awaited) => next = Some((&awaited.arg, of_items)),
-                Expr::Assign(assign) => next = Some((&assign.right, of_items)),
-                Expr::Array(array) if of_items => {
-                    let items = array.elems.iter().flatten();
-                    open.extend(items.map(|item| (&*item.expr, item.spread.is_some())));
+        let mut open = vec![place.clone()];
+        let mut seen: Vec<Place> = Vec::new();
+        while let Some(place) = open.pop() {
+            if seen.len() >= SEEN || seen.contains(&place) {
+                continue;
+            }
+            seen.push(place.clone());
+            match place.root {
+                Root::Name(binding) if self.is_own(func, binding) => {
+                    let links = self.feeds.links.of(place.root).iter();
+                    open.extend(links.filter_map(|link| link.follow(&place.path)));
                 }
-                Expr::Cond(choice) => {
-                    open.extend([(&*choice.cons, of_items), (&*choice.alt, of_items)])
-                }
-                Expr::Bin(binary) if binary.op.may_short_circuit() => {
-                    open.extend([(&*binary.left, of_items), (&*binary.right, of_items)]);
-                }
-                Expr::Call(call) => {
-                    let Callee::Expr(callee) = &call.callee else { continue };
-                    let Expr::Member(member) = bare(callee) else { continue };
-                    let MemberProp::Ident(method) = &member.prop else { continue };
-                    if gives_part(&method.sym) || of_items && gives_parts(&method.sym) {
-                        next = Some((&member.obj, true));
-                    }
-                    if let Expr::Ident(name) = bare(&member.obj)
-                        && &*name.sym == "Object"
-                        && matches!(&*method.sym, "values" | "entries" | "assign" | "freeze")
-                    {
-                        open.extend(call.args.first().map(|arg| (&*arg.expr, true)));
-                    }
-                }
-                Expr::OptChain(chain) => {
-                    if let swc_ecma_ast::OptChainBase::Member(member) = &*chain.base {
-                        next = Some((&member.obj, true));
-                    }
-                }
-                _ => {}
+                _ => found.push(place),
             }
         }
         found
     }
 
-    /// Notes that a variable has an object that others have, too, or a part of it.
-    pub(super) fn alias(&mut self, binding: BindingId, expr: &'a Expr, of_items: bool) {
-        let whole = matches!(bare(expr), Expr::Ident(_)) && !of_items;
-        for root in self.roots(expr, of_items) {
-            let known = &mut self.bindings[binding as usize].aliases;
-            if root != Root::Name(binding) && !known.contains(&root) {
-                known.push(root);
-                self.changed = true;
+    /// Returns whether a variable is one of a function, and no parameter.
+    fn is_own(&self, func: FuncId, binding: BindingId) -> bool {
+        let known = &self.bindings[binding as usize];
+        known.owner == func && known.param_of.is_none()
+    }
+
+    /// Notes that a part of something is what a link says.
+    pub(super) fn link(&mut self, root: Root, part: &Path, link: &Link) {
+        let own = part.and(&link.own);
+        let back = Link {
+            own: link.to.path.clone(),
+            copied: link.copied,
+            to: Place { root, path: own.clone() },
+        };
+        let there = Link { own, copied: link.copied, to: link.to.clone() };
+        if (root, &there.own) == (there.to.root, &there.to.path) {
+            return;
+        }
+        let (func, owner) = (self.func, self.arguments_owner());
+        for (root, link) in [(link.to.root, back), (root, there)] {
+            self.joined_within(func, root, &link);
+            if owner != func {
+                self.joined_within(owner, root, &link);
             }
-            let back = Root::Name(binding);
-            let known = match root {
-                Root::Name(other) if whole => &mut self.bindings[other as usize].aliases,
-                Root::Input if whole => &mut self.feeds.names_of_input,
-                _ => continue,
-            };
-            if root != back && !known.contains(&back) {
-                known.push(back);
-                self.changed = true;
-            }
+            self.changed |= self.feeds.links.add(root, link);
         }
     }
 
-    /// Notes that the object of a variable holds what an expression names: whoever
-    /// changes that changes a part of the object.
-    pub(super) fn holds(&mut self, binding: BindingId, expr: &'a Expr) {
-        let mut open = vec![expr];
-        while let Some(expr) = open.pop() {
-            match bare(expr) {
-                Expr::Ident(name) => self.holds_name(binding, &name.sym),
-                Expr::Array(array) => {
-                    open.extend(array.elems.iter().flatten().map(|item| &*item.expr));
-                }
-                Expr::Object(object) => {
-                    for prop in &object.props {
-                        match prop {
-                            PropOrSpread::Spread(_) => {}
-                            PropOrSpread::Prop(prop) => match &**prop {
-                                Prop::KeyValue(pair) => open.push(&pair.value),
-                                Prop::Shorthand(name) => self.holds_name(binding, &name.sym),
-                                _ => {}
-                            },
-                        }
-                    }
-                }
-                Expr::New(new) => {
-                    open.extend(new.args.iter().flatten().map(|arg| &*arg.expr));
-                }
-                _ => {}
-            }
+    /// Notes that a variable has the object of an expression, or a part of it.
+    pub(super) fn alias(&mut self, binding: BindingId, expr: &'a Expr, part: &Path) {
+        for link in self.describe(expr, part.clone()) {
+            self.link(Root::Name(binding), &Path::default(), &link);
         }
     }
 
-    fn holds_name(&mut self, binding: BindingId, name: &str) {
-        let Some(held) = self.lookup(name) else { return };
-        let known = &mut self.bindings[held as usize].aliases;
-        if held != binding && !known.contains(&Root::Name(binding)) {
-            known.push(Root::Name(binding));
-            self.changed = true;
-        }
+    /// Notes that the object of an expression holds that of another.
+    pub(super) fn keeps(&mut self, object: &'a Expr, step: Step, part: &'a ExprOrSpread) {
+        let links = match part.spread {
+            Some(_) => self.describe(&part.expr, Path::of(Step::Any)),
+            None => self.describe(&part.expr, Path::default()),
+        };
+        self.holds(object, step, &links);
     }
 
-    /// Notes the same for the object that an expression gives.
-    pub(super) fn keeps(&mut self, object: &'a Expr, part: &'a Expr) {
-        for root in self.roots(object, true) {
-            if let Root::Name(binding) = root {
-                self.holds(binding, part);
+    /// Notes the same for what is assigned to a part of it.
+    pub(super) fn keeps_value(&mut self, object: &'a Expr, step: Step, value: &'a Expr) {
+        let links = self.describe(value, Path::default());
+        self.holds(object, step, &links);
+    }
+
+    fn holds(&mut self, object: &'a Expr, step: Step, links: &[Link]) {
+        if links.is_empty() {
+            return;
+        }
+        for place in self.places(object, &Path::of(step)) {
+            for link in links {
+                self.link(place.root, &place.path, link);
             }
         }
     }
 
-    /// Notes the same for the names of a pattern.
-    pub(super) fn alias_pattern(&mut self, pattern: &'a Pat, expr: &'a Expr, of_items: bool) {
+    /// Notes which parts of the object of an expression the names of a pattern have.
+    pub(super) fn alias_pattern(&mut self, pattern: &'a Pat, expr: &'a Expr, part: &Path) {
         if let Pat::Ident(name) = pattern {
             if let Some(binding) = self.lookup(&name.id.sym) {
-                self.alias(binding, expr, of_items);
+                self.alias(binding, expr, part);
             }
             return;
         }
-        let mut names = Vec::new();
-        pattern_names(pattern, false, &mut names);
-        for (name, _) in names {
+        for (name, path) in parts_by_name(pattern, part) {
             if let Some(binding) = self.lookup(name) {
-                self.alias(binding, expr, true);
+                self.alias(binding, expr, &path);
             }
         }
     }
+}
+
+/// The most places that are looked at for what a function returns.
+const SEEN: usize = 64;
+
+/// Returns the names of a pattern, each with the part that it gets.
+pub(super) fn parts_by_name<'a>(pattern: &'a Pat, part: &Path) -> Vec<(&'a str, Path)> {
+    let mut found = Vec::new();
+    let mut open = vec![(pattern, part.clone())];
+    while let Some((pattern, part)) = open.pop() {
+        match pattern {
+            Pat::Ident(name) => found.push((&*name.id.sym, part)),
+            Pat::Assign(assign) => open.push((&assign.left, part)),
+            // What is left over is a copy.
+            Pat::Rest(rest) => open.push((&rest.arg, part.then(Step::Deep))),
+            Pat::Array(array) => {
+                for (index, item) in array.elems.iter().enumerate() {
+                    let Some(item) = item else { continue };
+                    let is_rest = matches!(item, Pat::Rest(_));
+                    let step = Step::name(&index.to_string());
+                    open.push((item, if is_rest { part.clone() } else { part.then(step) }));
+                }
+            }
+            Pat::Object(object) => {
+                for prop in &object.props {
+                    match prop {
+                        ObjectPatProp::KeyValue(pair) => {
+                            open.push((&pair.value, part.then(step_to(&pair.key))));
+                        }
+                        ObjectPatProp::Assign(name) => {
+                            found
+                                .push((&*name.key.id.sym, part.then(Step::name(&name.key.id.sym))));
+                        }
+                        ObjectPatProp::Rest(rest) => open.push((&rest.arg, part.then(Step::Deep))),
+                    }
+                }
+            }
+            Pat::Invalid(_) | Pat::Expr(_) => {}
+        }
+    }
+    found
 }

@@ -3,9 +3,11 @@
 use swc_common::Spanned;
 use swc_ecma_ast::{ArrowFunctionBody, Pat, Stmt};
 
+use super::alias::parts_by_name;
 use super::control::Control;
 use super::feed::Slot;
 use super::function::FuncBody;
+use super::path::Path;
 use super::scope::{ScopeKind, lexical_names, pattern_names, var_names};
 use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
@@ -107,7 +109,9 @@ impl<'a> Builder<'a> {
             let is_rest = matches!(pattern, Pat::Rest(_));
             if !is_rest {
                 value = self.as_given(id, Slot::Param(index), value);
-                self.note_param(pattern, id, index);
+                self.note_param(pattern, id, Slot::Param(index));
+            } else if let Pat::Rest(rest) = pattern {
+                self.note_param(&rest.arg, id, Slot::Rest(index));
             }
             if escaped {
                 let anything = Value::computed(unknown.clone());
@@ -126,12 +130,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Notes the names under which a function knows what it is given.
-    fn note_param(&mut self, pattern: &'a Pat, id: FuncId, index: usize) {
-        let mut names = Vec::new();
-        pattern_names(pattern, false, &mut names);
-        for (name, _) in names {
+    fn note_param(&mut self, pattern: &'a Pat, id: FuncId, slot: Slot) {
+        for (name, part) in parts_by_name(pattern, &Path::default()) {
             if let Some(binding) = self.lookup(name) {
-                self.bindings[binding as usize].param_of = Some((id, index));
+                self.bindings[binding as usize].param_of = Some((id, slot, part));
             }
         }
     }
@@ -140,9 +142,10 @@ impl<'a> Builder<'a> {
         if let FuncBody::Arrow(arrow) = body
             && let ArrowFunctionBody::Expr(value) = &*arrow.body
         {
-            let value = self.expr(value);
+            let given = self.expr(value);
+            self.gives_back(value);
             self.at = parse::start(arrow.body.span());
-            self.give_back(id, value);
+            self.give_back(id, given);
         } else {
             self.hoist_functions(statements);
             let exit = self.statements(statements);

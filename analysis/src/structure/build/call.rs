@@ -9,10 +9,12 @@ use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBas
 use super::Builder;
 use super::calm::only_looks;
 use super::expr::bare;
+use super::fed::Fed;
 use super::feed::Slot;
 use super::finish::{RoundKind, RoundTask};
 use super::function::Func;
 use super::leave::add_to;
+use super::path::Path;
 use super::value::{Cap, Deps, Form, SiteId, Value};
 use crate::diagnostic::{Code, shown};
 
@@ -72,8 +74,12 @@ impl<'a> Builder<'a> {
             _ => None,
         };
         let Some(member) = member else {
-            let callee = self.expr(callee);
-            let (result, fed) = self.feeding(|b| b.call_value(callee, None, args, kind));
+            let value = self.expr(callee);
+            let is_unknown = !value.is_loaded();
+            let (result, fed) = self.feeding(|b| b.call_value(value, None, args, kind));
+            if is_unknown {
+                self.calls_with(callee, &Path::default(), &result.all_deps());
+            }
             self.feed_given(&fed, None, args);
             return result;
         };
@@ -111,9 +117,9 @@ impl<'a> Builder<'a> {
             let receiver = (kind != CallKind::New).then_some(&*member.obj);
             self.feed_given(&fed, receiver, args);
             // An object without a name is known by what its methods return.
-            if self.roots(&member.obj, true).is_empty() {
-                let fed = fed.iter().filter(|(slot, _)| *slot == Slot::This);
-                return fed.fold(result, |result, (_, deps)| result.with_deps(deps));
+            if !matches!(bare(&member.obj), Expr::Ident(_) | Expr::This(_) | Expr::Member(_)) {
+                let fed = fed.iter().filter(|fed| fed.slot == Slot::This);
+                return fed.fold(result, |result, fed| result.with_deps(&fed.gets()));
             }
             return result;
         }
@@ -234,9 +240,9 @@ impl<'a> Builder<'a> {
         }
         if let Some(made) = made {
             let mut deps = given.deps();
-            for (slot, fed) in &self.feeds.fed {
-                if *slot == Slot::This {
-                    deps.add(fed);
+            for fed in &self.feeds.fed {
+                if fed.slot == Slot::This {
+                    deps.add(&fed.gets());
                 }
             }
             return made.with_deps(&deps).with_deps(&result.all_deps());
@@ -302,8 +308,16 @@ impl<'a> Builder<'a> {
                 add_to(&mut result.fails, &deps);
             }
             for func in value.funcs().to_vec() {
-                let Func { throws, thrown, .. } = &self.funcs[func as usize];
+                let Func { throws, thrown, feeds, .. } = &self.funcs[func as usize];
                 let (throws, thrown) = (throws.clone(), thrown.clone());
+                // What is made with it may be a promise, and end as it says.
+                let handed = feeds
+                    .iter()
+                    .map(Fed::hands_out)
+                    .fold(Deps::default(), |all, one| all.and(&one));
+                if !handed.is_nothing() {
+                    add_to(&mut result.fails, &handed);
+                }
                 self.after_call(func, throws, &thrown, &mut result);
             }
         }
@@ -327,10 +341,8 @@ impl<'a> Builder<'a> {
                 if seen.insert(*id) {
                     let func = &self.funcs[*id as usize];
                     deps.add(&func.returned.all_deps());
-                    for (slot, fed) in &func.feeds {
-                        if matches!(slot, Slot::Param(_)) {
-                            deps.add(fed);
-                        }
+                    for fed in &func.feeds {
+                        deps.add(&fed.hands_out());
                     }
                     // An iterator, for one, is an object with functions.
                     open.push(func.returned.clone());

@@ -174,9 +174,9 @@ impl<'a> Builder<'a> {
     fn put_by(&self, initializers: &[(FuncId, bool)], statically: bool) -> Deps {
         let mut deps = Deps::default();
         for (func, _) in initializers.iter().filter(|(_, is_static)| *is_static == statically) {
-            for (slot, fed) in &self.funcs[*func as usize].feeds {
-                if *slot == Slot::This {
-                    deps.add(fed);
+            for fed in &self.funcs[*func as usize].feeds {
+                if fed.slot == Slot::This {
+                    deps.add(&fed.gets());
                 }
             }
         }
@@ -273,6 +273,17 @@ impl<'a> Builder<'a> {
             funcs.extend(find(MAKERS).iter().flat_map(|(_, maker)| maker.funcs().to_vec()));
         }
         (made, funcs)
+    }
+}
+
+/// Returns the constructors of a class.
+pub(super) fn makers(class: &Value) -> Vec<FuncId> {
+    match &class.form {
+        Form::Object { fields, .. } => {
+            let maker = fields.iter().find(|(name, _)| &**name == MAKERS);
+            maker.map_or_else(Vec::new, |(_, maker)| maker.funcs().to_vec())
+        }
+        _ => Vec::new(),
     }
 }
 

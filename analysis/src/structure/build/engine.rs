@@ -10,6 +10,7 @@ use super::feed::Slot;
 use super::finish::RoundKind;
 use super::leave::add_to;
 use super::member::Key;
+use super::path::{Path, Step};
 use super::value::{Cap, Deps, Form, Value};
 
 /// What an engine's method does with a function that it is given.
@@ -26,6 +27,12 @@ pub(super) enum Callback {
     Catch,
     /// Calls it once with nothing.
     Finally,
+}
+
+impl Callback {
+    fn is_for_items(&self) -> bool {
+        matches!(self, Self::Each | Self::Map | Self::Fold)
+    }
 }
 
 fn callback(method: &str) -> Option<Callback> {
@@ -90,6 +97,8 @@ impl<'a> Builder<'a> {
         let condition = if skips { deps.clone() } else { Deps::default() };
         let name = key.only().unwrap_or_default().to_owned();
         let known = callback(&name);
+        let folds = matches!(known, Some(Callback::Fold));
+        let each = known.as_ref().is_some_and(Callback::is_for_items);
         let over = bounds(object.span());
         let (result, fed) = self.feeding(|b| {
             b.perhaps(&condition, skips, |builder| match known {
@@ -101,6 +110,11 @@ impl<'a> Builder<'a> {
                         &given,
                         "is passed to a method that cannot be followed",
                     );
+                    let handed = given.deps();
+                    if !handed.is_nothing() {
+                        let step = key.only().map_or(Step::Any, Step::name);
+                        builder.calls_with(object, &Path::of(step), &handed);
+                    }
                     if name == "join"
                         && let Some(text) = builder.joined(&receiver, &given)
                     {
@@ -109,13 +123,13 @@ impl<'a> Builder<'a> {
                     if key.names.is_none() || changes_receiver(&name) {
                         builder.mutate();
                         builder.changed_part_of(&receiver);
-                        let mut flows = given.deps();
+                        let mut flows = handed;
                         if name == "sort" {
                             flows.add(&builder.returned_deps(&given));
                         }
                         builder.flows_into(object, &flows);
                         for arg in args {
-                            builder.keeps(object, &arg.expr);
+                            builder.keeps(object, Step::Any, arg);
                         }
                         builder.fails_into(object, &result);
                     }
@@ -123,12 +137,15 @@ impl<'a> Builder<'a> {
                 }
             })
         });
-        for (slot, deps) in &fed {
+        self.feed_sources(&fed, |slot| match slot {
+            Slot::This => None,
+            Slot::Param(0) if folds && args.len() > 1 => Some((&args[1].expr, Path::default())),
             // What a function does to an item is done to a part of the receiver.
-            if matches!(slot, Slot::Param(_)) {
-                self.flows_into(object, deps);
+            Slot::Param(index) | Slot::Rest(index) => {
+                let is_item = each && index <= usize::from(folds);
+                Some((object, if is_item { Path::of(Step::Any) } else { Path::default() }))
             }
-        }
+        });
         // The method sees the receiver, and what it holds, as `this`.
         if receiver.is_list() {
             return self.given_by_list(&receiver, &name, result);
@@ -163,6 +180,11 @@ impl<'a> Builder<'a> {
         }
         let whole = Value::computed(deps.clone()).spanning(receiver.span);
         let reason = receiver.fails.clone().unwrap_or_default();
+        for (arg, value) in args.iter().zip(&given.values) {
+            if !value.is_loaded() {
+                self.calls_with(&arg.expr, &Path::default(), &deps.clone().and(&reason));
+            }
+        }
         let first = match kind {
             Callback::Each | Callback::Map => vec![
                 self.item(receiver).spanning(receiver.span),

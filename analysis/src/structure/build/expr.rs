@@ -8,8 +8,10 @@ use swc_ecma_ast::{
 
 use super::Builder;
 use super::call::CallKind;
+use super::describe::step_of;
 use super::function::FuncBody;
 use super::member::Key;
+use super::path::Path;
 use super::scope::ScopeKind;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::{Code, Finding};
@@ -204,14 +206,15 @@ impl<'a> Builder<'a> {
                     let key = self.member_key(&member.prop);
                     let value = self.expr(&assign.right);
                     self.put_member(member, object, &key, value.clone());
-                    self.keeps(&member.obj, &assign.right);
+                    let step = step_of(&member.prop);
+                    self.keeps_value(&member.obj, step, &assign.right);
                     return value;
                 }
                 let value = self.expr(&assign.right);
                 if let AssignTarget::Simple(SimpleAssignTarget::Ident(name)) = &assign.left
                     && let Some(binding) = self.lookup(&name.id.sym)
                 {
-                    self.alias(binding, &assign.right, false);
+                    self.alias(binding, &assign.right, &Path::default());
                 }
                 match &assign.left {
                     AssignTarget::Simple(target) => self.assign_simple(target, value.clone()),
@@ -262,24 +265,6 @@ impl<'a> Builder<'a> {
                 }
                 value
             }
-        }
-    }
-
-    /// Follows an expression again whose calls have been counted already.
-    ///
-    /// Only names and members are looked at; anything else is not known.
-    pub(super) fn quiet(&mut self, expr: &'a Expr) -> Value {
-        match bare(expr) {
-            Expr::Ident(name) => self.ident(name),
-            Expr::This(_) => self.this(),
-            Expr::Member(member) => {
-                let object = self.quiet(&member.obj);
-                match &member.prop {
-                    MemberProp::Ident(name) => self.member(&object, &Key::name(&name.sym)),
-                    _ => self.member(&object, &Key::name("")),
-                }
-            }
-            _ => Value::computed(Deps::default()),
         }
     }
 

@@ -7,7 +7,9 @@ use swc_ecma_ast::{
     StaticBlock, Stmt,
 };
 
+use super::alias::Link;
 use super::control::{Chain, Control};
+use super::fed::Fed;
 use super::feed::Slot;
 use super::scope::ScopeId;
 use super::value::{Cap, Deps, Form, FuncId, Value};
@@ -105,7 +107,9 @@ pub(super) struct Func<'a> {
     /// What it may return.
     pub(super) returned: Value,
     /// What flows into the objects that it is given.
-    pub(super) feeds: Vec<(Slot, Deps)>,
+    pub(super) feeds: Vec<Fed>,
+    /// What it returns the object of.
+    pub(super) gives: Vec<Link>,
     /// What governs the place where it is entered.
     pub(super) entry: Chain,
     /// What comes before its calls, and what of that decides on them.
@@ -162,6 +166,7 @@ impl<'a> Builder<'a> {
             this: Value::never(),
             returned: Value::never(),
             feeds: Vec::new(),
+            gives: Vec::new(),
             entry: Chain::default(),
             called_under: Default::default(),
             throws: None,

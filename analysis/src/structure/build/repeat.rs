@@ -7,6 +7,7 @@ use super::Builder;
 use super::control::Exit;
 use super::expr::{bare, bounds};
 use super::finish::RoundKind;
+use super::path::{Path, Step};
 use super::scope::{ScopeKind, head_names};
 use super::value::{Deps, Value};
 
@@ -127,7 +128,8 @@ impl<'a> Builder<'a> {
                             match head {
                                 ForHead::VarDecl(declared) => {
                                     for declarator in &declared.decls {
-                                        builder.alias_pattern(&declarator.name, right, true);
+                                        let part = Path::of(Step::Any);
+                                        builder.alias_pattern(&declarator.name, right, &part);
                                         builder.bind(&declarator.name, item.clone());
                                     }
                                 }

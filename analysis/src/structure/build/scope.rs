@@ -5,8 +5,9 @@ use foldhash::HashMap;
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
 use super::Builder;
-use super::alias::Root;
 use super::control::Chain;
+use super::feed::Slot;
+use super::path::Path;
 use super::value::{Deps, Form, FuncId, Value};
 
 pub(super) type ScopeId = u32;
@@ -22,7 +23,7 @@ pub(super) struct Scope<'a> {
 /// A variable, parameter, function or class of the program.
 pub(super) struct Binding {
     /// The function that it belongs to.
-    owner: FuncId,
+    pub(super) owner: FuncId,
     /// Every value ever written to it.
     summary: Value,
     /// Another function writes it, so the order of writes is not known.
@@ -31,10 +32,8 @@ pub(super) struct Binding {
     hoisted: bool,
     /// The object in it may be handed on or changed.
     pub(super) stirred: bool,
-    /// The parameter that it is, or is a part of.
-    pub(super) param_of: Option<(FuncId, usize)>,
-    /// What else has its object, or has it as a part.
-    pub(super) aliases: Vec<Root>,
+    /// The parameter that it is, or which part of it.
+    pub(super) param_of: Option<(FuncId, Slot, Path)>,
 }
 
 /// What a scope belongs to; one piece of code may have several.
@@ -79,7 +78,6 @@ impl<'a> Builder<'a> {
                 hoisted,
                 stirred: false,
                 param_of: None,
-                aliases: Vec::new(),
             });
             self.env.push(None);
             self.declared.push(Chain::default());

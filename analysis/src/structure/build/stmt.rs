@@ -12,6 +12,7 @@ use super::expr::{bare, bounds};
 use super::finish::RoundKind;
 use super::function::FuncBody;
 use super::leave::FrameKind;
+use super::path::Path;
 use super::repeat::Iteration;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names, pattern_names};
 use super::value::{Deps, Value};
@@ -93,9 +94,10 @@ impl<'a> Builder<'a> {
             Stmt::If(choice) => return self.if_chain(choice),
             Stmt::Return(returned) => {
                 if let Some(value) = &returned.arg {
-                    let value = self.expr(value);
+                    let given = self.expr(value);
+                    self.gives_back(value);
                     let func = self.func;
-                    self.give_back(func, value);
+                    self.give_back(func, given);
                 }
                 self.leave_by_return();
                 return Exit { returns: true, always: true, ..Exit::default() };
@@ -214,17 +216,12 @@ impl<'a> Builder<'a> {
                     self.at = parse::start(name.id.span);
                     self.write_fresh(binding, value);
                     if let Some(init) = declarator.init.as_deref() {
-                        self.holds(binding, init);
+                        self.alias(binding, init, &Path::default());
                     }
                 }
                 _ => {
                     if let Some(init) = declarator.init.as_deref() {
-                        self.alias_pattern(&declarator.name, init, false);
-                        if let (Pat::Ident(name), Expr::New(_)) = (&declarator.name, bare(init))
-                            && let Some(binding) = self.lookup(&name.id.sym)
-                        {
-                            self.holds(binding, init);
-                        }
+                        self.alias_pattern(&declarator.name, init, &Path::default());
                     }
                     self.bind(&declarator.name, value);
                 }

@@ -7,6 +7,7 @@ use super::call::{CallKind, Given};
 use super::expr::{bare, bounds};
 use super::feed::Slot;
 use super::member::Key;
+use super::path::{Path, Step};
 use super::value::{Cap, Deps, Form, Value};
 
 impl<'a> Builder<'a> {
@@ -57,16 +58,16 @@ impl<'a> Builder<'a> {
         let this = is_own.then_some(this);
         let (result, fed) =
             self.feeding(|b| b.apply(callee.clone(), this, &given, CallKind::Plain));
-        for (slot, deps) in &fed {
-            let given = match (slot, method) {
-                (Slot::This, _) => args.first(),
-                (Slot::Param(index), "call") => args.get(index + 1),
-                (Slot::Param(index), _) => applied_arg(args.get(1), *index),
+        self.feed_sources(&fed, |slot| {
+            let (at, part) = match (slot, method) {
+                (Slot::This, _) => (0, Path::default()),
+                (Slot::Param(index) | Slot::Rest(index), "call") => (index + 1, Path::default()),
+                (Slot::Param(index) | Slot::Rest(index), _) => {
+                    (1, Path::of(Step::name(&index.to_string())))
+                }
             };
-            if let Some(given) = given {
-                self.flows_into(&given.expr, deps);
-            }
-        }
+            args.get(at).map(|arg| (&*arg.expr, part))
+        });
         result
     }
 
@@ -140,28 +141,17 @@ impl<'a> Builder<'a> {
         values[0].deps.add(&deps);
         let given = Given { values, rest: None };
         let (result, fed) = self.feeding(|b| b.apply(callee, this, &given, CallKind::Plain));
-        for (slot, deps) in &fed {
+        self.feed_sources(&fed, |slot| {
             let given = match (slot, bare(&tagged.tag)) {
                 (Slot::This, Expr::Member(member)) => Some(&member.obj),
                 (Slot::This, _) => None,
                 // The texts of the template are given first.
-                (Slot::Param(index), _) => {
+                (Slot::Param(index) | Slot::Rest(index), _) => {
                     index.checked_sub(1).and_then(|at| tagged.tpl.exprs.get(at))
                 }
             };
-            if let Some(given) = given {
-                self.flows_into(given, deps);
-            }
-        }
+            given.map(|expr| (&**expr, Path::default()))
+        });
         result
-    }
-}
-
-/// Returns where an argument of `apply` is written: in the list, or the whole list.
-fn applied_arg(list: Option<&ExprOrSpread>, index: usize) -> Option<&ExprOrSpread> {
-    let list = list?;
-    match bare(&list.expr) {
-        Expr::Array(array) => array.elems.get(index).and_then(Option::as_ref),
-        _ => Some(list),
     }
 }
