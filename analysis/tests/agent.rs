@@ -1,4 +1,4 @@
-//! Runs the programs of `agent/` and compares their tasks with the edges beside them.
+//! Runs the programs of `cases/agent/` and compares their tasks with the edges beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -170,7 +170,7 @@ fn check(program: &str, source: &str, edges: &str, used: &mut [bool]) -> String 
 
 #[test]
 fn agent_programs_have_their_edges() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/agent");
     let mut programs: Vec<_> = std::fs::read_dir(&folder)
         .expect("the folder is readable")
         .map(|entry| entry.expect("an entry is readable").path())

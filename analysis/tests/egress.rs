@@ -1,4 +1,4 @@
-//! Compares what leaves the machine in the programs of `agent/` with the
+//! Compares what leaves the machine in the programs of `cases/agent/` with the
 //! `egress` lines beside them, which were written by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ fn found(source: &str, plan: &Plan, calls: &[(&str, &str)]) -> Pairs {
 
 #[test]
 fn what_leaves_the_machine_is_what_was_written_by_hand() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/agent");
     let rules = rules();
     let mut used = [false; BEYOND.len()];
     let (mut programs, mut pairs, mut wrong) = (0, 0, String::new());

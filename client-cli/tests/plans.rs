@@ -27,7 +27,7 @@ fn cases() -> Vec<PathBuf> {
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "ts"))
         .collect();
-    let agent = root.join("../analysis/tests/agent");
+    let agent = root.join("../analysis/tests/cases/agent");
     cases.extend(AGENT.iter().map(|name| agent.join(name).with_extension("ts")));
     cases.sort();
     cases
@@ -243,7 +243,8 @@ fn what_is_too_large_to_draw_is_told() {
 #[test]
 fn colour_adds_nothing_but_colour() {
     let source = std::fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../analysis/tests/agent/research_brief.ts"),
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../analysis/tests/cases/agent/research_brief.ts"),
     )
     .expect("a program is readable");
     let plan = plan_of(&source);
@@ -266,15 +267,15 @@ fn the_documents_show_real_plans() {
     for part in page.split("\n$ pml plan ").skip(1) {
         let (name, rest) = part.split_once(".ts\n").expect("a program is named");
         let printed = rest.split("```").next().expect("the block ends");
-        let plan = plan_of(&read(format!("analysis/tests/agent/{name}.ts")));
+        let plan = plan_of(&read(format!("analysis/tests/cases/agent/{name}.ts")));
         assert_eq!(printed, text(&plan, &Style::PLAIN), "docs/plans.md, `{name}`");
         shown += 1;
     }
     assert_eq!(shown, 3);
-    let plan = plan_of(&read("analysis/tests/agent/git_review_to_slack.ts".into()));
+    let plan = plan_of(&read("analysis/tests/cases/agent/git_review_to_slack.ts".into()));
     let drawn = draw(&plan, GraphFormat::Svg).expect("it is small");
     assert!(
         drawn == read("docs/plan.svg".into()),
-        "docs/plan.svg is not what `pml plan analysis/tests/agent/git_review_to_slack.ts --graph svg` prints"
+        "docs/plan.svg is not what `pml plan analysis/tests/cases/agent/git_review_to_slack.ts --graph svg` prints"
     );
 }

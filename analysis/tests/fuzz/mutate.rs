@@ -234,7 +234,7 @@ pub(crate) fn programs() -> Vec<String> {
         .into_iter()
         .find(|folder| folder.join("cases").is_dir())
         .expect("the cases lie beside the tests");
-    let mut folders = vec![tests.join("cases"), tests.join("agent")];
+    let mut folders = vec![tests.join("cases")];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder can be listed") {

@@ -151,7 +151,6 @@ fn of_the_analysis() -> std::io::Result<Vec<Named>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analysis/tests");
     let mut paths = Vec::new();
     programs(&root.join("cases"), &mut paths);
-    programs(&root.join("agent"), &mut paths);
     paths.sort();
     let named = |path: PathBuf| {
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
