@@ -32,14 +32,11 @@ struct Beyond {
     reason: &'static str,
 }
 
-const SHARED_FUNCTION: &str =
-    "one function keeps the results of both, so either may be given what the other gave";
 const AFTER_A_WAY_OUT: &str =
     "what is collected after a way out counts as decided by it, and so as made from it";
 const COUNTED: &str = "how many pages are asked for is decided by that result";
 
 const BEYOND: &[Beyond] = &[
-    Beyond { program: "memoised_lookups", from: "t2", to: "t1", reason: SHARED_FUNCTION },
     Beyond { program: "release_pipeline", from: "t1", to: "t8", reason: AFTER_A_WAY_OUT },
     Beyond { program: "release_pipeline", from: "t1", to: "t16", reason: AFTER_A_WAY_OUT },
     Beyond { program: "release_pipeline", from: "t1", to: "t17", reason: AFTER_A_WAY_OUT },

@@ -17,6 +17,7 @@ mod builtin;
 mod call;
 mod calm;
 mod class;
+mod context;
 mod control;
 mod deps;
 mod describe;
@@ -86,7 +87,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     };
     let mut builder = Builder::new(source, limits);
     builder.scopes.push(Scope::default());
-    builder.add_func((0, false), FuncBody::Function(main), 0);
+    builder.add_func((MAIN, 0, false), FuncBody::Function(main), MAIN);
     for round in 0.. {
         builder.begin_round();
         builder.walk_main();
@@ -115,15 +116,17 @@ struct Builder<'a> {
 
     // What is learned over the rounds; it only grows.
     scopes: Vec<Scope<'a>>,
-    scope_ids: HashMap<(u32, u8), ScopeId>,
+    scope_ids: HashMap<(FuncId, u32, u8), ScopeId>,
     bindings: Vec<Binding>,
     funcs: Vec<Func<'a>>,
+    /// How many of them are copies.
+    copies: usize,
     func_ids: HashMap<FuncKey, FuncId>,
     sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
     /// What a loop writes, for those who read it earlier in the same loop.
-    loop_writes: HashMap<u32, HashMap<BindingId, Value>>,
+    loop_writes: HashMap<(FuncId, u32), HashMap<BindingId, Value>>,
     /// What ends a loop, for those who stand earlier in it.
-    loop_exits: HashMap<u32, Deps>,
+    loop_exits: HashMap<(FuncId, u32), Deps>,
     /// The tools that the constructor of a class puts into its objects.
     class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
     /// The setters of a name; whoever assigns to a field of that name may call them.
@@ -146,6 +149,8 @@ struct Builder<'a> {
     regions: Vec<HashMap<BindingId, Value>>,
     scope: ScopeId,
     func: FuncId,
+    /// The function that was made for one of its calls and whose code is walked.
+    context: FuncId,
     control: Control,
     jumps: Jumps,
     feeds: Feeds,
@@ -170,6 +175,7 @@ impl<'a> Builder<'a> {
             scope_ids: HashMap::default(),
             bindings: Vec::new(),
             funcs: Vec::new(),
+            copies: 0,
             func_ids: HashMap::default(),
             sites: HashMap::default(),
             loop_writes: HashMap::default(),
@@ -186,6 +192,7 @@ impl<'a> Builder<'a> {
             regions: Vec::new(),
             scope: 0,
             func: MAIN,
+            context: MAIN,
             control: Control::default(),
             jumps: Jumps::default(),
             feeds: Feeds::default(),
@@ -209,6 +216,7 @@ impl<'a> Builder<'a> {
         self.regions.clear();
         self.scope = 0;
         self.func = MAIN;
+        self.context = MAIN;
         self.control = Control::default();
         self.jumps = Jumps::default();
         self.feeds.fed.clear();

@@ -58,8 +58,9 @@ impl<'a> Builder<'a> {
         let func = &mut self.funcs[id as usize];
         func.walked = true;
         let body = func.body;
-        let before = (self.scope, self.func, self.at);
+        let before = (self.scope, self.func, self.context, self.at);
         self.scope = func.scope;
+        self.context = func.context;
         self.func = id;
         if let FuncBody::Field(value) = body {
             let value = self.expr(value);
@@ -71,7 +72,7 @@ impl<'a> Builder<'a> {
             }
             if value.holds_only_tools() || is_method(&value) {
                 self.give_back(id, value);
-                (self.scope, self.func, self.at) = before;
+                (self.scope, self.func, self.context, self.at) = before;
                 return;
             }
             self.escape(&value, "is kept in a field of a class");
@@ -80,7 +81,7 @@ impl<'a> Builder<'a> {
                 deps.add(&self.funcs[*func as usize].returned.all_deps());
             }
             self.give_back(id, Value::computed(deps));
-            (self.scope, self.func, self.at) = before;
+            (self.scope, self.func, self.context, self.at) = before;
             return;
         }
         let key = body.span().lo.0;
@@ -98,7 +99,7 @@ impl<'a> Builder<'a> {
             });
             builder.within(scope, |builder| builder.walk_body(id, body, statements));
         });
-        (self.scope, self.func, self.at) = before;
+        (self.scope, self.func, self.context, self.at) = before;
     }
 
     fn bind_params(&mut self, id: FuncId, body: FuncBody<'a>) {

@@ -278,6 +278,7 @@ impl<'a> Builder<'a> {
 
     /// Calls a function of the program.
     fn call_own(&mut self, func: u32, this: Option<&Value>, given: &Given, one_of: bool) -> Value {
+        let func = self.in_context(func, given);
         let Some(rest) = &given.rest else {
             return self.under(&Deps::default(), one_of, false, |b| {
                 b.call_known(func, this, &given.values)
@@ -404,6 +405,7 @@ impl<'a> Builder<'a> {
         let site = (self.at, namespace.clone(), action.clone());
         let site = *self.sites.entry(site).or_insert(next);
         self.add_node(RoundKind::Task(self.tasks.len()));
+        self.has_tools();
         self.tasks.push(RoundTask {
             site,
             tool,

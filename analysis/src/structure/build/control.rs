@@ -332,7 +332,7 @@ impl<'a> Builder<'a> {
         }
         let mut carried: Vec<_> = self
             .loop_writes
-            .get(&key)
+            .get(&(self.context, key))
             .map(|writes| writes.iter().map(|(id, value)| (*id, value.clone())).collect())
             .unwrap_or_default();
         carried.sort_by_key(|(binding, _)| *binding);
@@ -348,7 +348,7 @@ impl<'a> Builder<'a> {
     /// Keeps what the region in progress writes for [`Self::see_carried_writes`].
     pub(super) fn carry_writes(&mut self, key: u32) {
         let written = self.regions.last().cloned().unwrap_or_default();
-        let known = self.loop_writes.entry(key).or_default();
+        let known = self.loop_writes.entry((self.context, key)).or_default();
         if *known != written {
             *known = written;
             self.changed = true;

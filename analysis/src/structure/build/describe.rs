@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
             _ => None,
         };
         for func in funcs {
-            for link in self.funcs[func as usize].gives.clone() {
+            for (func, link) in self.gives_of(func) {
                 let Some(link) = link.of_part(&piece.path) else { continue };
                 let own = piece.own.and(&link.own);
                 let copied = piece.copied || link.copied;

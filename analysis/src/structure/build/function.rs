@@ -15,8 +15,8 @@ use super::scope::ScopeId;
 use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
 
-/// Where a function starts, and whether it is a field's.
-pub(super) type FuncKey = (u32, bool);
+/// In which context a function is, where it starts, and whether it is a field's.
+pub(super) type FuncKey = (FuncId, u32, bool);
 
 /// The code of a function.
 #[derive(Clone, Copy)]
@@ -41,9 +41,9 @@ impl<'a> FuncBody<'a> {
     }
 
     /// Returns what tells the function from all others of the program.
-    fn key(self) -> FuncKey {
+    fn key(self, context: FuncId) -> FuncKey {
         // A field may be set to a function, which then starts where the field's value does.
-        (self.span().lo.0, matches!(self, Self::Field(_)))
+        (context, self.span().lo.0, matches!(self, Self::Field(_)))
     }
 
     pub(super) fn params(self) -> Vec<&'a Pat> {
@@ -100,6 +100,14 @@ pub(super) struct Func<'a> {
     pub(super) scope: ScopeId,
     /// The function in which it is defined.
     pub(super) parent: FuncId,
+    /// In which context its code is walked.
+    pub(super) context: FuncId,
+    /// The functions that were made for some of its calls, and where those are.
+    pub(super) copies: Vec<(u32, FuncId)>,
+    /// Whether it is one of them.
+    pub(super) is_copy: bool,
+    /// Whether a tool is called in its code.
+    pub(super) has_tools: bool,
     /// What each parameter may be given by calls that are understood.
     pub(super) params: Vec<Value>,
     /// What `this` may be.
@@ -132,14 +140,49 @@ pub(super) struct Func<'a> {
 
     // The round in progress.
     pub(super) walked: bool,
+    /// Whether one of its copies is called.
+    pub(super) copied: bool,
     pub(super) calls: u32,
     pub(super) round_conditional: bool,
     pub(super) round_repeats: bool,
 }
 
-impl Func<'_> {
+impl<'a> Func<'a> {
+    pub(super) fn new(body: FuncBody<'a>, scope: ScopeId, parent: FuncId, context: FuncId) -> Self {
+        Self {
+            body,
+            scope,
+            parent,
+            context,
+            copies: Vec::new(),
+            is_copy: false,
+            has_tools: false,
+            params: body.params().iter().map(|_| Value::never()).collect(),
+            this: Value::never(),
+            returned: Value::never(),
+            feeds: Vec::new(),
+            gives: Vec::new(),
+            entry: Chain::default(),
+            called_under: Default::default(),
+            throws: None,
+            thrown: Deps::default(),
+            escaped: false,
+            unknown: Deps::default(),
+            maker_of: None,
+            reads_arguments: false,
+            conditional: true,
+            repeats: false,
+            walked: false,
+            copied: false,
+            calls: 0,
+            round_conditional: true,
+            round_repeats: false,
+        }
+    }
+
     pub(super) fn begin_round(&mut self) {
         self.walked = false;
+        self.copied = false;
         self.calls = 0;
         self.round_conditional = true;
         self.round_repeats = false;
@@ -158,30 +201,7 @@ impl<'a> Builder<'a> {
         }
         let id = self.funcs.len() as FuncId;
         self.func_ids.insert(key, id);
-        self.funcs.push(Func {
-            body,
-            scope: self.scope,
-            parent,
-            params: body.params().iter().map(|_| Value::never()).collect(),
-            this: Value::never(),
-            returned: Value::never(),
-            feeds: Vec::new(),
-            gives: Vec::new(),
-            entry: Chain::default(),
-            called_under: Default::default(),
-            throws: None,
-            thrown: Deps::default(),
-            escaped: false,
-            unknown: Deps::default(),
-            maker_of: None,
-            reads_arguments: false,
-            conditional: true,
-            repeats: false,
-            walked: false,
-            calls: 0,
-            round_conditional: true,
-            round_repeats: false,
-        });
+        self.funcs.push(Func::new(body, self.scope, parent, self.context));
         id
     }
 
@@ -193,7 +213,7 @@ impl<'a> Builder<'a> {
     /// Returns the function at this place.
     pub(super) fn func_of(&mut self, body: FuncBody<'a>) -> FuncId {
         let parent = self.func;
-        self.add_func(body.key(), body, parent)
+        self.add_func(body.key(self.context), body, parent)
     }
 
     /// Returns what `this` is here.
@@ -247,7 +267,9 @@ impl<'a> Builder<'a> {
 
     /// Takes every function of which no call was seen as one that anybody calls.
     pub(super) fn give_up_on_unseen(&mut self) {
-        for func in self.funcs.iter_mut().skip(1).filter(|func| !func.walked && !func.escaped) {
+        let unseen =
+            |func: &&mut Func| !func.walked && !func.copied && !func.escaped && !func.is_copy;
+        for func in self.funcs.iter_mut().skip(1).filter(unseen) {
             func.escaped = true;
             self.changed = true;
         }

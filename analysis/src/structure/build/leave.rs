@@ -67,11 +67,11 @@ impl Builder<'_> {
         key: u32,
         walk: impl FnOnce(&mut Self, &Deps) -> Deps,
     ) -> Deps {
-        let carried = self.loop_exits.get(&key).cloned().unwrap_or_default();
+        let carried = self.loop_exits.get(&(self.context, key)).cloned().unwrap_or_default();
         let (over, mut exits) = self.framed(FrameKind::Loop, |builder| walk(builder, &carried));
         exits.add(&carried);
         if exits != carried {
-            self.loop_exits.insert(key, exits.clone());
+            self.loop_exits.insert((self.context, key), exits.clone());
             self.changed = true;
         }
         exits.and(&over)

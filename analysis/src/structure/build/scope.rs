@@ -58,7 +58,7 @@ impl<'a> Builder<'a> {
         kind: ScopeKind,
         declared: impl FnOnce(&mut Vec<Declared<'a>>),
     ) -> ScopeId {
-        if let Some(id) = self.scope_ids.get(&(key, kind as u8)) {
+        if let Some(id) = self.scope_ids.get(&(self.context, key, kind as u8)) {
             return *id;
         }
         let mut names = Vec::new();
@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
         }
         let id = self.scopes.len() as ScopeId;
         self.scopes.push(scope);
-        self.scope_ids.insert((key, kind as u8), id);
+        self.scope_ids.insert((self.context, key, kind as u8), id);
         id
     }
 
