@@ -12,6 +12,7 @@
 //! that is not understood lets its operands escape.
 
 mod alias;
+mod attempt;
 mod body;
 mod builtin;
 mod call;
@@ -44,6 +45,7 @@ mod repeat;
 mod scope;
 mod stand_in;
 mod stmt;
+mod task;
 mod through;
 mod value;
 

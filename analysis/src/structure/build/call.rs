@@ -1,9 +1,6 @@
 //! Calls: of tools, of the program's own functions, of what the engine offers.
 
-use std::rc::Rc;
-
 use foldhash::HashSet;
-use protocol::ToolId;
 use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase};
 
 use super::Builder;
@@ -11,11 +8,10 @@ use super::calm::only_looks;
 use super::expr::bare;
 use super::fed::Fed;
 use super::feed::Slot;
-use super::finish::{RoundKind, RoundTask};
 use super::function::Func;
 use super::leave::add_to;
 use super::path::Path;
-use super::value::{Cap, Deps, Form, SiteId, Value};
+use super::value::{Cap, Deps, Form, Value};
 use crate::diagnostic::{Code, shown};
 
 /// How a call is written.
@@ -352,72 +348,5 @@ impl<'a> Builder<'a> {
             open.extend(value.parts().into_iter().filter(|part| part.is_loaded()).cloned());
         }
         deps
-    }
-
-    /// Notes the call of a tool.
-    fn task(&mut self, namespace: &Rc<str>, action: &Rc<str>, given: &Given) -> Value {
-        let mut arguments: Vec<(String, Value)> = Vec::new();
-        let mut whole = Deps::default();
-        match (given.values.first(), &given.rest) {
-            (Some(value), _) => match &value.form {
-                Form::Object { fields, open } if !value.partial => {
-                    whole = value.deps.clone();
-                    for (name, field) in fields.iter() {
-                        let mut field = field.clone();
-                        field.shared |= value.shared;
-                        field.inexact |= value.shared;
-                        arguments.push((name.to_string(), field));
-                    }
-                    if *open {
-                        let mut rest = Value::computed(value.all_deps());
-                        rest.span = value.span;
-                        arguments.push(("*".into(), rest));
-                    }
-                }
-                _ => arguments.push(("*".into(), value.clone())),
-            },
-            (None, Some(rest)) => arguments.push(("*".into(), rest.clone())),
-            (None, None) => {}
-        }
-        self.add_task(namespace, action, arguments, whole, given.deps())
-    }
-
-    fn add_task(
-        &mut self,
-        namespace: &Rc<str>,
-        action: &Rc<str>,
-        arguments: Vec<(String, Value)>,
-        whole: Deps,
-        deps: Deps,
-    ) -> Value {
-        let Ok(tool) = ToolId::new(namespace, action) else {
-            return Value::computed(deps);
-        };
-        if self.tasks.len() >= self.limits.tasks {
-            let message = format!(
-                "the program has more than {} calls of tools; use a loop",
-                self.limits.tasks
-            );
-            self.refuse(Code::TooComplex, &message);
-            return Value::never();
-        }
-        let next = self.sites.len() as SiteId;
-        let site = (self.at, namespace.clone(), action.clone());
-        let site = *self.sites.entry(site).or_insert(next);
-        self.add_node(RoundKind::Task(self.tasks.len()));
-        self.has_tools();
-        self.tasks.push(RoundTask {
-            site,
-            tool,
-            at: self.at,
-            arguments,
-            whole,
-            deps: deps.clone().and(&self.control.deps),
-            decides: self.control.decides.clone(),
-            data: deps,
-            conditional: self.control.conditional,
-            repeats: self.control.repeats,
-        });
-        Value::result(site)
     }
 }
