@@ -1,6 +1,7 @@
 //! Which names have one object, and which hold it.
 
 use foldhash::{HashMap, HashSet};
+use swc_common::Spanned;
 use swc_ecma_ast::{Expr, ExprOrSpread, ObjectPatProp, Pat};
 
 use super::Builder;
@@ -195,7 +196,16 @@ impl<'a> Builder<'a> {
 
     /// Notes that a variable has the object of an expression, or a part of it.
     pub(super) fn alias(&mut self, binding: BindingId, expr: &'a Expr, part: &Path) {
-        for link in self.describe(expr, part.clone()) {
+        let key = (binding, expr.span().lo.0);
+        if self.feeds.described.contains(&key) {
+            return;
+        }
+        self.feeds.by_functions = false;
+        let links = self.describe(expr, part.clone());
+        if !self.feeds.by_functions {
+            self.feeds.described.insert(key);
+        }
+        for link in links {
             self.link(Root::Name(binding), &Path::default(), &link);
         }
     }

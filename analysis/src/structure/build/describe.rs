@@ -199,6 +199,7 @@ impl<'a> Builder<'a> {
                 for arg in new.args.iter().flatten() {
                     open.extend(of_part(&arg.expr, piece, &deep, &Path::default()));
                 }
+                self.feeds.by_functions = true;
                 let made = self.seen_at(&new.callee).map_or_else(Vec::new, |class| makers(&class));
                 for fed in made.iter().flat_map(|maker| &self.funcs[*maker as usize].feeds) {
                     if let (Slot::This, Some((part, link))) = (fed.slot, fed.joins()) {
@@ -251,6 +252,8 @@ impl<'a> Builder<'a> {
             }
             _ => return,
         };
+        // It may give something else in the next round.
+        self.feeds.by_functions |= !funcs.is_empty() || !self.is_settled(callee);
         let receiver = match bare(callee) {
             Expr::Member(member) => Some(&*member.obj),
             _ => None,
@@ -274,6 +277,19 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+    }
+
+    /// Returns whether what is called is a method of something that never has functions
+    /// of the program.
+    fn is_settled(&self, callee: &'a Expr) -> bool {
+        let mut expr = bare(callee);
+        while let Expr::Member(member) = expr {
+            expr = bare(&member.obj);
+        }
+        let Expr::Ident(name) = expr else { return false };
+        let Some(binding) = self.lookup(&name.sym) else { return true };
+        let value = self.read(binding);
+        !value.is_loaded() && !matches!(value.form, Form::Never | Form::Object { .. })
     }
 
     /// Returns what a name, or a field of its object, has here.

@@ -31,6 +31,10 @@ pub(super) struct Feeds {
     pub(super) into_input: Deps,
     /// What is one object, for all that has a name.
     pub(super) links: Links,
+    /// The expressions of which all is said that ever will be, and for whom.
+    pub(super) described: HashSet<(u32, u32)>,
+    /// Whether a function of the program has to do with what an expression gives.
+    pub(super) by_functions: bool,
     /// How often something flowed into a name in this round.
     pub(super) flows: u32,
 }
