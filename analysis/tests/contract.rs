@@ -178,6 +178,7 @@ fn odd_names_are_one_spelling_or_refused() {
         assert!(!run(source).can_run(), "{source}");
     }
     assert_eq!(run("\u{feff}mcp.a.b()").dag.tasks[0].id, "t1");
+    assert_eq!(run("\u{feff}\u{feff}mcp.a.b()").program, "mcp.a.b()");
     for newline in ["\u{2028}", "\u{2029}"] {
         assert_eq!(tools(&format!("// x{newline}mcp.a.b()")), ["a:b"]);
         assert_eq!(tools(&format!("const s = 'x{newline}'; mcp.a.b({{ s }})")), ["a:b"]);
