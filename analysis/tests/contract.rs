@@ -228,3 +228,24 @@ fn a_task_names_all_whose_results_flow_into_it() {
     );
     assert!(!analysis.to_json(&RoutingRules::shipped()).to_string().contains("data_from"));
 }
+
+#[test]
+fn objects_of_many_names_are_followed() {
+    let nodes = |count: usize| {
+        let mut source = String::new();
+        for node in 0..count {
+            source += &format!("const n{node} = {{ v: {node} }};\n");
+        }
+        for node in 1..count {
+            let before = node - 1;
+            source += &format!("n{before}.next = n{node}; n{node}.prev = n{before};\n");
+        }
+        for node in 0..count {
+            source += &format!("n{node}.v = args.x;\n");
+        }
+        source + "await mcp.a.use({ v: n0.v, last: n0.next.next });"
+    };
+    let list = run(&nodes(60));
+    assert!(list.can_run(), "{:?}", list.first_error());
+    assert!(list.structure.tasks().all(|task| task.from_args));
+}

@@ -68,8 +68,9 @@ impl Fed {
     }
 }
 
-/// The most places that are looked at for where a function came from.
-const CALLEES: usize = 256;
+/// The most places of one object that are told apart; of the others it is known only
+/// whose parts they are.
+const PLACES: usize = 32;
 /// The most changes of objects, each counted for every name of its object, that
 /// one round follows; ordinary programs have some hundreds.
 const FLOWS: u32 = 50_000;
@@ -209,16 +210,7 @@ impl<'a> Builder<'a> {
 
     fn flows(&mut self, mut open: Vec<Place>, deps: &Deps, done: Option<BindingId>) {
         let mut seen: HashSet<Place> = HashSet::default();
-        while let Some(place) = open.pop() {
-            if seen.contains(&place) {
-                continue;
-            }
-            self.feeds.flows += 1;
-            if self.feeds.flows > FLOWS {
-                let message = "the objects of this program have too many names and are changed too often; use fewer names";
-                self.refuse(Code::TooComplex, message);
-                return;
-            }
+        while let Some(place) = self.next_place(&mut open, &mut seen) {
             let path = &place.path;
             open.extend(
                 self.feeds.links.of(place.root).iter().filter_map(|link| link.follow(path)),
@@ -245,7 +237,26 @@ impl<'a> Builder<'a> {
                     }
                 }
             }
-            seen.insert(place);
+        }
+    }
+
+    /// Returns the next place that something flows into, unless it was there already.
+    fn next_place(&mut self, open: &mut Vec<Place>, seen: &mut HashSet<Place>) -> Option<Place> {
+        loop {
+            let mut place = open.pop()?;
+            if seen.len() >= PLACES && !place.path.is_whole() {
+                place.path = Path::of(Step::Deep);
+            }
+            if !seen.insert(place.clone()) {
+                continue;
+            }
+            self.feeds.flows += 1;
+            if self.feeds.flows > FLOWS {
+                let message = "the objects of this program have too many names and are changed too often; use fewer names";
+                self.refuse(Code::TooComplex, message);
+                return None;
+            }
+            return Some(place);
         }
     }
 
@@ -257,10 +268,7 @@ impl<'a> Builder<'a> {
         }
         let mut open = self.places(expr, part);
         let mut seen: HashSet<Place> = HashSet::default();
-        while let Some(place) = open.pop() {
-            if seen.len() > CALLEES || !seen.insert(place.clone()) {
-                continue;
-            }
+        while let Some(place) = self.next_place(&mut open, &mut seen) {
             let path = &place.path;
             open.extend(
                 self.feeds.links.of(place.root).iter().filter_map(|link| link.follow(path)),
