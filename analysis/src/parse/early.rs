@@ -11,7 +11,8 @@ use swc_ecma_ast::{
     ArrowExpr, ArrowFunctionBody, AwaitExpr, BlockStmt, CallExpr, Callee, CatchClause, Class,
     ClassMember, Constructor, Expr, ForHead, ForInStmt, ForOfStmt, ForStmt, Function, Ident,
     IdentName, MemberProp, Module, ObjectLit, OptChainBase, Pat, PrivateName, Prop, PropName,
-    PropOrSpread, Regex, Stmt, Str, SwitchStmt, TplElement, UnaryExpr, UnaryOp, VarDeclOrExpr,
+    PropOrSpread, Regex, SeqExpr, Stmt, Str, SwitchStmt, TplElement, UnaryExpr, UnaryOp,
+    VarDeclOrExpr,
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
@@ -59,6 +60,18 @@ struct Early<'t> {
 impl Early<'_> {
     fn error(&mut self, span: Span, message: impl Into<String>) {
         self.found.push(Finding::new(Code::ParseError, start(span), message));
+    }
+
+    /// The parser takes `(a, [b] => c)` for three expressions, of which the last begins
+    /// where the first does.
+    fn in_turn(&mut self, spans: impl Iterator<Item = Span>) {
+        let mut last: Option<Span> = None;
+        for span in spans {
+            if last.is_some_and(|last| span.lo < last.hi) {
+                self.error(span, "put what stands in front of `=>` in parentheses of its own");
+            }
+            last = Some(span);
+        }
     }
 
     fn twice(&mut self, names: Vec<&Ident>) {
@@ -233,6 +246,12 @@ impl Visit for Early<'_> {
             let message = "`super()` is for the constructor of a class that extends another";
             self.error(called.span, message);
         }
+        self.in_turn(node.args.iter().map(Spanned::span));
+        node.visit_children_with(self);
+    }
+
+    fn visit_seq_expr(&mut self, node: &SeqExpr) {
+        self.in_turn(node.exprs.iter().map(Spanned::span));
         node.visit_children_with(self);
     }
 
