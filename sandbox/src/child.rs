@@ -44,7 +44,8 @@ enum Role {
 }
 
 fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
-    // A destructor that runs over a hostile heap is one more thing to attack, so nothing ever unwinds.
+    // A destructor that runs over a hostile heap is one more thing to attack, so nothing unwinds
+    // but a job.
     std::panic::set_hook(Box::new(|_| exit(EXIT_PANIC)));
     let socket = match take_descriptors() {
         Ok(socket) => socket,
@@ -73,6 +74,8 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
                 Err(message) => refuse(wire, &message),
             };
             one_heap();
+            // A job has no hostile heap, and may be made of parts that panic and are caught.
+            std::panic::set_hook(Box::new(|_| {}));
             // The thread must start before the last layers, which forbid threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
                 let wire = finish_seal(wire, layers);

@@ -1,6 +1,7 @@
 //! Runs sealed jobs: bytes in, bytes out, in a child that can be killed and is used again.
 
 use std::io;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,13 +149,15 @@ pub(crate) fn serve(mut wire: Wire, job: Job, input_bytes: usize) -> ! {
     loop {
         let output = loop {
             match wire.inbox().next(input_bytes) {
-                Ok(Some(body)) => break (job.run)(body),
+                // Caught here, before anything is closed: a sealed thread may not do that.
+                Ok(Some(body)) => break catch_unwind(|| (job.run)(body)),
                 Ok(None) => {
                     wire.fill(None);
                 }
                 Err(_) => exit(EXIT_PANIC),
             }
         };
+        let Ok(output) = output else { exit(EXIT_PANIC) };
         let Ok(length) = u32::try_from(output.len()) else { exit(EXIT_PANIC) };
         let out = wire.out();
         out.reserve_exact(HEADER + output.len());

@@ -7,6 +7,6 @@ mod holds;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: holds::let_parser_panic(), |bytes: &[u8]| {
     holds::check(&String::from_utf8_lossy(bytes));
 });

@@ -13,6 +13,6 @@ use libfuzzer_sys::fuzz_target;
 
 static PROGRAMS: LazyLock<Vec<String>> = LazyLock::new(mutate::programs);
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: holds::let_parser_panic(), |bytes: &[u8]| {
     holds::check(&mutate::mutated(&PROGRAMS, &mut mutate::Choices::of(bytes)));
 });

@@ -60,6 +60,10 @@ fn work(input: &[u8]) -> Vec<u8> {
         "stack" => recurse(1 << 20).to_string().into_bytes(),
         "deep" => recurse(5_000).to_string().into_bytes(),
         "panic" => panic!("asked to"),
+        "caught" => {
+            let caught = std::panic::catch_unwind(|| -> Vec<u8> { panic!("asked to") });
+            caught.unwrap_or_else(|_| b"caught".to_vec())
+        }
         "large" => vec![7; 17 << 20],
         "fits" => vec![7; 16 << 20],
         other => other.to_uppercase().into_bytes(),
@@ -78,6 +82,7 @@ async fn bytes_go_in_and_come_out() {
     assert_eq!(run(&large).await.unwrap().len(), 1 << 20);
     assert_eq!(POOL.run(b"fits".to_vec()).await.unwrap().len(), 16 << 20);
     run("deep").await.unwrap();
+    assert_eq!(run("caught").await.unwrap(), "caught");
 }
 
 async fn a_worker_is_used_again() {
