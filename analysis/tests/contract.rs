@@ -133,6 +133,10 @@ fn a_program_that_is_one_arrow_keeps_its_places() {
     );
     let analysis = run("async () => mcp.a.b({ n: 1 })");
     assert_eq!(analysis.program, "return (    mcp.a.b({ n: 1 }))");
+    // `return (` takes the place of as many characters, wherever there are that many.
+    let analysis = run("(/* \u{85} */\n /* enough */) => 1");
+    assert_eq!(analysis.program, "    \u{a0}   \nreturn (          1)");
+    assert!(!run("(/*\u{85}*/)=>1").can_run());
 }
 
 #[test]

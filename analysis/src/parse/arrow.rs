@@ -64,18 +64,22 @@ pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
     let (Some(head), Some(tail)) = (text.get(begin..inner_begin), text.get(inner_end..end)) else {
         return Unwrapped::No;
     };
-    let room = head.find(['\n', '\r']).unwrap_or(head.len());
-    if lead.len() > room {
+    // In the place of as many plain characters, so that nothing else moves.
+    let is_plain = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    let room = (0..=head.len().saturating_sub(lead.len()))
+        .find(|at| head.as_bytes().get(*at..at + lead.len()).is_some_and(is_plain));
+    let Some(room) = room else {
         return Unwrapped::Refused(refusal(
             begin,
             "the program is a function that nothing calls; write `return` and the value instead",
         ));
-    }
+    };
     let close = if lead.is_empty() { "" } else { ")" };
     let mut out = String::with_capacity(text.len() + close.len());
     out.push_str(&text[..begin]);
+    blank(&head[..room], &mut out);
     out.push_str(lead);
-    blank(&head[lead.len()..], &mut out);
+    blank(&head[room + lead.len()..], &mut out);
     out.push_str(&text[inner_begin..inner_end]);
     out.push_str(close);
     blank(tail, &mut out);
