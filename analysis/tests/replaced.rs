@@ -116,7 +116,6 @@ fn no_tool_is_made_of_names_that_never_meet() {
         "const c = (a) => (b) => mcp.string[a + b]({}); c('low')('er'); c('up')('per')",
         "const c = (a, b) => mcp.string[`${a}${b}`]({}); c('low', 'er'); c('up', 'per')",
         "const c = (n, t) => mcp[n][t]({}); c('json', 'parse'); c('string', 'join')",
-        "for (const [n, t] of [['json', 'parse'], ['string', 'join']]) mcp[n][t]({})",
         "let a = 'low', b = 'er'; if (args.x) { a = 'up'; b = 'per' } mcp.string[a + b]({})",
     ] {
         let (tools, dynamic) = tools_of(source);

@@ -17,6 +17,7 @@ mod body;
 mod builtin;
 mod call;
 mod calm;
+mod changed;
 mod class;
 mod context;
 mod control;
@@ -42,6 +43,8 @@ mod path;
 mod pattern;
 mod quiet;
 mod repeat;
+mod rows;
+mod scalar;
 mod scope;
 mod stand_in;
 mod stmt;
@@ -52,7 +55,7 @@ mod value;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 
 use self::control::{Chain, Control};
@@ -60,9 +63,10 @@ use self::feed::Feeds;
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
 use self::input::InputFields;
+use self::join::Lost;
 use self::leave::Jumps;
 use self::scope::{Binding, BindingId, Scope, ScopeId};
-use self::value::{Deps, FuncId, SiteId, Value};
+use self::value::{Deps, FuncId, SiteId, TableId, Value};
 use super::StaticStructure;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
@@ -131,6 +135,8 @@ struct Builder<'a> {
     loop_exits: HashMap<(FuncId, u32), Deps>,
     /// The tools that the constructor of a class puts into its objects.
     class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
+    /// The literals whose parts may be changed, or be handed to whoever may do that.
+    stirred: HashSet<TableId>,
     /// The setters of a name; whoever assigns to a field of that name may call them.
     setters: HashMap<Rc<str>, Vec<FuncId>>,
     /// The fields of `args` that are asked for.
@@ -183,6 +189,7 @@ impl<'a> Builder<'a> {
             loop_writes: HashMap::default(),
             loop_exits: HashMap::default(),
             class_fields: HashMap::default(),
+            stirred: HashSet::default(),
             setters: HashMap::default(),
             input_fields: InputFields::default(),
             args_written: false,
@@ -249,11 +256,12 @@ impl<'a> Builder<'a> {
 
     /// Returns a value that may be either of two.
     fn join(&mut self, left: &Value, right: &Value) -> Value {
-        let mut lost = Vec::new();
+        let mut lost = Lost::default();
         let joined = left.join(right, &mut lost);
-        for part in lost {
+        for part in lost.loaded {
             self.escape(&part, "is kept in a value that may be one of several");
         }
+        self.stir_all(lost.tables);
         joined
     }
 
@@ -268,6 +276,7 @@ impl<'a> Builder<'a> {
             return value;
         }
         self.escape(&value, "is kept in a very large value");
+        self.stir(&value);
         Value::computed(value.all_deps())
     }
 }

@@ -44,7 +44,7 @@ pub(super) const CHANGES: &[Construct] = &[
         "for (let $1 = (s1 = s2, 0); (k1 = k2, $1 < 2); s2 = s3, k2 = k3, $1++) {@C}",
     ),
     plain("state: for of", "for (s1 of [s2, s3]) {@C} for (k1 of [k2, k3]) { mcp.mail[k1]({});@C}"),
-    later(
+    plain(
         "state: for of pattern",
         "for ({ a: s1, b: k1 = k2 } of [{ a: s3 }, { a: s2, b: k3 }]) {@C}",
     ),

@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
 
     /// Gives a value to a function of the engine that is not followed with it.
     fn not_followed(&mut self, value: Value) -> Value {
-        let given = Given { values: vec![value], rest: None };
+        let given = Given { values: vec![self.handed_on(value)], rest: None };
         self.unknown_call(Deps::default(), &given, "is passed to a method that cannot be followed")
     }
 
@@ -73,19 +73,17 @@ impl<'a> Builder<'a> {
         if value.partial || !value.caps().is_empty() || !value.funcs().is_empty() {
             return self.not_followed(value);
         }
+        if let Some(names) = names_of(&value) {
+            let items = names.into_iter().zip(value.parts()).map(|(name, field)| match how {
+                "keys" => name,
+                "values" => field.clone(),
+                _ => Value::array(vec![name, field.clone()]).of_tables(&value),
+            });
+            return Value::array(items.collect()).with_deps(&value.deps).of_tables(&value);
+        }
+        let value = self.handed_on(value);
         let deps = value.all_deps();
         match &value.form {
-            // Nobody else has it, and nothing was added to it.
-            Form::Object { fields, open: false }
-                if !value.shared && !fields.iter().any(|(name, _)| is_number(name)) =>
-            {
-                let items = fields.iter().map(|(name, field)| match how {
-                    "keys" => Value::text(name),
-                    "values" => field.clone(),
-                    _ => Value::array(vec![Value::text(name), field.clone()]),
-                });
-                Value::array(items.collect()).with_deps(&value.deps)
-            }
             // The names of the fields lead nowhere.
             Form::Object { .. } | Form::Array(_) | Form::Items(_) if how == "keys" => {
                 Value::computed(deps)
@@ -210,6 +208,17 @@ fn is_new(args: &[ExprOrSpread]) -> bool {
     };
     let Some(Expr::Object(target)) = args.first().map(|arg| bare(&arg.expr)) else { return false };
     args.iter().all(|arg| arg.spread.is_none()) && target.props.iter().all(plain)
+}
+
+/// Returns the names of an object's fields, in their order, where nobody else has the
+/// object and nothing was added to it.
+pub(super) fn names_of(value: &Value) -> Option<Vec<Value>> {
+    let Form::Object { fields, open: false } = &value.form else { return None };
+    let loose = value.shared || value.partial || !value.caps().is_empty();
+    if loose || fields.iter().any(|(name, _)| is_number(name)) {
+        return None;
+    }
+    Some(fields.iter().map(|(name, _)| Value::text(name)).collect())
 }
 
 /// Returns whether a name may be a number: those come first, whatever their place

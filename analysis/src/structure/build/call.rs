@@ -1,11 +1,11 @@
 //! Calls: of tools, of the program's own functions, of what the engine offers.
 
 use foldhash::HashSet;
-use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp, OptChainBase};
+use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp};
 
 use super::Builder;
 use super::calm::only_looks;
-use super::expr::bare;
+use super::expr::{bare, member_of};
 use super::fed::Fed;
 use super::feed::Slot;
 use super::function::Func;
@@ -24,6 +24,7 @@ pub(super) enum CallKind {
 }
 
 /// The arguments of a call, followed.
+#[derive(Clone)]
 pub(super) struct Given {
     /// The values in their places; what a spread of unknown length gives is in `rest`.
     pub(super) values: Vec<Value>,
@@ -61,15 +62,7 @@ impl<'a> Builder<'a> {
         args: &'a [ExprOrSpread],
         kind: CallKind,
     ) -> Value {
-        let member = match bare(callee) {
-            Expr::Member(member) => Some(member),
-            Expr::OptChain(chain) => match &*chain.base {
-                OptChainBase::Member(member) => Some(member),
-                OptChainBase::Call(_) => None,
-            },
-            _ => None,
-        };
-        let Some(member) = member else {
+        let Some(member) = member_of(callee) else {
             let value = self.expr(callee);
             let is_unknown = !value.is_loaded();
             let (result, fed) = self.feeding(|b| b.call_value(value, None, args, kind));
@@ -90,9 +83,10 @@ impl<'a> Builder<'a> {
             _ => None,
         };
         let receiver = if only_looks(method, args) {
-            self.looked_at(&member.obj)
+            let receiver = self.looked_at(&member.obj);
+            if receiver.is_list() { receiver } else { self.handed_on(receiver) }
         } else {
-            self.expr(&member.obj)
+            self.in_row(&member.obj)
         };
         let skips = kind == CallKind::Optional && receiver.caps().is_empty();
         let deps = if skips { receiver.all_deps() } else { Deps::default() };
@@ -127,10 +121,18 @@ impl<'a> Builder<'a> {
 
     /// Follows the arguments of a call, in order.
     pub(super) fn given(&mut self, args: &'a [ExprOrSpread]) -> Given {
+        self.given_each(args, Self::expr)
+    }
+
+    fn given_each(
+        &mut self,
+        args: &'a [ExprOrSpread],
+        follow: impl Fn(&mut Self, &'a Expr) -> Value,
+    ) -> Given {
         let mut values = Vec::new();
         let mut rest: Option<Value> = None;
         for arg in args {
-            let value = self.expr(&arg.expr);
+            let value = follow(self, &arg.expr);
             let mut new = Vec::new();
             match (&arg.spread, &value.form) {
                 (None, _) => new.push(value),
@@ -169,10 +171,13 @@ impl<'a> Builder<'a> {
     ) -> Value {
         let skips = kind == CallKind::Optional && callee.caps().is_empty();
         let deps = callee.all_deps();
+        // A tool gets a copy of what it is given.
+        let only_tools = !callee.caps().is_empty() && callee.is_tool();
+        let follow = if only_tools { Self::looked_at } else { Self::expr };
         let given = if skips {
-            self.perhaps(&deps, true, |builder| builder.given(args))
+            self.perhaps(&deps, true, |builder| builder.given_each(args, follow))
         } else {
-            self.given(args)
+            self.given_each(args, follow)
         };
         self.apply(callee, this, &given, kind)
     }
@@ -195,8 +200,9 @@ impl<'a> Builder<'a> {
                 Cap::Tool(namespace, action) => {
                     self.escape_given(given, &Deps::default(), "is passed to a tool");
                     let deps = callee.deps.clone();
+                    let given = self.given_in_rows(&callee, cap, given);
                     let called =
-                        self.under(&deps, one_of, false, |b| b.task(namespace, action, given));
+                        self.under(&deps, one_of, false, |b| b.task(namespace, action, &given));
                     result = self.either(result, called);
                 }
                 Cap::Bound(namespace, action) => {

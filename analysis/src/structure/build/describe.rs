@@ -331,7 +331,7 @@ pub(super) fn step_of(prop: &MemberProp) -> Step {
                 text.value.as_str().map_or(Step::Any, Step::name)
             }
             Expr::Lit(swc_ecma_ast::Lit::Num(number)) => {
-                super::value::number_text(number.value).map_or(Step::Any, |text| Step::name(&text))
+                super::scalar::number_text(number.value).map_or(Step::Any, |text| Step::name(&text))
             }
             _ => Step::Any,
         },

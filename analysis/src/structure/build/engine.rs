@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
         }
         let first = match kind {
             Callback::Each | Callback::Map => vec![
-                self.item(receiver).spanning(receiver.span),
+                self.given_row(receiver, args).spanning(receiver.span),
                 Value::computed(deps.clone()),
                 whole,
             ],
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
                 let start = given.values.get(1).cloned().unwrap_or_else(|| whole.clone());
                 let mut flows = start.all_deps().and(&deps);
                 flows.add(&self.returned_deps(&given));
-                let item = self.item(receiver);
+                let item = self.given_row(receiver, args);
                 vec![Value::computed(flows), item, Value::computed(deps.clone()), whole]
             }
             Callback::Then => vec![receiver.clone().loosened()],
@@ -291,6 +291,14 @@ impl<'a> Builder<'a> {
                 all.fails = fails;
                 all
             }
+        }
+    }
+
+    /// Returns the item that a function is given by a method of a list.
+    fn given_row(&mut self, list: &Value, args: &'a [ExprOrSpread]) -> Value {
+        match args.first().map(|arg| bare(&arg.expr)) {
+            Some(Expr::Arrow(arrow)) => self.row(list, arrow.span.lo.0),
+            _ => self.item(list),
         }
     }
 

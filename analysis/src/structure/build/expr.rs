@@ -13,7 +13,7 @@ use super::function::FuncBody;
 use super::member::Key;
 use super::path::Path;
 use super::scope::ScopeKind;
-use super::value::{Cap, Deps, Form, Scalar, Value};
+use super::value::{Deps, Scalar, Value};
 use crate::diagnostic::{Code, Finding};
 use crate::parse;
 
@@ -23,8 +23,18 @@ const STACK_STEP: usize = 256 * 1024;
 const STACK_MORE: usize = 16 * 1024 * 1024;
 
 impl<'a> Builder<'a> {
-    /// Follows an expression and returns what is known of its value.
+    /// Follows an expression and returns what is known of its value, with which
+    /// anything may be done.
     pub(super) fn expr(&mut self, expr: &'a Expr) -> Value {
+        let value = self.follow(expr);
+        let mut value = self.handed_on(value);
+        value.rows = None;
+        value
+    }
+
+    /// Follows an expression and returns what is known of its value, of which only
+    /// parts may be looked at.
+    pub(super) fn follow(&mut self, expr: &'a Expr) -> Value {
         if self.fatal.is_some() {
             return Value::never();
         }
@@ -42,14 +52,14 @@ impl<'a> Builder<'a> {
             return Value::computed(Deps::default());
         }
         match expr {
-            Expr::Paren(inner) => self.expr(&inner.expr),
-            Expr::TsAs(cast) => self.expr(&cast.expr),
-            Expr::TsSatisfies(cast) => self.expr(&cast.expr),
-            Expr::TsNonNull(cast) => self.expr(&cast.expr),
-            Expr::TsConstAssertion(cast) => self.expr(&cast.expr),
-            Expr::TsTypeAssertion(cast) => self.expr(&cast.expr),
-            Expr::TsInstantiation(cast) => self.expr(&cast.expr),
-            Expr::Ident(name) => self.ident(name),
+            Expr::Paren(inner) => self.follow(&inner.expr),
+            Expr::TsAs(cast) => self.follow(&cast.expr),
+            Expr::TsSatisfies(cast) => self.follow(&cast.expr),
+            Expr::TsNonNull(cast) => self.follow(&cast.expr),
+            Expr::TsConstAssertion(cast) => self.follow(&cast.expr),
+            Expr::TsTypeAssertion(cast) => self.follow(&cast.expr),
+            Expr::TsInstantiation(cast) => self.follow(&cast.expr),
+            Expr::Ident(name) => self.named(name),
             Expr::Lit(literal) => literal_value(literal),
             Expr::Tpl(template) => self.template(template),
             Expr::Array(array) => self.array(array),
@@ -65,7 +75,7 @@ impl<'a> Builder<'a> {
             }
             Expr::OptChain(chain) => match &*chain.base {
                 OptChainBase::Member(member) => {
-                    let object = self.expr(&member.obj);
+                    let object = self.looked_at(&member.obj);
                     let (deps, skips) = (object.all_deps(), object.caps().is_empty());
                     let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));
                     self.member(&object, &key)
@@ -134,14 +144,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns what a name holds here.
+    /// Returns what a name holds here, with which anything may be done.
     pub(super) fn ident(&mut self, name: &'a Ident) -> Value {
+        let mut value = self.named(name);
+        value.rows = None;
+        self.handed_on(value)
+    }
+
+    fn named(&mut self, name: &'a Ident) -> Value {
         if let Some(binding) = self.lookup(&name.sym) {
-            let value = self.read(binding);
-            if value.is_container() {
-                self.stir(binding);
-            }
-            return value;
+            return self.read(binding);
         }
         if &*name.sym == "arguments" {
             let owner = self.arguments_owner();
@@ -189,7 +201,7 @@ impl<'a> Builder<'a> {
             MemberProp::Ident(name) => Key::name(&name.sym),
             MemberProp::PrivateName(name) => Key::name(&format!("#{}", name.name)),
             MemberProp::Computed(computed) => {
-                let value = self.expr(&computed.expr);
+                let value = self.in_row(&computed.expr);
                 self.key_of(&value)
             }
         }
@@ -267,71 +279,6 @@ impl<'a> Builder<'a> {
             }
         }
     }
-
-    /// Returns whether an expression names what the engine offers, or a prototype.
-    fn is_of_the_engine(&self, expr: &'a Expr) -> bool {
-        let mut expr = bare(expr);
-        loop {
-            match expr {
-                Expr::Member(member) => {
-                    if let MemberProp::Ident(name) = &member.prop
-                        && matches!(&*name.sym, "prototype" | "__proto__")
-                    {
-                        return true;
-                    }
-                    expr = bare(&member.obj);
-                }
-                Expr::Ident(name) => {
-                    return self.lookup(&name.sym).is_none()
-                        && !matches!(&*name.sym, "args" | "mcp")
-                        && !super::member::is_global_object(&name.sym);
-                }
-                _ => return false,
-            }
-        }
-    }
-
-    /// Notes that the program changes parts of values.
-    pub(super) fn mutate(&mut self) {
-        if !self.mutates {
-            self.mutates = true;
-            self.changed = true;
-        }
-    }
-
-    /// What the program puts into `args` is not what it was given.
-    pub(super) fn changed_part_of(&mut self, object: &Value) {
-        if matches!(object.form, Form::Param(_)) && !self.args_written {
-            self.args_written = true;
-            self.changed = true;
-        }
-    }
-
-    /// Notes that a field of a value is set or removed.
-    pub(super) fn written_into(&mut self, expr: &'a Expr, object: &Value) {
-        self.mutate();
-        self.changed_part_of(object);
-        if self.is_of_the_engine(expr) {
-            self.dynamic(
-                Code::DynamicGlobal,
-                "what the engine offers is changed, so its functions may do anything; write a function of your own".into(),
-            );
-        }
-        for cap in object.caps().to_vec() {
-            match cap {
-                Cap::Evaluator => {}
-                Cap::Global => self.dynamic(
-                    Code::DynamicGlobal,
-                    "the global object is written to; use a variable of the program".into(),
-                ),
-                _ => self.dynamic(
-                    Code::DynamicWrite,
-                    "`mcp` and what is in it cannot be written to; use a variable of the program"
-                        .into(),
-                ),
-            }
-        }
-    }
 }
 
 /// Returns the member that is assigned to, if it is one.
@@ -348,6 +295,18 @@ fn member_target(target: &SimpleAssignTarget) -> Option<&MemberExpr> {
     };
     match bare(target) {
         Expr::Member(member) => Some(member),
+        _ => None,
+    }
+}
+
+/// Returns the member that an expression is, also as `object?.name`.
+pub(super) fn member_of(expr: &Expr) -> Option<&MemberExpr> {
+    match bare(expr) {
+        Expr::Member(member) => Some(member),
+        Expr::OptChain(chain) => match &*chain.base {
+            OptChainBase::Member(member) => Some(member),
+            OptChainBase::Call(_) => None,
+        },
         _ => None,
     }
 }

@@ -7,8 +7,9 @@ use protocol::ToolId;
 use serde_json::Value as Json;
 
 use super::input::{Input, InputFields};
+use super::scalar::number_text;
 use super::stand_in::StandIns;
-use super::value::{Deps, Form, Scalar, SiteId, Value, number_text};
+use super::value::{Deps, Form, Scalar, SiteId, Value};
 use super::{Builder, Built};
 use crate::diagnostic::{Code, Finding, shown};
 use crate::structure::{Argument, Node, NodeKind, StaticStructure, Task};

@@ -3,17 +3,26 @@
 use std::rc::Rc;
 
 use super::deps::union;
-use super::value::{Deps, Form, Value};
+use super::rows::Rows;
+use super::value::{Deps, Form, TableId, Value};
 
 /// The most constants that one value may be.
 const CHOICE_LIMIT: usize = 16;
 /// The most fields of objects that are joined name by name.
 const NAMED_LIMIT: usize = 64;
 
+/// What is not in the join of two values.
+#[derive(Default)]
+pub(super) struct Lost {
+    /// What leads to tools or is a function.
+    pub(super) loaded: Vec<Value>,
+    /// The literals of which it is no longer known who has them.
+    pub(super) tables: Vec<TableId>,
+}
+
 impl Value {
-    /// Returns a value that may be either. Parts that cannot be kept apart are
-    /// pushed to `lost`.
-    pub(super) fn join(&self, other: &Self, lost: &mut Vec<Value>) -> Self {
+    /// Returns a value that may be either. Parts that cannot be kept apart are lost.
+    pub(super) fn join(&self, other: &Self, lost: &mut Lost) -> Self {
         if self.form == Form::Never && !self.has_own_load() {
             return other.clone().with_deps(&self.deps);
         }
@@ -50,13 +59,17 @@ impl Value {
                 Form::Object { fields: Rc::new(fields), open: *left_open || *right_open }
             }
             (
-                Form::Object { fields: left, open: true },
-                Form::Object { fields: right, open: true },
-            ) if left.len().max(right.len()) <= NAMED_LIMIT => {
+                Form::Object { fields: left, open: left_open },
+                Form::Object { fields: right, open: right_open },
+            ) if left_open == right_open && left.len().max(right.len()) <= NAMED_LIMIT => {
                 // What is not listed in one of them may be there all the same.
                 let or_any = |fields: &[(Rc<str>, Self)], name: &str, deps: &Deps| {
                     let field = fields.iter().rev().find(|(known, _)| **known == *name);
-                    field.map_or_else(|| Self::computed(deps.clone()), |(_, value)| value.clone())
+                    match field {
+                        Some((_, value)) => value.clone(),
+                        None if *left_open || all_have(name) => Self::computed(deps.clone()),
+                        None => Self::undefined().with_deps(deps),
+                    }
                 };
                 let mut names: Vec<&Rc<str>> = left.iter().map(|(name, _)| name).collect();
                 for (name, _) in right.iter() {
@@ -78,33 +91,50 @@ impl Value {
                 let items = left.iter().zip(right.iter()).map(|(a, b)| a.join(b, lost)).collect();
                 Form::Array(Rc::new(items))
             }
-            (Form::Items(_), Form::Items(_) | Form::Array(_))
-            | (Form::Array(_), Form::Items(_)) => {
+            (Form::Items(_) | Form::Array(_), Form::Items(_) | Form::Array(_)) => {
                 let parts = self.parts().into_iter().chain(other.parts());
                 let item = parts.fold(Self::never(), |item, part| item.join(part, lost));
                 Form::Items(Rc::new(item))
             }
             (left, right) if left == right => left.clone(),
+            (form, _) if self.is_container() && other.is_nothing() => form.clone(),
+            (_, form) if other.is_container() && self.is_nothing() => form.clone(),
             _ => Form::Computed,
         };
         let mut joined = Self::of(form);
+        joined.partial = joined.is_container() && self.is_container() != other.is_container();
         joined.deps = self.deps.clone().and(&other.deps);
         if joined.form == Form::Computed {
+            self.all_tables(&mut lost.tables);
+            other.all_tables(&mut lost.tables);
             for part in self.parts().into_iter().chain(other.parts()) {
                 joined.deps.add(&part.all_deps());
                 if part.is_loaded() {
-                    lost.push(part.clone());
+                    lost.loaded.push(part.clone());
                 }
             }
         }
         joined.caps = merged(&self.caps, &other.caps);
         joined.funcs = merged(&self.funcs, &other.funcs);
         joined.loaded |= joined.caps.is_some() || joined.funcs.is_some();
-        joined.span = self.span;
+        joined.span = if self.span == (0, 0) { other.span } else { self.span };
         joined.shared = self.shared || other.shared;
         joined.inexact = self.inexact || other.inexact;
-        joined.partial = self.partial || other.partial;
+        joined.partial |= self.partial || other.partial;
         joined.defaulted = self.defaulted || other.defaulted;
+        let tables = match (&self.tables, &other.tables) {
+            (Some(_), None) if other.is_container() => {
+                lost.tables.extend(self.tables.iter().flat_map(|tables| tables.iter()));
+                None
+            }
+            (None, Some(_)) if self.is_container() => {
+                lost.tables.extend(other.tables.iter().flat_map(|tables| tables.iter()));
+                None
+            }
+            (left, right) => merged(left, right).filter(|_| joined.is_container()),
+        };
+        joined.set_tables(tables);
+        joined.rows = Rows::joined(&self.rows, &other.rows, lost);
         joined.fails = self.fails.clone();
         if let Some(deps) = &other.fails {
             joined.fails.get_or_insert_default().add(deps);
@@ -115,6 +145,20 @@ impl Value {
     fn has_own_load(&self) -> bool {
         self.caps.is_some() || self.funcs.is_some()
     }
+}
+
+/// Returns whether objects without a field of this name have something there.
+fn all_have(name: &str) -> bool {
+    matches!(
+        name,
+        "constructor"
+            | "hasOwnProperty"
+            | "isPrototypeOf"
+            | "propertyIsEnumerable"
+            | "toLocaleString"
+            | "toString"
+            | "valueOf"
+    ) || name.starts_with("__")
 }
 
 /// Joins what two values lead to.

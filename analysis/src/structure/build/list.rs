@@ -38,7 +38,7 @@ impl Builder<'_> {
     /// were followed and would give `result` of a list without tools.
     pub(super) fn given_by_list(&mut self, list: &Value, method: &str, result: Value) -> Value {
         if !list.is_loaded() {
-            return result;
+            return self.given_by_table(list, method, result);
         }
         match gives(method) {
             Gives::Nothing => result,
@@ -57,6 +57,26 @@ impl Builder<'_> {
             }
             Gives::Anything => {
                 self.escape_all_but_tools(list, "is in a list that is handed on");
+                result
+            }
+        }
+    }
+
+    fn given_by_table(&mut self, list: &Value, method: &str, result: Value) -> Value {
+        match gives(method) {
+            Gives::Nothing => result,
+            Gives::Items if list.tables.is_some() && method != "concat" => {
+                let item = self.row(list, 0);
+                Value::items(item).with_deps(&result.all_deps()).of_tables(list)
+            }
+            Gives::Entries if list.tables.is_some() => {
+                let pair = self.pair(list);
+                Value::items(pair).with_deps(&result.all_deps()).of_tables(list)
+            }
+            _ => {
+                if list.parts().into_iter().any(Value::is_container) {
+                    self.stir(list);
+                }
                 result
             }
         }

@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Builder;
 use super::input::Input;
+use super::rows::Rows;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::{Code, shown};
 use crate::structure::PathStep;
@@ -17,15 +18,22 @@ pub(super) struct Key {
     /// The names that it may be, when they are known for certain.
     pub(super) names: Option<SmallVec<[Rc<str>; 1]>>,
     /// A name that it probably is: good enough to follow data, not to choose a tool.
-    hint: Option<Rc<str>>,
+    pub(super) hint: Option<Rc<str>>,
     /// The tasks whose results flow into it.
     pub(super) deps: Deps,
+    /// What it is in each row of a table.
+    pub(super) rows: Option<Rc<Rows>>,
 }
 
 impl Key {
     pub(super) fn name(name: &str) -> Self {
         let name: Rc<str> = name.into();
-        Self { names: Some(smallvec![name.clone()]), hint: Some(name), deps: Deps::default() }
+        Self {
+            names: Some(smallvec![name.clone()]),
+            hint: Some(name),
+            deps: Deps::default(),
+            rows: None,
+        }
     }
 
     /// Returns the name, when there is just one.
@@ -48,11 +56,14 @@ impl Builder<'_> {
         self.escape(value, "is turned into text");
         let names = value.exact().map(|scalars| scalars.iter().map(Scalar::as_key).collect());
         let hint = value.only().map(Scalar::as_key);
-        Key { names, hint, deps: value.all_deps() }
+        Key { names, hint, deps: value.all_deps(), rows: value.rows.clone() }
     }
 
     /// Returns a part of a value.
     pub(super) fn member(&mut self, value: &Value, key: &Key) -> Value {
+        if let Some(part) = self.row_member(value, key) {
+            return part;
+        }
         let mut part = self.plain_member(value, key);
         let namespaces = value.caps().iter().filter(|cap| matches!(cap, Cap::Namespace(_)));
         if namespaces.count() > 1 && key.names.as_ref().is_some_and(|names| names.len() > 1) {
@@ -167,6 +178,8 @@ impl Builder<'_> {
             any.shared = true;
             any.inexact = true;
         }
+        // Rows belong to one loop.
+        any.rows = None;
         any
     }
 

@@ -134,7 +134,9 @@ impl<'a> Builder<'a> {
             // A setter, or a getter that is inherited, reaches the other fields through `this`.
             self.escape(&made, "is kept in an object that has setters or a prototype");
         }
-        let made = self.bounded(made);
+        let mut made = self.bounded(made);
+        // Whoever reads a field of it may run code that writes another.
+        made.shared |= !getters.is_empty();
         for getter in getters {
             self.called_on(getter, &made);
         }
@@ -227,7 +229,14 @@ impl<'a> Builder<'a> {
                 self.branch = Some(format!("member {index}").into());
             }
             let value = match item.spread {
-                Some(_) => self.looked_at(&item.expr),
+                Some(_) => {
+                    let mut value = self.looked_at(&item.expr);
+                    if value.parts().into_iter().any(Value::is_container) {
+                        self.stir(&value);
+                    }
+                    value.tables = None;
+                    value
+                }
                 None => self.expr(&item.expr),
             };
             if before.is_some() {

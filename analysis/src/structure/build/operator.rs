@@ -6,7 +6,7 @@ use swc_common::Spanned;
 use swc_ecma_ast::{BinExpr, BinaryOp, Expr, MemberExpr, MemberProp, Tpl, UnaryOp};
 
 use super::Builder;
-use super::expr::{bare, bounds};
+use super::expr::{bounds, member_of};
 use super::finish::RoundKind;
 use super::value::{Deps, Form, Scalar, Value};
 
@@ -40,7 +40,7 @@ impl<'a> Builder<'a> {
             UnaryOp::Bang | UnaryOp::TypeOf | UnaryOp::Void => {}
             UnaryOp::Delete => {
                 self.mutate();
-                if let Expr::Member(member) = bare(arg) {
+                if let Some(member) = member_of(arg) {
                     let object = self.quiet(&member.obj);
                     self.written_into(&member.obj, &object);
                     self.taken_out_of(member);
@@ -200,8 +200,8 @@ impl<'a> Builder<'a> {
         let kind = RoundKind::Decision { test: span, deps: deps.clone() };
         let (first, second, writes) = self.node(kind, |builder| {
             builder.under(&deps, true, false, |builder| {
-                let (first, one) = builder.branch(|b| b.way("then", |b| b.expr(then)));
-                let (second, other) = builder.branch(|b| b.way("else", |b| b.expr(otherwise)));
+                let (first, one) = builder.branch(|b| b.way("then", |b| b.looked_at(then)));
+                let (second, other) = builder.branch(|b| b.way("else", |b| b.looked_at(otherwise)));
                 (first, second, vec![one, other])
             })
         });

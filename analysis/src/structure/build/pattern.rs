@@ -22,6 +22,7 @@ impl<'a> Builder<'a> {
     /// Puts a value into the names of a pattern.
     pub(super) fn bind(&mut self, pattern: &'a Pat, value: Value) {
         self.at = parse::start(pattern.span());
+        let value = self.calmed(value);
         match pattern {
             Pat::Ident(name) => self.write_name(&name.id, value),
             Pat::Array(array) => self.bind_array(array, value),
@@ -31,7 +32,10 @@ impl<'a> Builder<'a> {
                 self.bind(&assign.left, value);
             }
             Pat::Rest(rest) => self.bind(&rest.arg, value),
-            Pat::Expr(target) => self.assign_to(target, value),
+            Pat::Expr(target) => {
+                let value = self.handed_on(value);
+                self.assign_to(target, value);
+            }
             Pat::Invalid(_) => self.escape(&value, "is put where it cannot be followed"),
         }
     }
@@ -56,6 +60,7 @@ impl<'a> Builder<'a> {
             ),
             _ => {}
         }
+        self.stir(&value);
         self.escape(&value, "is kept in a variable that the program does not declare");
     }
 
@@ -113,9 +118,10 @@ impl<'a> Builder<'a> {
                                 .collect();
                             let mut left = Value::object(left, *open).with_deps(&value.deps);
                             left.shared = value.shared;
-                            left
+                            left.of_tables(&value)
                         }
                         _ => {
+                            self.stir(&value);
                             self.escape(&value, "is copied by `...`");
                             Value::computed(value.all_deps())
                         }
@@ -146,9 +152,10 @@ impl<'a> Builder<'a> {
                         let left = items.iter().skip(index).cloned().collect();
                         let mut left = Value::array(left).with_deps(&value.deps);
                         left.shared = value.shared;
-                        left
+                        left.of_tables(&value)
                     }
                     _ => {
+                        self.stir(&value);
                         self.escape(&value, "is iterated");
                         Value::computed(value.all_deps())
                     }

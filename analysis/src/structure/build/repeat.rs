@@ -4,10 +4,12 @@ use swc_common::Spanned;
 use swc_ecma_ast::{Expr, ForHead, Lit, Stmt};
 
 use super::Builder;
+use super::builtin::names_of;
 use super::control::Exit;
 use super::expr::{bare, bounds};
 use super::finish::RoundKind;
 use super::path::{Path, Step};
+use super::rows::is_made_anew;
 use super::scope::{ScopeKind, head_names};
 use super::value::{Deps, Value};
 
@@ -100,10 +102,13 @@ impl<'a> Builder<'a> {
             }
         });
         let mut exit = Exit::default();
-        let over = if kind == Iteration::Items { self.looked_at(right) } else { self.expr(right) };
+        let over = match kind {
+            Iteration::Items | Iteration::Names => self.looked_at(right),
+            Iteration::Awaited => self.expr(right),
+        };
         let deps = over.all_deps();
         let item = if kind == Iteration::Items {
-            self.item(&over)
+            self.row(&over, body.span().lo.0)
         } else if kind == Iteration::Awaited {
             // The values may come from an iterator of the program's own.
             let mut item = self.item(&over).loosened();
@@ -114,7 +119,10 @@ impl<'a> Builder<'a> {
             if leads {
                 self.escape(&over, "is iterated");
             }
-            Value::computed(deps.clone())
+            match names_of(&over) {
+                Some(names) => self.item(&Value::array(names)).with_deps(&deps),
+                None => Value::computed(deps.clone()),
+            }
         };
         let key = statement.span().lo.0;
         let kind = RoundKind::Loop { over: bounds(right.span()), deps: deps.clone() };
@@ -130,11 +138,19 @@ impl<'a> Builder<'a> {
                                     for declarator in &declared.decls {
                                         let part = Path::of(Step::Any);
                                         builder.alias_pattern(&declarator.name, right, &part);
-                                        builder.bind(&declarator.name, item.clone());
+                                        let mut item = item.clone();
+                                        item.rows =
+                                            item.rows.filter(|_| is_made_anew(declared.kind));
+                                        builder.bind(&declarator.name, item);
                                     }
                                 }
-                                ForHead::Pat(pattern) => builder.bind(pattern, item.clone()),
+                                ForHead::Pat(pattern) => {
+                                    let mut item = item.clone();
+                                    item.rows = None;
+                                    builder.bind(pattern, item);
+                                }
                                 ForHead::UsingDecl(_) => {
+                                    builder.stir(&item);
                                     builder.escape(&item, "is declared by `using`");
                                 }
                             }

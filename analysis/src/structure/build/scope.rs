@@ -30,8 +30,6 @@ pub(super) struct Binding {
     written_elsewhere: bool,
     /// It is there before its declaration is reached.
     hoisted: bool,
-    /// The object in it may be handed on or changed.
-    pub(super) stirred: bool,
     /// The parameter that it is, or which part of it.
     pub(super) param_of: Option<(FuncId, Slot, Path)>,
 }
@@ -76,7 +74,6 @@ impl<'a> Builder<'a> {
                 summary,
                 written_elsewhere: false,
                 hoisted,
-                stirred: false,
                 param_of: None,
             });
             self.env.push(None);
@@ -131,14 +128,6 @@ impl<'a> Builder<'a> {
         {
             return;
         }
-        if value.is_container() {
-            self.stir(binding);
-        }
-        self.write_fresh(binding, value);
-    }
-
-    /// Writes a variable with an object that nobody else has.
-    pub(super) fn write_fresh(&mut self, binding: BindingId, value: Value) {
         let decided = self.decided_since(binding);
         let mut value = self.bounded(value).with_deps(&decided);
         // A container with a name can be changed by whoever knows the name.

@@ -13,6 +13,7 @@ use super::function::FuncBody;
 use super::leave::FrameKind;
 use super::path::Path;
 use super::repeat::Iteration;
+use super::rows::is_made_anew;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names};
 use super::value::{Deps, Value};
 use crate::parse;
@@ -202,7 +203,11 @@ impl<'a> Builder<'a> {
         }
         for declarator in &declared.decls {
             let value = match &declarator.init {
-                Some(init) => self.expr(init),
+                Some(init) => {
+                    let mut value = self.looked_at(init);
+                    value.rows = value.rows.filter(|_| is_made_anew(declared.kind));
+                    value
+                }
                 // `var x;` does not change what `x` holds.
                 None if declared.kind == VarDeclKind::Var => continue,
                 None => Value::undefined(),
@@ -213,7 +218,7 @@ impl<'a> Builder<'a> {
                     if let Some(binding) = self.lookup(&name.id.sym) =>
                 {
                     self.at = parse::start(name.id.span);
-                    self.write_fresh(binding, value);
+                    self.write(binding, value);
                     if let Some(init) = declarator.init.as_deref() {
                         self.alias(binding, init, &Path::default());
                     }

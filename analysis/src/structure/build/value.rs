@@ -5,6 +5,9 @@ use std::rc::Rc;
 pub(super) use super::deps::Deps;
 use super::deps::union;
 use super::join::merged;
+use super::rows::Rows;
+pub(super) use super::scalar::Scalar;
+use super::scalar::number_text;
 
 use crate::structure::PathStep;
 
@@ -12,6 +15,9 @@ use crate::structure::PathStep;
 pub(super) type SiteId = u32;
 /// A function of the program.
 pub(super) type FuncId = u32;
+
+/// A literal of the program, by where it begins.
+pub(super) type TableId = u32;
 
 /// Something that leads to tools or around them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,39 +34,6 @@ pub(super) enum Cap {
     Bound(Rc<str>, Rc<str>),
     /// What makes code out of text: `eval`, `Function`.
     Evaluator,
-}
-
-/// A value that does not change and has no parts.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Scalar {
-    Undefined,
-    Null,
-    Bool(bool),
-    Number(f64),
-    Text(Rc<str>),
-}
-
-impl Scalar {
-    /// Returns whether it is `undefined` or `null`.
-    pub(super) fn is_nothing(&self) -> bool {
-        matches!(self, Self::Undefined | Self::Null)
-    }
-
-    /// Returns the text that the value has as a key or in a template.
-    pub(super) fn as_key(&self) -> Rc<str> {
-        match self {
-            Self::Undefined => "undefined".into(),
-            Self::Null => "null".into(),
-            Self::Bool(value) => value.to_string().into(),
-            Self::Number(value) => number_text(*value).unwrap_or_default().into(),
-            Self::Text(text) => text.clone(),
-        }
-    }
-}
-
-/// Returns the text of a number, where Rust and JavaScript write it alike.
-pub(super) fn number_text(value: f64) -> Option<String> {
-    (value.fract() == 0.0 && value.abs() < 1e15).then(|| format!("{}", value as i64))
 }
 
 /// The most parts of a value that is tracked part by part.
@@ -116,19 +89,25 @@ pub(super) struct Value {
     pub(super) defaulted: bool,
     /// It may be a promise that fails, which these tasks decide.
     pub(super) fails: Option<Deps>,
+    /// The literals that it may be, of which only parts were looked at on the way here.
+    pub(super) tables: Option<Rc<Vec<TableId>>>,
+    /// What it is in each row of the table that a loop goes over.
+    pub(super) rows: Option<Rc<Rows>>,
     /// Whether it or a part of it leads to tools or is a function.
     pub(super) loaded: bool,
+    /// Whether it or a part of it is a literal.
+    in_table: bool,
     weight: u32,
     level: u32,
 }
 
 impl Value {
     pub(super) fn of(form: Form) -> Self {
-        let (loaded, weight, level) = match &form {
+        let Size { loaded, in_table, weight, level } = match &form {
             Form::Object { fields, .. } => measure(fields.iter().map(|(_, value)| value)),
             Form::Array(items) => measure(items.iter()),
             Form::Items(item) => measure([&**item].into_iter()),
-            _ => (false, 1, 0),
+            _ => measure([].into_iter()),
         };
         Self {
             caps: None,
@@ -141,7 +120,10 @@ impl Value {
             partial: false,
             defaulted: false,
             fails: None,
+            tables: None,
+            rows: None,
             loaded,
+            in_table,
             weight,
             level,
         }
@@ -335,6 +317,26 @@ impl Value {
         self
     }
 
+    /// Returns the value as one that is made of the parts of another.
+    pub(super) fn of_tables(mut self, other: &Self) -> Self {
+        self.set_tables(other.tables.clone());
+        self
+    }
+
+    /// Sets which literals it may be.
+    pub(super) fn set_tables(&mut self, tables: Option<Rc<Vec<TableId>>>) {
+        self.in_table |= tables.is_some();
+        self.tables = tables;
+    }
+
+    /// Collects the literals that it and its parts may be.
+    pub(super) fn all_tables(&self, out: &mut Vec<TableId>) {
+        if self.in_table {
+            out.extend(self.tables.iter().flat_map(|tables| tables.iter()));
+            self.parts().into_iter().for_each(|part| part.all_tables(out));
+        }
+    }
+
     /// Returns the value without the constants that `gone` takes away.
     pub(super) fn without(mut self, gone: impl Fn(&Scalar) -> bool) -> Self {
         if let Form::Const(scalars) = &self.form
@@ -371,12 +373,21 @@ fn longer(path: &Rc<[PathStep]>, step: PathStep) -> Option<Rc<[PathStep]>> {
     (path.len() < PATH_LIMIT).then(|| path.iter().cloned().chain([step]).collect())
 }
 
-fn measure<'v>(parts: impl Iterator<Item = &'v Value>) -> (bool, u32, u32) {
-    let (mut loaded, mut weight, mut level) = (false, 1u32, 0);
+/// What is known of the parts of a value together.
+struct Size {
+    loaded: bool,
+    in_table: bool,
+    weight: u32,
+    level: u32,
+}
+
+fn measure<'v>(parts: impl Iterator<Item = &'v Value>) -> Size {
+    let mut size = Size { loaded: false, in_table: false, weight: 1, level: 0 };
     for part in parts {
-        loaded |= part.loaded;
-        weight = weight.saturating_add(part.weight);
-        level = level.max(part.level + 1);
+        size.loaded |= part.loaded;
+        size.in_table |= part.in_table;
+        size.weight = size.weight.saturating_add(part.weight);
+        size.level = size.level.max(part.level + 1);
     }
-    (loaded, weight, level)
+    size
 }

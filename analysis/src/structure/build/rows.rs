@@ -1,0 +1,173 @@
+//! The rows of a table that a loop goes over, one at a time.
+//!
+//! Of `for (const { space, tool } of TABLE)` it is known which `space` comes with which
+//! `tool`. That holds for variables that are declared within the loop, as all of them
+//! have what one row gives; so it is kept for as long as a value only goes from the loop
+//! into such a variable, and lost wherever else it goes ([`Builder::expr`]).
+
+use std::rc::Rc;
+
+use swc_ecma_ast::{Expr, VarDeclKind};
+
+use super::Builder;
+use super::call::Given;
+use super::expr::bare;
+use super::join::Lost;
+use super::member::Key;
+use super::value::{Cap, Deps, Form, Scalar, Value};
+
+/// The most rows that are told apart.
+const ROWS: usize = 16;
+/// The most pairs of rows of two loops.
+const PAIRS: usize = 64;
+
+/// What a value is in each row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rows {
+    /// The loop, by the place of what is done for each row.
+    of: u32,
+    each: Vec<Value>,
+}
+
+impl Rows {
+    /// Joins what two values are in the rows of one loop.
+    pub(super) fn joined(
+        left: &Option<Rc<Self>>,
+        right: &Option<Rc<Self>>,
+        lost: &mut Lost,
+    ) -> Option<Rc<Self>> {
+        let (left, right) = (left.as_ref()?, right.as_ref()?);
+        if left.of != right.of || left.each.len() != right.each.len() {
+            return None;
+        }
+        let each = left.each.iter().zip(&right.each).map(|(one, other)| one.join(other, lost));
+        Some(Rc::new(Self { of: left.of, each: each.collect() }))
+    }
+
+    fn of_list(list: &Value) -> Option<Vec<Value>> {
+        match &list.form {
+            _ if list.shared || list.inexact || list.partial => None,
+            Form::Array(items) => Some(items.to_vec()),
+            Form::Items(one) => one.rows.as_ref().map(|rows| rows.each.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Returns whether a declaration makes a variable anew for each row.
+pub(super) fn is_made_anew(kind: VarDeclKind) -> bool {
+    kind != VarDeclKind::Var
+}
+
+impl<'a> Builder<'a> {
+    /// Follows an expression with which anything may be done, in this row.
+    pub(super) fn in_row(&mut self, expr: &'a Expr) -> Value {
+        let value = self.follow(bare(expr));
+        self.handed_on(value)
+    }
+
+    /// Returns what going over a list gives each time, with its rows.
+    pub(super) fn row(&mut self, list: &Value, of: u32) -> Value {
+        let mut item = self.item(list);
+        let calm = !list.shared && !list.inexact && !list.partial;
+        // A list in a row gives names that belong to the other names in that row.
+        if let (Some(rows), true, false) = (&list.rows, calm, item.is_container()) {
+            let each = rows.each.iter().map(|list| self.item(list)).collect();
+            item.rows = Some(Rc::new(Rows { of: rows.of, each }));
+            return item;
+        }
+        let each = Rows::of_list(list).filter(|each| each.len() <= ROWS);
+        item.rows = each.map(|each| Rc::new(Rows { of, each }));
+        item
+    }
+
+    /// Returns what a tool is given in those rows in which it is called.
+    pub(super) fn given_in_rows(&mut self, callee: &Value, tool: &Cap, given: &Given) -> Given {
+        let mut given = given.clone();
+        for value in given.values.iter_mut().chain(&mut given.rest) {
+            let Some(rows) = value.rows.take() else { continue };
+            let Some(callees) = callee.rows.as_ref().filter(|all| all.of == rows.of) else {
+                continue;
+            };
+            let mut own = Value::never();
+            for (callee, one) in callees.each.iter().zip(&rows.each) {
+                if callee.caps().contains(tool) {
+                    own = self.join(&own, one);
+                }
+            }
+            own.deps.add(&value.deps);
+            *value = own.spanning(value.span);
+        }
+        given
+    }
+
+    /// Returns what `list.entries()` gives each time, with its rows.
+    pub(super) fn pair(&mut self, list: &Value) -> Value {
+        let pair_of = |item: Value| {
+            Value::array(vec![Value::computed(Deps::default()), item]).of_tables(list)
+        };
+        let item = self.row(list, 0);
+        let rows = item.rows.clone();
+        let mut pair = pair_of(item);
+        pair.rows = rows.map(|rows| {
+            let each = rows.each.iter().cloned().map(pair_of).collect();
+            Rc::new(Rows { of: 0, each })
+        });
+        pair
+    }
+
+    /// Returns a part of a value, where it is known in each row.
+    pub(super) fn row_member(&mut self, value: &Value, key: &Key) -> Option<Value> {
+        if value.shared || value.inexact || value.partial || key.names.is_none() {
+            return None;
+        }
+        let of = value.rows.as_ref().or(key.rows.as_ref())?.of;
+        let keys: Option<Vec<Key>> = key
+            .rows
+            .as_ref()
+            .and_then(|rows| rows.each.iter().map(|one| key.in_row(one)).collect());
+        let spaces = value.caps().iter().filter(|cap| matches!(cap, Cap::Namespace(_))).count();
+        let is_mcp = value.caps().contains(&Cap::Mcp);
+        let pairs: Vec<(Value, Key)> = match (&value.rows, &key.rows, keys) {
+            (Some(values), Some(rows), Some(keys)) if values.of == rows.of => {
+                values.each.iter().cloned().zip(keys).collect()
+            }
+            // Of two loops, one in the other, each row meets each.
+            (Some(values), Some(_), Some(keys)) if values.each.len() * keys.len() <= PAIRS => {
+                let with_all = |value: &'_ Value| {
+                    keys.iter().map(|key| (value.clone(), key.clone())).collect::<Vec<_>>()
+                };
+                values.each.iter().flat_map(with_all).collect()
+            }
+            (Some(values), ..) if spaces == 0 || key.only().is_some() => {
+                values.each.iter().map(|value| (value.clone(), key.clone())).collect()
+            }
+            (None, _, Some(keys)) if is_mcp || spaces == 1 => {
+                keys.into_iter().map(|key| (value.clone(), key)).collect()
+            }
+            _ => return None,
+        };
+        let of_one_loop =
+            value.rows.is_none() || key.rows.as_ref().is_none_or(|rows| rows.of == of);
+        let mut part = Value::never();
+        let mut each = Vec::new();
+        for (mut value, key) in pairs {
+            value.rows = None;
+            let one = self.member(&value, &key);
+            part = self.join(&part, &one);
+            each.push(one);
+        }
+        part.rows = of_one_loop.then(|| Rc::new(Rows { of, each }));
+        part.deps.add(&value.deps);
+        part.deps.add(&key.deps);
+        Some(part)
+    }
+}
+
+impl Key {
+    /// Returns the key in a row where it is `value`.
+    fn in_row(&self, value: &Value) -> Option<Self> {
+        let names = value.exact()?.iter().map(Scalar::as_key).collect();
+        Some(Self { names: Some(names), hint: None, deps: self.deps.clone(), rows: None })
+    }
+}
