@@ -36,7 +36,7 @@ impl<'a> Builder<'a> {
             ("Object", "keys" | "values" | "entries", Some(arg)) => Some(self.listed(method, arg)),
             ("Object", "fromEntries", Some(arg)) => Some(self.of_entries(arg)),
             ("Object", "assign", _) if is_new(args) => Some(self.assigned(args)),
-            ("Object", _, Some(arg)) if only_freezes(method) => Some(self.expr(arg)),
+            ("Object", _, Some(arg)) if only_freezes(method) => Some(self.follow(arg)),
             ("Object" | "Reflect", _, _) if changes_argument(method) => {
                 Some(self.change_argument(args))
             }

@@ -12,21 +12,27 @@ use super::value::{Deps, Form, Scalar, Value};
 
 impl<'a> Builder<'a> {
     pub(super) fn template(&mut self, template: &'a Tpl) -> Value {
-        let mut texts: Option<Vec<String>> = Some(vec![String::new()]);
+        let mut parts = Vec::new();
         let mut deps = Deps::default();
         for (index, quasi) in template.quasis.iter().enumerate() {
             let cooked = quasi.cooked.as_ref().and_then(|text| text.as_str());
-            texts = texts.zip(cooked).and_then(|(texts, cooked)| append(&texts, &[cooked.into()]));
+            parts.push(cooked.map_or_else(|| Value::computed(Deps::default()), Value::text));
             let Some(expr) = template.exprs.get(index) else { continue };
-            let value = self.expr(expr);
+            let value = self.in_row(expr);
             self.escape(&value, "is turned into text");
             deps.add(&value.all_deps());
             deps.add(&self.turned(&value));
-            let choices =
-                value.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
-            texts = texts.zip(choices).and_then(|(texts, choices)| append(&texts, &choices));
+            parts.push(value);
         }
-        text_choice(texts, deps)
+        self.by_row(&parts, |_, parts| {
+            let mut texts: Option<Vec<String>> = Some(vec![String::new()]);
+            for part in parts {
+                let choices =
+                    part.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
+                texts = texts.zip(choices).and_then(|(texts, choices)| append(&texts, &choices));
+            }
+            text_choice(texts, deps.clone())
+        })
     }
 
     /// Returns what flows into the text or number of an object by its methods.
@@ -96,10 +102,13 @@ impl<'a> Builder<'a> {
             chain.push(next);
             first = &next.left;
         }
-        let mut left = self.expr(first);
+        let mut left = self.in_row(first);
         while let Some(link) = chain.pop() {
-            let right = self.expr(&link.right);
-            left = self.operate(link.op, &left, &right);
+            let right = self.in_row(&link.right);
+            left = self.by_row(&[left, right], |builder, both| match both {
+                [left, right] => builder.operate(link.op, left, right),
+                _ => Value::never(),
+            });
         }
         left
     }

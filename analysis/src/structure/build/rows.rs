@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
             item.rows = Some(Rc::new(Rows { of: rows.of, each }));
             return item;
         }
-        let each = Rows::of_list(list).filter(|each| each.len() <= ROWS);
+        let each = Rows::of_list(list).filter(|each| (1..=ROWS).contains(&each.len()));
         item.rows = each.map(|each| Rc::new(Rows { of, each }));
         item
     }
@@ -99,6 +99,42 @@ impl<'a> Builder<'a> {
             *value = own.spanning(value.span);
         }
         given
+    }
+
+    /// Returns what is made of some values, where they have rows also in each row.
+    pub(super) fn by_row(
+        &mut self,
+        values: &[Value],
+        mut make: impl FnMut(&mut Self, &[Value]) -> Value,
+    ) -> Value {
+        let mut all = values.iter().filter_map(|value| value.rows.as_ref());
+        let first = all.next().filter(|first| {
+            all.all(|rows| rows.of == first.of && rows.each.len() == first.each.len())
+        });
+        // Of several that are chosen otherwise it is not known which row each belongs to.
+        let is_sure = |value: &Value| {
+            value.rows.is_some() || value.exact().is_none_or(|choices| choices.len() < 2)
+        };
+        let Some(rows) = first.filter(|_| values.iter().all(is_sure)) else {
+            return make(self, values);
+        };
+        let mut made = Value::never();
+        let mut each = Vec::new();
+        for row in 0..rows.each.len() {
+            let in_row = |value: &Value| match &value.rows {
+                Some(rows) => rows.each[row].clone(),
+                None => value.clone(),
+            };
+            let values: Vec<Value> = values.iter().map(in_row).collect();
+            let one = make(self, &values);
+            made = self.join(&made, &one);
+            each.push(one);
+        }
+        for value in values {
+            made.deps.add(&value.all_deps());
+        }
+        made.rows = Some(Rc::new(Rows { of: rows.of, each }));
+        made
     }
 
     /// Returns what `list.entries()` gives each time, with its rows.

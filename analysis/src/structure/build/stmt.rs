@@ -86,8 +86,9 @@ impl<'a> Builder<'a> {
             return Exit::default();
         }
         match statement {
+            // Nobody gets its value.
             Stmt::Expr(expr) => {
-                let _ = self.expr(&expr.expr);
+                let _ = self.follow(&expr.expr);
             }
             Stmt::Decl(declared) => self.declaration(declared),
             Stmt::Block(block) => return self.block(block),
