@@ -31,6 +31,7 @@ mod fault;
 mod fed;
 mod feed;
 mod finish;
+mod form;
 mod function;
 mod input;
 mod join;
@@ -66,7 +67,7 @@ use self::input::InputFields;
 use self::join::Lost;
 use self::leave::Jumps;
 use self::scope::{Binding, BindingId, Scope, ScopeId};
-use self::value::{Deps, FuncId, SiteId, TableId, Value};
+use self::value::{Deps, Form, FuncId, SiteId, TableId, Value};
 use super::StaticStructure;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
@@ -137,6 +138,8 @@ struct Builder<'a> {
     class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
     /// The literals whose parts may be changed, or be handed to whoever may do that.
     stirred: HashSet<TableId>,
+    /// The contents that were stirred with all that is in them, in this round.
+    stirred_contents: HashMap<usize, Form>,
     /// The setters of a name; whoever assigns to a field of that name may call them.
     setters: HashMap<Rc<str>, Vec<FuncId>>,
     /// The fields of `args` that are asked for.
@@ -190,6 +193,7 @@ impl<'a> Builder<'a> {
             loop_exits: HashMap::default(),
             class_fields: HashMap::default(),
             stirred: HashSet::default(),
+            stirred_contents: HashMap::default(),
             setters: HashMap::default(),
             input_fields: InputFields::default(),
             args_written: false,
@@ -228,6 +232,7 @@ impl<'a> Builder<'a> {
         self.context = MAIN;
         self.control = Control::default();
         self.jumps = Jumps::default();
+        self.stirred_contents.clear();
         self.feeds.fed.clear();
         self.feeds.flows = 0;
         self.nodes.clear();

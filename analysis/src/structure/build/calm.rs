@@ -58,9 +58,23 @@ impl<'a> Builder<'a> {
 
     /// Notes that somebody may change a value and what is in it.
     pub(super) fn stir(&mut self, value: &Value) {
+        if !value.is_in_table() {
+            return;
+        }
+        let own = value.tables.iter().flat_map(|tables| tables.iter().copied()).collect();
+        self.stir_all(own);
+        // The same list is handed on again and again.
+        let content = value.form.content();
+        if content.as_ref().is_some_and(|content| self.stirred_contents.contains_key(content)) {
+            return;
+        }
         let mut tables = Vec::new();
         value.all_tables(&mut tables);
         self.stir_all(tables);
+        if let Some(content) = content {
+            // Kept, so that nothing else comes to lie there.
+            self.stirred_contents.insert(content, value.form.clone());
+        }
     }
 
     /// Returns a value with which anything may be done.

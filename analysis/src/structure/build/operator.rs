@@ -30,6 +30,7 @@ impl<'a> Builder<'a> {
                 let choices =
                     part.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
                 texts = texts.zip(choices).and_then(|(texts, choices)| append(&texts, &choices));
+                texts = texts.filter(|texts| texts.iter().all(|text| text.len() <= TEXT_LENGTH));
             }
             text_choice(texts, deps.clone())
         })

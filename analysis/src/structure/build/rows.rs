@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use swc_ecma_ast::{Expr, VarDeclKind};
 
 use super::Builder;
@@ -22,14 +23,28 @@ const ROWS: usize = 16;
 const PAIRS: usize = 64;
 
 /// What a value is in each row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct Rows {
     /// The loop, by the place of what is done for each row.
     of: u32,
-    each: Vec<Value>,
+    each: Rc<[Value]>,
+    /// The names that lead from there to the value: most are never asked for.
+    path: SmallVec<[Rc<str>; 2]>,
+}
+
+impl PartialEq for Rows {
+    fn eq(&self, other: &Self) -> bool {
+        self.of == other.of
+            && self.path == other.path
+            && (Rc::ptr_eq(&self.each, &other.each) || self.each == other.each)
+    }
 }
 
 impl Rows {
+    fn new(of: u32, each: Vec<Value>) -> Rc<Self> {
+        Rc::new(Self { of, each: each.into(), path: SmallVec::new() })
+    }
+
     /// Joins what two values are in the rows of one loop.
     pub(super) fn joined(
         left: &Option<Rc<Self>>,
@@ -37,20 +52,15 @@ impl Rows {
         lost: &mut Lost,
     ) -> Option<Rc<Self>> {
         let (left, right) = (left.as_ref()?, right.as_ref()?);
-        if left.of != right.of || left.each.len() != right.each.len() {
+        if left == right {
+            return Some(left.clone());
+        }
+        let alike = left.of == right.of && left.each.len() == right.each.len();
+        if !alike || left.path != right.path {
             return None;
         }
-        let each = left.each.iter().zip(&right.each).map(|(one, other)| one.join(other, lost));
-        Some(Rc::new(Self { of: left.of, each: each.collect() }))
-    }
-
-    fn of_list(list: &Value) -> Option<Vec<Value>> {
-        match &list.form {
-            _ if list.shared || list.inexact || list.partial => None,
-            Form::Array(items) => Some(items.to_vec()),
-            Form::Items(one) => one.rows.as_ref().map(|rows| rows.each.clone()),
-            _ => None,
-        }
+        let each = left.each.iter().zip(&*right.each).map(|(one, other)| one.join(other, lost));
+        Some(Rc::new(Self { of: left.of, each: each.collect(), path: left.path.clone() }))
     }
 }
 
@@ -69,16 +79,30 @@ impl<'a> Builder<'a> {
     /// Returns what going over a list gives each time, with its rows.
     pub(super) fn row(&mut self, list: &Value, of: u32) -> Value {
         let mut item = self.item(list);
-        let calm = !list.shared && !list.inexact && !list.partial;
-        // A list in a row gives names that belong to the other names in that row.
-        if let (Some(rows), true, false) = (&list.rows, calm, item.is_container()) {
-            let each = rows.each.iter().map(|list| self.item(list)).collect();
-            item.rows = Some(Rc::new(Rows { of: rows.of, each }));
+        if list.shared || list.inexact || list.partial {
             return item;
         }
-        let each = Rows::of_list(list).filter(|each| (1..=ROWS).contains(&each.len()));
-        item.rows = each.map(|each| Rc::new(Rows { of, each }));
+        // A list in a row gives names that belong to the other names in that row.
+        if let (Some(rows), false) = (&list.rows, item.is_container()) {
+            let each = self.each(rows).iter().map(|list| self.item(list)).collect();
+            item.rows = Some(Rows::new(rows.of, each));
+            return item;
+        }
+        let each = match &list.form {
+            Form::Array(items) if items.len() <= ROWS => items.to_vec(),
+            Form::Items(one) => one.rows.as_ref().map_or_else(Vec::new, |rows| self.each(rows)),
+            _ => Vec::new(),
+        };
+        item.rows = (!each.is_empty()).then(|| Rows::new(of, each));
         item
+    }
+
+    /// Returns what a value is in each row.
+    fn each(&mut self, rows: &Rows) -> Vec<Value> {
+        let follow = |row: &Value| {
+            rows.path.iter().fold(row.clone(), |value, name| self.member(&value, &Key::name(name)))
+        };
+        rows.each.iter().map(follow).collect()
     }
 
     /// Returns what a tool is given in those rows in which it is called.
@@ -90,9 +114,9 @@ impl<'a> Builder<'a> {
                 continue;
             };
             let mut own = Value::never();
-            for (callee, one) in callees.each.iter().zip(&rows.each) {
+            for (callee, one) in self.each(callees).iter().zip(self.each(&rows)) {
                 if callee.caps().contains(tool) {
-                    own = self.join(&own, one);
+                    own = self.join(&own, &one);
                 }
             }
             own.deps.add(&value.deps);
@@ -118,14 +142,17 @@ impl<'a> Builder<'a> {
         let Some(rows) = first.filter(|_| values.iter().all(is_sure)) else {
             return make(self, values);
         };
+        let of = rows.of;
+        let values_in: Vec<Option<Vec<Value>>> =
+            values.iter().map(|value| value.rows.as_ref().map(|rows| self.each(rows))).collect();
         let mut made = Value::never();
         let mut each = Vec::new();
         for row in 0..rows.each.len() {
-            let in_row = |value: &Value| match &value.rows {
-                Some(rows) => rows.each[row].clone(),
+            let in_row = |(value, rows): (&Value, &Option<Vec<Value>>)| match rows {
+                Some(rows) => rows[row].clone(),
                 None => value.clone(),
             };
-            let values: Vec<Value> = values.iter().map(in_row).collect();
+            let values: Vec<Value> = values.iter().zip(&values_in).map(in_row).collect();
             let one = make(self, &values);
             made = self.join(&made, &one);
             each.push(one);
@@ -133,7 +160,7 @@ impl<'a> Builder<'a> {
         for value in values {
             made.deps.add(&value.all_deps());
         }
-        made.rows = Some(Rc::new(Rows { of: rows.of, each }));
+        made.rows = Some(Rows::new(of, each));
         made
     }
 
@@ -143,12 +170,9 @@ impl<'a> Builder<'a> {
             Value::array(vec![Value::computed(Deps::default()), item]).of_tables(list)
         };
         let item = self.row(list, 0);
-        let rows = item.rows.clone();
+        let rows = item.rows.as_ref().map(|rows| self.each(rows));
         let mut pair = pair_of(item);
-        pair.rows = rows.map(|rows| {
-            let each = rows.each.iter().cloned().map(pair_of).collect();
-            Rc::new(Rows { of: 0, each })
-        });
+        pair.rows = rows.map(|rows| Rows::new(0, rows.into_iter().map(pair_of).collect()));
         pair
     }
 
@@ -158,25 +182,38 @@ impl<'a> Builder<'a> {
             return None;
         }
         let of = value.rows.as_ref().or(key.rows.as_ref())?.of;
+        if let (Some(rows), None, Some(name)) = (&value.rows, &key.rows, key.only())
+            && value.caps().is_empty()
+        {
+            let mut path = rows.path.clone();
+            path.push(name.into());
+            let rows = Rows { path, ..(**rows).clone() };
+            let mut plain = value.clone();
+            plain.rows = None;
+            let mut part = self.member(&plain, key);
+            part.rows = Some(Rc::new(rows));
+            return Some(part);
+        }
         let keys: Option<Vec<Key>> = key
             .rows
             .as_ref()
-            .and_then(|rows| rows.each.iter().map(|one| key.in_row(one)).collect());
+            .and_then(|rows| self.each(rows).iter().map(|one| key.in_row(one)).collect());
         let spaces = value.caps().iter().filter(|cap| matches!(cap, Cap::Namespace(_))).count();
         let is_mcp = value.caps().contains(&Cap::Mcp);
-        let pairs: Vec<(Value, Key)> = match (&value.rows, &key.rows, keys) {
-            (Some(values), Some(rows), Some(keys)) if values.of == rows.of => {
-                values.each.iter().cloned().zip(keys).collect()
+        let values = value.rows.as_ref().map(|rows| (rows.of, self.each(rows)));
+        let pairs: Vec<(Value, Key)> = match (values, &key.rows, keys) {
+            (Some((of, values)), Some(rows), Some(keys)) if of == rows.of => {
+                values.into_iter().zip(keys).collect()
             }
             // Of two loops, one in the other, each row meets each.
-            (Some(values), Some(_), Some(keys)) if values.each.len() * keys.len() <= PAIRS => {
-                let with_all = |value: &'_ Value| {
+            (Some((_, values)), Some(_), Some(keys)) if values.len() * keys.len() <= PAIRS => {
+                let with_all = |value: &Value| {
                     keys.iter().map(|key| (value.clone(), key.clone())).collect::<Vec<_>>()
                 };
-                values.each.iter().flat_map(with_all).collect()
+                values.iter().flat_map(with_all).collect()
             }
-            (Some(values), ..) if spaces == 0 || key.only().is_some() => {
-                values.each.iter().map(|value| (value.clone(), key.clone())).collect()
+            (Some((_, values)), ..) if spaces == 0 || key.only().is_some() => {
+                values.into_iter().map(|value| (value, key.clone())).collect()
             }
             (None, _, Some(keys)) if is_mcp || spaces == 1 => {
                 keys.into_iter().map(|key| (value.clone(), key)).collect()
@@ -193,7 +230,7 @@ impl<'a> Builder<'a> {
             part = self.join(&part, &one);
             each.push(one);
         }
-        part.rows = of_one_loop.then(|| Rc::new(Rows { of, each }));
+        part.rows = of_one_loop.then(|| Rows::new(of, each));
         part.deps.add(&value.deps);
         part.deps.add(&key.deps);
         Some(part)

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 pub(super) use super::deps::Deps;
 use super::deps::union;
+pub(super) use super::form::Form;
 use super::join::merged;
 use super::rows::Rows;
 pub(super) use super::scalar::Scalar;
@@ -43,30 +44,6 @@ const LEVEL_LIMIT: u32 = 16;
 /// The most steps of a reference.
 const PATH_LIMIT: usize = 32;
 
-/// Where a value comes from.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Form {
-    /// Nothing has been seen to arrive here (yet).
-    Never,
-    /// One of these constants.
-    Const(Rc<[Scalar]>),
-    /// A part of a task's result.
-    Result(SiteId, Rc<[PathStep]>),
-    /// A part of `args`.
-    Param(Rc<[PathStep]>),
-    /// An object; `open` when it may have fields that are not listed.
-    Object { fields: Rc<Vec<(Rc<str>, Value)>>, open: bool },
-    /// An array, with every item in its place.
-    Array(Rc<Vec<Value>>),
-    /// What can be iterated and gives this each time, any number of times: an
-    /// array of unknown length, or what a generator makes.
-    Items(Rc<Value>),
-    /// Exactly one of the functions in `funcs`.
-    Function,
-    /// Anything.
-    Computed,
-}
-
 /// What is known of a value.
 #[must_use = "what a value may be must be kept, or be seen to escape"]
 #[derive(Debug, Clone, PartialEq)]
@@ -97,13 +74,15 @@ pub(super) struct Value {
     pub(super) loaded: bool,
     /// Whether it or a part of it is a literal.
     in_table: bool,
+    /// Whether anything flows into a part of it.
+    parts_flow: bool,
     weight: u32,
     level: u32,
 }
 
 impl Value {
     pub(super) fn of(form: Form) -> Self {
-        let Size { loaded, in_table, weight, level } = match &form {
+        let Size { loaded, in_table, flows: parts_flow, weight, level } = match &form {
             Form::Object { fields, .. } => measure(fields.iter().map(|(_, value)| value)),
             Form::Array(items) => measure(items.iter()),
             Form::Items(item) => measure([&**item].into_iter()),
@@ -124,6 +103,7 @@ impl Value {
             rows: None,
             loaded,
             in_table,
+            parts_flow,
             weight,
             level,
         }
@@ -297,8 +277,10 @@ impl Value {
     /// from it.
     pub(super) fn all_deps(&self) -> Deps {
         let mut deps = self.deps.clone();
-        for part in self.parts() {
-            deps.add(&part.all_deps());
+        if self.parts_flow {
+            for part in self.parts() {
+                deps.add(&part.all_deps());
+            }
         }
         let input = deps.input().used();
         deps.with_input(input)
@@ -327,6 +309,11 @@ impl Value {
     pub(super) fn set_tables(&mut self, tables: Option<Rc<Vec<TableId>>>) {
         self.in_table |= tables.is_some();
         self.tables = tables;
+    }
+
+    /// Returns whether it or a part of it is a literal.
+    pub(super) fn is_in_table(&self) -> bool {
+        self.in_table
     }
 
     /// Collects the literals that it and its parts may be.
@@ -377,15 +364,17 @@ fn longer(path: &Rc<[PathStep]>, step: PathStep) -> Option<Rc<[PathStep]>> {
 struct Size {
     loaded: bool,
     in_table: bool,
+    flows: bool,
     weight: u32,
     level: u32,
 }
 
 fn measure<'v>(parts: impl Iterator<Item = &'v Value>) -> Size {
-    let mut size = Size { loaded: false, in_table: false, weight: 1, level: 0 };
+    let mut size = Size { loaded: false, in_table: false, flows: false, weight: 1, level: 0 };
     for part in parts {
         size.loaded |= part.loaded;
         size.in_table |= part.in_table;
+        size.flows |= part.parts_flow || !part.deps.is_nothing();
         size.weight = size.weight.saturating_add(part.weight);
         size.level = size.level.max(part.level + 1);
     }
