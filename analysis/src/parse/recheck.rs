@@ -2,7 +2,7 @@
 
 use swc_common::Spanned;
 
-use super::{javascript, parse_module, start, wrap, wrapper};
+use super::{javascript, parse_module, start, typescript, wrap, wrapper};
 use crate::diagnostic::{Code, Finding};
 use crate::normal::Reading;
 
@@ -19,14 +19,35 @@ pub(super) fn recheck(program: &str, typed: &Reading) -> Result<(), Vec<Finding>
         vec![Finding::new(Code::ParseError, offset, message)]
     })?;
     let erased = wrapper(&module).map(Reading::without_meanings);
-    match erased.map(|erased| typed.differs_at(&erased)) {
-        Some(None) => Ok(()),
-        place => Err(vec![Finding::new(
-            Code::UnsupportedSyntax,
-            place.flatten().unwrap_or(0),
-            "this means something else once its types are erased; write a `;` before it, or write it without types",
-        )]),
+    if let Some(place) = differs(typed, erased) {
+        let message = "this means something else once its types are erased; write a `;` before it, or write it without types";
+        return Err(vec![Finding::new(Code::UnsupportedSyntax, place, message)]);
     }
+    if !has_angles(program) {
+        return Ok(());
+    }
+    // Whoever is given the text may read it as TypeScript.
+    let module = parse_module(&wrap(program), typescript(false)).ok();
+    let again = module.as_ref().and_then(wrapper).map(Reading::without_meanings);
+    match differs(typed, again) {
+        Some(place) => {
+            let message = "what is left of this without its types reads like types; put its comparisons in parentheses";
+            Err(vec![Finding::new(Code::UnsupportedSyntax, place, message)])
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns where one reading begins to differ from another, which may not be there.
+fn differs(one: &Reading, other: Option<Reading>) -> Option<u32> {
+    other.map_or(Some(0), |other| one.differs_at(&other))
+}
+
+/// Returns whether a `<` and a `>` follow each other, as around types.
+fn has_angles(program: &str) -> bool {
+    let bytes = program.as_bytes();
+    let Some(open) = bytes.iter().position(|byte| *byte == b'<') else { return false };
+    bytes[open..].windows(2).any(|pair| pair[1] == b'>' && pair[0] != b'=')
 }
 
 #[cfg(test)]
@@ -50,6 +71,8 @@ mod tests {
             ("let a: b", "let a, b", 0),
             ("class A { a?: b }", "class A { a;b  }", 0),
             ("if (a) type B = 1; else c", "if (a)           ; d     ", 0),
+            ("x; a < b as T > (c)", "x; a < b      > (c)", 3),
+            ("f(a < b as T, c > (d))", "f(a < b     , c > (d))", 0),
         ] {
             let refused = recheck(erased, &reading(typed)).expect_err(typed);
             assert_eq!(refused[0].offset, offset, "{typed}: {refused:?}");
