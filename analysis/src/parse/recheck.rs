@@ -45,9 +45,8 @@ fn differs(one: &Reading, other: Option<Reading>) -> Option<u32> {
 
 /// Returns whether a `<` and a `>` follow each other, as around types.
 fn has_angles(program: &str) -> bool {
-    let bytes = program.as_bytes();
-    let Some(open) = bytes.iter().position(|byte| *byte == b'<') else { return false };
-    bytes[open..].windows(2).any(|pair| pair[1] == b'>' && pair[0] != b'=')
+    let after = program.split_once('<').map_or("", |(_, after)| after);
+    after.match_indices('>').any(|(at, _)| !after[..at].ends_with('='))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ use self::input::InputFields;
 use self::join::Lost;
 use self::leave::Jumps;
 use self::scope::{Binding, BindingId, Scope, ScopeId};
-use self::value::{Deps, Form, FuncId, SiteId, TableId, Value};
+use self::value::{Cap, Deps, Form, FuncId, SiteId, TableId, Value};
 use super::StaticStructure;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
@@ -120,6 +120,9 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
 struct Builder<'a> {
     source: &'a str,
     limits: &'a Limits,
+
+    /// `mcp`, of which most programs speak often.
+    mcp: Value,
 
     // What is learned over the rounds; it only grows.
     scopes: Vec<Scope<'a>>,
@@ -182,6 +185,7 @@ impl<'a> Builder<'a> {
         Self {
             source,
             limits,
+            mcp: Value::cap(Cap::Mcp),
             scopes: Vec::new(),
             scope_ids: HashMap::default(),
             bindings: Vec::new(),

@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         let deps = callee.all_deps();
         // A tool gets a copy of what it is given.
         let only_tools = !callee.caps().is_empty() && callee.is_tool();
-        let follow = if only_tools { Self::looked_at } else { Self::expr };
+        let follow = if only_tools { Self::copied } else { Self::expr };
         let given = if skips {
             self.perhaps(&deps, true, |builder| builder.given_each(args, follow))
         } else {
@@ -190,12 +190,13 @@ impl<'a> Builder<'a> {
         kind: CallKind,
     ) -> Value {
         let mut result = Value::never();
-        let caps = callee.caps().to_vec();
+        let caps = callee.caps.clone();
+        let caps = caps.as_deref().map_or(&[][..], |caps| caps);
         let is_tool = |cap: &&Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
         let tools = caps.iter().filter(is_tool).count();
         let one_of = tools + callee.funcs().len() > 1;
         let mut understood = callee.form == Form::Function && caps.is_empty();
-        for cap in &caps {
+        for cap in caps {
             match cap {
                 Cap::Tool(namespace, action) => {
                     self.escape_given(given, &Deps::default(), "is passed to a tool");
@@ -351,7 +352,7 @@ impl<'a> Builder<'a> {
                     open.push(func.returned.clone());
                 }
             }
-            open.extend(value.parts().into_iter().filter(|part| part.is_loaded()).cloned());
+            open.extend(value.parts().filter(|part| part.is_loaded()).cloned());
         }
         deps
     }

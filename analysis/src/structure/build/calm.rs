@@ -86,7 +86,17 @@ impl<'a> Builder<'a> {
     /// Follows an expression of whose value only the parts are looked at.
     pub(super) fn looked_at(&mut self, expr: &'a Expr) -> Value {
         let value = self.follow(expr);
+        // Most lists that are written out are empty, and filled later.
+        if !value.is_container() || value.parts().next().is_none() {
+            return value;
+        }
         let value = self.written(self.thawed(bare(expr)), value);
+        self.calmed(value)
+    }
+
+    /// Follows an expression of whose value somebody gets a copy.
+    pub(super) fn copied(&mut self, expr: &'a Expr) -> Value {
+        let value = self.follow(expr);
         self.calmed(value)
     }
 
@@ -107,25 +117,28 @@ impl<'a> Builder<'a> {
         if !value.is_container() || value.partial || self.stirred.contains(&table) {
             return value;
         }
-        value.form = match (expr, &value.form) {
+        match (expr, &value.form) {
+            // What is in it has no parts of its own to be told apart.
+            (Expr::Array(_), Form::Array(items)) if !items.iter().any(Value::is_container) => {
+                if !items.iter().all(is_data_or_tool) {
+                    return value;
+                }
+            }
             (Expr::Array(list), Form::Array(items)) => {
                 let Some(items) = self.written_items(list, items) else { return value };
-                Form::Array(Rc::new(items))
+                value.form = Form::Array(Rc::new(items));
             }
             (Expr::Object(object), Form::Object { fields, open: false }) => {
                 let Some(fields) = self.written_fields(object, fields) else { return value };
-                Form::Object { fields: Rc::new(fields), open: false }
+                value.form = Form::Object { fields: Rc::new(fields), open: false };
             }
             _ => return value,
-        };
+        }
         value.set_tables(Some(Rc::new(vec![table])));
         value
     }
 
     fn written_items(&self, list: &ArrayLit, items: &[Value]) -> Option<Vec<Value>> {
-        if !items.iter().any(Value::is_container) {
-            return items.iter().all(is_data_or_tool).then(|| items.to_vec());
-        }
         let item = |(written, item): (&Option<ExprOrSpread>, &Value)| match written {
             Some(written) if written.spread.is_some() => None,
             Some(written) => self.written_part(&written.expr, item),

@@ -34,7 +34,7 @@ impl Builder<'_> {
     /// Gives a list to code that cannot be followed, and that can only hand on what
     /// is in it. Of a tool in it, it is known by then that it may be called.
     pub(super) fn escape_all_but_tools(&mut self, list: &Value, how: &str) {
-        for part in list.parts().into_iter().filter(|part| !part.is_tool()) {
+        for part in list.parts().filter(|part| !part.is_tool()) {
             self.escape(part, how);
         }
     }

@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
     /// Returns a value as the function that is given it sees it.
     pub(super) fn as_given(&mut self, func: FuncId, slot: Slot, mut value: Value) -> Value {
         // The parts of an object have results of their own, which are told apart.
-        if !value.deps.is_nothing() && (slot == Slot::This || value.parts().is_empty()) {
+        if !value.deps.is_nothing() && (slot == Slot::This || value.parts().next().is_none()) {
             value.deps = self.stand_in(func, slot);
         }
         value

@@ -92,7 +92,7 @@ impl Value {
                 Form::Array(Rc::new(items))
             }
             (Form::Items(_) | Form::Array(_), Form::Items(_) | Form::Array(_)) => {
-                let parts = self.parts().into_iter().chain(other.parts());
+                let parts = self.parts().chain(other.parts());
                 let item = parts.fold(Self::never(), |item, part| item.join(part, lost));
                 Form::Items(Rc::new(item))
             }
@@ -107,7 +107,7 @@ impl Value {
         if joined.form == Form::Computed {
             self.all_tables(&mut lost.tables);
             other.all_tables(&mut lost.tables);
-            for part in self.parts().into_iter().chain(other.parts()) {
+            for part in self.parts().chain(other.parts()) {
                 joined.deps.add(&part.all_deps());
                 if part.is_loaded() {
                     lost.loaded.push(part.clone());

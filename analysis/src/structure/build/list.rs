@@ -74,7 +74,7 @@ impl Builder<'_> {
                 Value::items(pair).with_deps(&result.all_deps()).of_tables(list)
             }
             _ => {
-                if list.parts().into_iter().any(Value::is_container) {
+                if list.parts().any(Value::is_container) {
                     self.stir(list);
                 }
                 result

@@ -27,7 +27,10 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn name(name: &str) -> Self {
-        let name: Rc<str> = name.into();
+        Self::of(name.into())
+    }
+
+    pub(super) fn of(name: Rc<str>) -> Self {
         Self {
             names: Some(smallvec![name.clone()]),
             hint: Some(name),
@@ -169,7 +172,7 @@ impl Builder<'_> {
 
     /// Returns any of the parts of a container.
     pub(super) fn any_part(&mut self, value: &Value) -> Value {
-        let parts: Vec<Value> = value.parts().into_iter().cloned().collect();
+        let parts: Vec<Value> = value.parts().cloned().collect();
         let mut any = Value::never();
         for part in &parts {
             any = self.join(&any, part);
@@ -269,7 +272,7 @@ impl Builder<'_> {
     /// Returns the value of a global name.
     pub(super) fn global(&mut self, name: &str) -> Value {
         match name {
-            "mcp" => Value::cap(Cap::Mcp),
+            "mcp" => self.mcp.clone(),
             "args" => {
                 let whole = Value::of(Form::Param([].into()));
                 let value =

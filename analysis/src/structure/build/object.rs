@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
             let value = match item.spread {
                 Some(_) => {
                     let mut value = self.looked_at(&item.expr);
-                    if value.parts().into_iter().any(Value::is_container) {
+                    if value.parts().any(Value::is_container) {
                         self.stir(&value);
                     }
                     value.tables = None;

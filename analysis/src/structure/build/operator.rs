@@ -12,23 +12,24 @@ use super::value::{Deps, Form, Scalar, Value};
 
 impl<'a> Builder<'a> {
     pub(super) fn template(&mut self, template: &'a Tpl) -> Value {
-        let mut parts = Vec::new();
+        let mut values = Vec::with_capacity(template.exprs.len());
         let mut deps = Deps::default();
-        for (index, quasi) in template.quasis.iter().enumerate() {
-            let cooked = quasi.cooked.as_ref().and_then(|text| text.as_str());
-            parts.push(cooked.map_or_else(|| Value::computed(Deps::default()), Value::text));
-            let Some(expr) = template.exprs.get(index) else { continue };
+        for expr in &template.exprs {
             let value = self.in_row(expr);
             self.escape(&value, "is turned into text");
             deps.add(&value.all_deps());
             deps.add(&self.turned(&value));
-            parts.push(value);
+            values.push(value);
         }
-        self.by_row(&parts, |_, parts| {
+        self.by_row(&values, |_, values| {
             let mut texts: Option<Vec<String>> = Some(vec![String::new()]);
-            for part in parts {
+            for (index, quasi) in template.quasis.iter().enumerate() {
+                let cooked = quasi.cooked.as_ref().and_then(|text| text.as_str());
+                texts =
+                    texts.zip(cooked).and_then(|(texts, cooked)| append(&texts, &[cooked.into()]));
+                let Some(value) = values.get(index) else { continue };
                 let choices =
-                    part.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
+                    value.exact().map(|all| all.iter().map(Scalar::as_key).collect::<Vec<_>>());
                 texts = texts.zip(choices).and_then(|(texts, choices)| append(&texts, &choices));
                 texts = texts.filter(|texts| texts.iter().all(|text| text.len() <= TEXT_LENGTH));
             }

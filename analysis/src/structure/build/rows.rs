@@ -100,7 +100,9 @@ impl<'a> Builder<'a> {
     /// Returns what a value is in each row.
     fn each(&mut self, rows: &Rows) -> Vec<Value> {
         let follow = |row: &Value| {
-            rows.path.iter().fold(row.clone(), |value, name| self.member(&value, &Key::name(name)))
+            rows.path
+                .iter()
+                .fold(row.clone(), |value, name| self.member(&value, &Key::of(name.clone())))
         };
         rows.each.iter().map(follow).collect()
     }

@@ -134,9 +134,7 @@ impl<'a> Builder<'a> {
         value.shared |= value.is_container();
         if value.shared && self.mutates {
             // Its functions may be called in each other's place.
-            for func in
-                value.parts().iter().flat_map(|part| part.funcs().to_vec()).collect::<Vec<_>>()
-            {
+            for func in value.parts().flat_map(|part| part.funcs().to_vec()).collect::<Vec<_>>() {
                 self.open(func);
             }
         }

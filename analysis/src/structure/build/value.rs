@@ -183,7 +183,7 @@ impl Value {
     /// Returns whether it leads to tools and neither is nor holds a function.
     pub(super) fn holds_only_tools(&self) -> bool {
         fn is_without_functions(value: &Value) -> bool {
-            value.funcs.is_none() && value.parts().into_iter().all(is_without_functions)
+            value.funcs.is_none() && value.parts().all(is_without_functions)
         }
         self.loaded && is_without_functions(self)
     }
@@ -194,21 +194,20 @@ impl Value {
     }
 
     /// Returns the parts that are tracked.
-    pub(super) fn parts(&self) -> Vec<&Value> {
-        match &self.form {
-            Form::Object { fields, .. } => fields.iter().map(|(_, value)| value).collect(),
-            Form::Array(items) => items.iter().collect(),
-            Form::Items(item) => vec![item],
-            _ => Vec::new(),
-        }
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Value> {
+        let (fields, items, item) = match &self.form {
+            Form::Object { fields, .. } => (&fields[..], &[][..], None),
+            Form::Array(items) => (&[][..], &items[..], None),
+            Form::Items(item) => (&[][..], &[][..], Some(&**item)),
+            _ => (&[][..], &[][..], None),
+        };
+        fields.iter().map(|(_, value)| value).chain(items).chain(item)
     }
 
     /// Returns whether it leads to nothing but calls of tools that the program names.
     pub(super) fn is_tool(&self) -> bool {
         let is_tool = |cap: &Cap| matches!(cap, Cap::Tool(..) | Cap::Bound(..));
-        self.funcs.is_none()
-            && self.caps().iter().all(is_tool)
-            && self.parts().into_iter().all(Self::is_tool)
+        self.funcs.is_none() && self.caps().iter().all(is_tool) && self.parts().all(Self::is_tool)
     }
 
     /// Returns whether it is a list, and nothing else.
@@ -245,7 +244,7 @@ impl Value {
     fn has_stand_ins(&self) -> bool {
         let own = self.deps.has_stand_ins();
         own || self.fails.as_ref().is_some_and(Deps::has_stand_ins)
-            || self.parts().into_iter().any(Self::has_stand_ins)
+            || self.parts().any(Self::has_stand_ins)
     }
 
     /// Returns the value with other tasks in the place of its own.
@@ -320,7 +319,7 @@ impl Value {
     pub(super) fn all_tables(&self, out: &mut Vec<TableId>) {
         if self.in_table {
             out.extend(self.tables.iter().flat_map(|tables| tables.iter()));
-            self.parts().into_iter().for_each(|part| part.all_tables(out));
+            self.parts().for_each(|part| part.all_tables(out));
         }
     }
 
