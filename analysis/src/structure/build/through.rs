@@ -73,7 +73,8 @@ impl<'a> Builder<'a> {
 
     /// Returns the arguments that `apply` takes out of a list.
     fn applied(&mut self, list: &Value, is_own: bool) -> (Vec<Value>, Option<Value>) {
-        if let Form::Array(items) = &list.form {
+        // Without a list there are no arguments at all.
+        if let (Form::Array(items), false) = (&list.form, list.partial) {
             let place = |mut item: Value| {
                 item.inexact |= list.shared;
                 item.with_deps(&list.deps)
