@@ -30,6 +30,7 @@ mod expr;
 mod fault;
 mod fed;
 mod feed;
+mod few;
 mod finish;
 mod form;
 mod function;
@@ -54,10 +55,10 @@ mod through;
 mod value;
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
+use swc_atoms::Atom;
 
 use self::control::{Chain, Control};
 use self::feed::Feeds;
@@ -132,19 +133,19 @@ struct Builder<'a> {
     /// How many of them are copies.
     copies: usize,
     func_ids: HashMap<FuncKey, FuncId>,
-    sites: HashMap<(u32, Rc<str>, Rc<str>), SiteId>,
+    sites: HashMap<(u32, Atom, Atom), SiteId>,
     /// What a loop writes, for those who read it earlier in the same loop.
     loop_writes: HashMap<(FuncId, u32), HashMap<BindingId, Value>>,
     /// What ends a loop, for those who stand earlier in it.
     loop_exits: HashMap<(FuncId, u32), Deps>,
     /// The tools that the constructor of a class puts into its objects.
-    class_fields: HashMap<u32, Vec<(Rc<str>, Value)>>,
+    class_fields: HashMap<u32, Vec<(Atom, Value)>>,
     /// The literals whose parts may be changed, or be handed to whoever may do that.
     stirred: HashSet<TableId>,
     /// The contents that were stirred with all that is in them, in this round.
     stirred_contents: HashMap<usize, Form>,
     /// The setters of a name; whoever assigns to a field of that name may call them.
-    setters: HashMap<Rc<str>, Vec<FuncId>>,
+    setters: HashMap<Atom, Vec<FuncId>>,
     /// The fields of `args` that are asked for.
     input_fields: InputFields,
     /// Whether the program assigns to `args`.
@@ -171,7 +172,7 @@ struct Builder<'a> {
     nodes: Vec<RoundNode>,
     tasks: Vec<RoundTask>,
     parent: Option<u32>,
-    branch: Option<Rc<str>>,
+    branch: Option<Atom>,
     /// Where the walk is, for findings about values that have no place.
     at: u32,
     tools: BTreeSet<ToolId>,

@@ -280,8 +280,10 @@ pub(super) fn parts_by_name<'a>(pattern: &'a Pat, part: &Path) -> Vec<(&'a str, 
                             open.push((&pair.value, part.then(step_to(&pair.key))));
                         }
                         ObjectPatProp::Assign(name) => {
-                            found
-                                .push((&*name.key.id.sym, part.then(Step::name(&name.key.id.sym))));
+                            found.push((
+                                &*name.key.id.sym,
+                                part.then(Step::Name(name.key.id.sym.clone())),
+                            ));
                         }
                         ObjectPatProp::Rest(rest) => open.push((&rest.arg, part.then(Step::Deep))),
                     }

@@ -117,7 +117,7 @@ impl<'a> Builder<'a> {
             if escaped {
                 let anything = Value::computed(unknown.clone());
                 // A reference stays one: it is better to show, and no key is made of it.
-                value = if value.step(crate::structure::PathStep::Index(0)).is_some() {
+                value = if matches!(value.form, Form::Result(..) | Form::Param(_)) {
                     let mut kept = value.with_deps(&unknown);
                     kept.defaulted = true;
                     kept

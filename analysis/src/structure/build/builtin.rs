@@ -1,7 +1,6 @@
 //! Functions of `Object` and `Promise` whose results are followed.
 
-use std::rc::Rc;
-
+use swc_atoms::Atom;
 use swc_ecma_ast::{Callee, Expr, ExprOrSpread, MemberProp, Prop, PropName, PropOrSpread};
 
 use super::Builder;
@@ -128,7 +127,7 @@ impl<'a> Builder<'a> {
 
     /// Follows `Object.assign({ … }, …)`: the target is an object that nobody else has.
     fn assigned(&mut self, args: &'a [ExprOrSpread]) -> Value {
-        let mut fields: Vec<(Rc<str>, Value)> = Vec::new();
+        let mut fields: Vec<(Atom, Value)> = Vec::new();
         let (mut open, mut deps) = (false, Deps::default());
         for arg in args {
             let value = self.expr(&arg.expr);
@@ -171,7 +170,7 @@ impl<'a> Builder<'a> {
             Scalar::Undefined | Scalar::Null => "".into(),
             scalar => scalar.as_key(),
         };
-        let between: Rc<str> = match given.values.as_slice() {
+        let between: Atom = match given.values.as_slice() {
             [] => ",".into(),
             [only] => match only.exact()? {
                 [Scalar::Text(text)] => text.clone(),

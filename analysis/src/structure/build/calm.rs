@@ -5,12 +5,13 @@
 //! ([`Builder::handed_on`]), and then no name of a tool is taken from it.
 
 use std::rc::Rc;
-
+use swc_atoms::Atom;
 use swc_common::Spanned;
 use swc_ecma_ast::{ArrayLit, Expr, ExprOrSpread, ObjectLit, Pat, Prop, PropName, PropOrSpread};
 
 use super::Builder;
 use super::expr::bare;
+use super::few::{Few, one};
 use super::value::{Cap, Form, TableId, Value};
 
 /// Methods of arrays that hand the array to nobody, with the number of
@@ -103,7 +104,7 @@ impl<'a> Builder<'a> {
     /// Returns a value that has a name as one that nobody else has, if nobody changes it.
     pub(super) fn calmed(&self, mut value: Value) -> Value {
         let is_calm =
-            |tables: &Rc<Vec<TableId>>| !tables.iter().any(|table| self.stirred.contains(table));
+            |tables: &Few<TableId>| !tables.iter().any(|table| self.stirred.contains(table));
         // What may be missing may also be something that all objects have.
         if !value.inexact && value.tables.as_ref().is_some_and(is_calm) {
             value.shared = false;
@@ -134,7 +135,7 @@ impl<'a> Builder<'a> {
             }
             _ => return value,
         }
-        value.set_tables(Some(Rc::new(vec![table])));
+        value.set_tables(Some(one(table)));
         value
     }
 
@@ -151,8 +152,8 @@ impl<'a> Builder<'a> {
     fn written_fields(
         &self,
         object: &ObjectLit,
-        fields: &[(Rc<str>, Value)],
-    ) -> Option<Vec<(Rc<str>, Value)>> {
+        fields: &[(Atom, Value)],
+    ) -> Option<Vec<(Atom, Value)>> {
         // A field that is there twice is not what it was first.
         let mut all = fields.len() == object.props.len();
         let mut fields = fields.to_vec();
@@ -182,9 +183,8 @@ impl<'a> Builder<'a> {
                 Prop::Assign(_) => all = false,
             }
         }
-        let plain = |(_, field): &(Rc<str>, Value)| {
-            is_data_or_tool(field) && (all || !field.is_container())
-        };
+        let plain =
+            |(_, field): &(Atom, Value)| is_data_or_tool(field) && (all || !field.is_container());
         fields.iter().all(plain).then_some(fields)
     }
 

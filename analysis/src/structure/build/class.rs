@@ -1,7 +1,6 @@
 //! Classes: their methods may be called by anybody who has an object of them.
 
-use std::rc::Rc;
-
+use swc_atoms::Atom;
 use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey};
 
 use super::Builder;
@@ -46,8 +45,8 @@ impl<'a> Builder<'a> {
             deps.add(&parent.all_deps());
             self.escape(&parent, "is the parent of a class");
         }
-        let mut methods: Vec<(Rc<str>, Value)> = Vec::new();
-        let mut statics: Vec<(Rc<str>, Value)> = Vec::new();
+        let mut methods: Vec<(Atom, Value)> = Vec::new();
+        let mut statics: Vec<(Atom, Value)> = Vec::new();
         let mut makers = Value::never();
         let mut hidden: Vec<Value> = Vec::new();
         let mut initializers: Vec<(FuncId, bool)> = Vec::new();
@@ -66,24 +65,24 @@ impl<'a> Builder<'a> {
                     if method.kind == swc_ecma_ast::MethodKind::Setter {
                         self.sets(&key, &value);
                     }
-                    match key.only() {
+                    match key.only_name() {
                         Some(name) if plain && method.is_static => {
-                            statics.push((name.into(), value))
+                            statics.push((name.clone(), value))
                         }
-                        Some(name) if plain => methods.push((name.into(), value)),
+                        Some(name) if plain => methods.push((name.clone(), value)),
                         _ => hidden.push(value),
                     }
                 }
                 ClassMember::PrivateMethod(method) => {
                     let value = self.function(FuncBody::Function(&method.function));
-                    let name = format!("#{}", method.key.name);
+                    let name = Atom::from(format!("#{}", method.key.name));
                     let plain = method.kind == swc_ecma_ast::MethodKind::Method;
                     if method.kind == swc_ecma_ast::MethodKind::Setter {
-                        self.sets(&Key::name(&name), &value);
+                        self.sets(&Key::of(name.clone()), &value);
                     }
                     match (plain, method.is_static) {
-                        (true, true) => statics.push((name.as_str().into(), value)),
-                        (true, false) => methods.push((name.as_str().into(), value)),
+                        (true, true) => statics.push((name, value)),
+                        (true, false) => methods.push((name, value)),
                         _ => hidden.push(value),
                     }
                 }
@@ -198,7 +197,7 @@ impl<'a> Builder<'a> {
 
     /// Keeps track of the tools in a field. Whatever else leads to tools escapes
     /// when it is put into a field, so that nothing unseen can take their place.
-    fn keep_tools(&mut self, fields: &mut Vec<(Rc<str>, Value)>, name: Option<&str>, value: Value) {
+    fn keep_tools(&mut self, fields: &mut Vec<(Atom, Value)>, name: Option<&str>, value: Value) {
         let Some(name) = name else {
             self.escape(&value, "is kept in a field of a class");
             return;

@@ -2,6 +2,7 @@
 
 use foldhash::HashMap;
 use std::rc::Rc;
+use swc_atoms::Atom;
 
 use super::Builder;
 use super::finish::RoundKind;
@@ -108,7 +109,7 @@ pub(super) struct Exit {
     /// By `continue` without a label.
     pub(super) continues: bool,
     /// By a jump to these labels.
-    pub(super) labels: Vec<Rc<str>>,
+    pub(super) labels: Vec<Atom>,
     /// Whether it always does.
     pub(super) always: bool,
     /// The tasks whose results decide it.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::few::{Few, one, union};
 use super::input::Input;
 use super::value::SiteId;
 
@@ -10,13 +11,13 @@ use super::value::SiteId;
 /// The input is no task: it is there before any of them, and nothing waits for it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Deps {
-    sites: Option<Rc<Vec<SiteId>>>,
+    sites: Option<Few<SiteId>>,
     input: Input,
 }
 
 impl Deps {
     pub(super) fn one(site: SiteId) -> Self {
-        Self { sites: Some(Rc::new(vec![site])), ..Self::default() }
+        Self { sites: Some(one(site)), ..Self::default() }
     }
 
     pub(super) fn of_input(input: Input) -> Self {
@@ -28,7 +29,7 @@ impl Deps {
 
     /// Returns a set of sites that are sorted.
     pub(super) fn of(sorted: Vec<SiteId>) -> Self {
-        Self { sites: (!sorted.is_empty()).then(|| Rc::new(sorted)), ..Self::default() }
+        Self { sites: (!sorted.is_empty()).then(|| Rc::new(sorted.into())), ..Self::default() }
     }
 
     /// Returns the part of it that is no task.
@@ -98,15 +99,4 @@ impl Deps {
         self.add(other);
         self
     }
-}
-
-/// Joins two sorted lists; an unchanged one is shared.
-pub(super) fn union<T: Ord + Clone>(left: &Rc<Vec<T>>, right: &Rc<Vec<T>>) -> Rc<Vec<T>> {
-    if right.iter().all(|item| left.binary_search(item).is_ok()) {
-        return left.clone();
-    }
-    let mut out: Vec<T> = left.iter().chain(right.iter()).cloned().collect();
-    out.sort();
-    out.dedup();
-    Rc::new(out)
 }

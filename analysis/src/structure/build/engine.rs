@@ -95,8 +95,8 @@ impl<'a> Builder<'a> {
     ) -> Value {
         let deps = receiver.all_deps();
         let condition = if skips { deps.clone() } else { Deps::default() };
-        let name = key.only().unwrap_or_default().to_owned();
-        let known = callback(&name);
+        let name = key.only().unwrap_or_default();
+        let known = callback(name);
         let folds = matches!(known, Some(Callback::Fold));
         let each = known.as_ref().is_some_and(Callback::is_for_items);
         let over = bounds(object.span());
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
                     );
                     let handed = given.deps();
                     if !handed.is_nothing() {
-                        let step = key.only().map_or(Step::Any, Step::name);
+                        let step = key.only_name().cloned().map_or(Step::Any, Step::Name);
                         builder.calls_with(object, &Path::of(step), &handed);
                     }
                     if name == "join"

@@ -198,8 +198,8 @@ impl<'a> Builder<'a> {
 
     pub(super) fn member_key(&mut self, prop: &'a MemberProp) -> Key {
         match prop {
-            MemberProp::Ident(name) => Key::name(&name.sym),
-            MemberProp::PrivateName(name) => Key::name(&format!("#{}", name.name)),
+            MemberProp::Ident(name) => Key::of(name.sym.clone()),
+            MemberProp::PrivateName(name) => Key::of(format!("#{}", name.name).into()),
             MemberProp::Computed(computed) => {
                 let value = self.in_row(&computed.expr);
                 self.key_of(&value)

@@ -5,6 +5,7 @@ use foldhash::HashMap;
 use indexmap::IndexMap;
 use protocol::ToolId;
 use serde_json::Value as Json;
+use swc_atoms::Atom;
 
 use super::input::{Input, InputFields};
 use super::scalar::number_text;
@@ -17,7 +18,7 @@ use crate::structure::{Argument, Node, NodeKind, StaticStructure, Task};
 /// A node as the walk meets it.
 pub(super) struct RoundNode {
     parent: Option<u32>,
-    branch: Option<String>,
+    branch: Option<Atom>,
     kind: RoundKind,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct RoundTask {
     pub(super) site: SiteId,
     pub(super) tool: ToolId,
     pub(super) at: u32,
-    pub(super) arguments: Vec<(String, Value)>,
+    pub(super) arguments: Vec<(Atom, Value)>,
     /// What flows into the object that holds the arguments, and so into each of them.
     pub(super) whole: Deps,
     /// What decides on the arguments and on whether the call is made.
@@ -70,7 +71,7 @@ const ARGUMENT_DEPTH: u32 = 8;
 impl Builder<'_> {
     pub(super) fn add_node(&mut self, kind: RoundKind) -> u32 {
         let id = self.nodes.len() as u32;
-        let branch = self.branch.as_deref().map(str::to_owned);
+        let branch = self.branch.clone();
         self.nodes.push(RoundNode { parent: self.parent, branch, kind });
         id
     }
@@ -191,14 +192,14 @@ impl Finish<'_> {
 
     fn fields(
         &mut self,
-        fields: &[(String, Value)],
+        fields: &[(Atom, Value)],
         index: usize,
         depth: u32,
         input: Input,
     ) -> IndexMap<String, Argument> {
         fields
             .iter()
-            .map(|(name, value)| (name.clone(), self.argument(value, index, depth, input)))
+            .map(|(name, value)| (name.to_string(), self.argument(value, index, depth, input)))
             .collect()
     }
 
@@ -215,21 +216,19 @@ impl Finish<'_> {
                 if let Some((_, task)) = earlier
                     && self.stand_ins.resolve(&value.deps).without_input() == Deps::one(*site)
                 {
-                    return Argument::Reference { task: task.clone(), path: path.to_vec() };
+                    return Argument::Reference { task: task.clone(), path: path.told() };
                 }
             }
             Form::Param(path)
                 if self.stand_ins.resolve(&value.deps).has_no_sites() && !value.defaulted =>
             {
-                return Argument::Parameter { path: path.to_vec() };
+                return Argument::Parameter { path: path.told() };
             }
             Form::Object { .. } | Form::Array(_) | Form::Items(_)
                 if value.partial || (self.mutates && value.shared) => {}
             Form::Object { fields, open } if depth < ARGUMENT_DEPTH => {
-                let named: Vec<(String, Value)> =
-                    fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
                 let input = self.input(&value.deps.clone().and(&Deps::of_input(input)));
-                let mut fields = self.fields(&named, index, depth + 1, input);
+                let mut fields = self.fields(fields, index, depth + 1, input);
                 if *open {
                     fields.insert("*".into(), self.expression(value, index, input));
                 }
@@ -358,7 +357,7 @@ impl Finish<'_> {
             out.push(Node {
                 id: out.len() as u32,
                 parent: node.parent.and_then(number),
-                branch: node.branch,
+                branch: node.branch.map(|name| name.to_string()),
                 kind,
             });
         }

@@ -1,9 +1,32 @@
 //! What shape a value has, and what its parts are.
 
 use std::rc::Rc;
+use swc_atoms::Atom;
 
+use super::few::{Few, one};
 use super::value::{Scalar, SiteId, Value};
 use crate::structure::PathStep;
+
+/// The most steps of a reference.
+const STEPS_LIMIT: usize = 32;
+
+/// The names of the parts through which a reference goes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Steps(Option<Few<Atom>>);
+
+impl Steps {
+    /// Returns the steps with one more, unless there are too many.
+    pub(super) fn and(&self, name: &Atom) -> Option<Self> {
+        let Some(steps) = &self.0 else { return Some(Self(Some(one(name.clone())))) };
+        let longer = || steps.iter().chain([name]).cloned().collect();
+        (steps.len() < STEPS_LIMIT).then(|| Self(Some(Rc::new(longer()))))
+    }
+
+    /// Returns the steps as they are told.
+    pub(super) fn told(&self) -> Vec<PathStep> {
+        self.0.iter().flat_map(|steps| steps.iter()).map(|name| PathStep::of(name)).collect()
+    }
+}
 
 /// Where a value comes from.
 #[derive(Debug, Clone)]
@@ -11,13 +34,13 @@ pub(super) enum Form {
     /// Nothing has been seen to arrive here (yet).
     Never,
     /// One of these constants.
-    Const(Rc<[Scalar]>),
+    Const(Few<Scalar>),
     /// A part of a task's result.
-    Result(SiteId, Rc<[PathStep]>),
+    Result(SiteId, Steps),
     /// A part of `args`.
-    Param(Rc<[PathStep]>),
+    Param(Steps),
     /// An object; `open` when it may have fields that are not listed.
-    Object { fields: Rc<Vec<(Rc<str>, Value)>>, open: bool },
+    Object { fields: Rc<Vec<(Atom, Value)>>, open: bool },
     /// An array, with every item in its place.
     Array(Rc<Vec<Value>>),
     /// What can be iterated and gives this each time, any number of times: an

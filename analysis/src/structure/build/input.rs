@@ -1,6 +1,6 @@
 //! Parts of `args`, the input of the program.
 
-use std::rc::Rc;
+use swc_atoms::Atom;
 
 use crate::structure::{PathStep, parameter};
 
@@ -49,11 +49,11 @@ const FIELDS: usize = (u64::BITS - Input::FIELDS) as usize;
 
 /// The fields of `args` that a program names, in the order in which they are met.
 #[derive(Default)]
-pub(super) struct InputFields(Vec<Rc<str>>);
+pub(super) struct InputFields(Vec<Atom>);
 
 impl InputFields {
     /// Returns what is left of the input of `args` itself when a field of it is taken.
-    pub(super) fn taken(&mut self, from: Input, name: &Rc<str>) -> Input {
+    pub(super) fn taken(&mut self, from: Input, name: &Atom) -> Input {
         if !from.has(Input::ITSELF) {
             return from;
         }
@@ -62,7 +62,7 @@ impl InputFields {
         left
     }
 
-    fn field(&mut self, name: &Rc<str>) -> Input {
+    fn field(&mut self, name: &Atom) -> Input {
         if let Some(place) = self.0.iter().position(|known| known == name) {
             return Input::at(place);
         }
@@ -97,7 +97,7 @@ mod tests {
         let mut fields = InputFields::default();
         let mut all = Input::default();
         for field in 0..FIELDS + 10 {
-            let name: Rc<str> = format!("f{field}").into();
+            let name: Atom = format!("f{field}").into();
             let taken = fields.taken(Input::ITSELF, &name);
             assert_eq!(fields.taken(Input::ITSELF, &name), taken, "{name}");
             let expected = if field < FIELDS { format!("args.{name}") } else { "args".into() };

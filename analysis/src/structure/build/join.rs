@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::deps::union;
+use swc_atoms::Atom;
+
+use super::few::merged;
 use super::rows::Rows;
 use super::value::{Deps, Form, TableId, Value};
 
@@ -40,7 +42,11 @@ impl Value {
                         all.push(scalar.clone());
                     }
                 }
-                if all.len() > CHOICE_LIMIT { Form::Computed } else { Form::Const(all.into()) }
+                if all.len() > CHOICE_LIMIT {
+                    Form::Computed
+                } else {
+                    Form::Const(Rc::new(all.into()))
+                }
             }
             (Form::Function, Form::Function) => Form::Function,
             (Form::Function, _) if other.is_nothing() => Form::Function,
@@ -63,7 +69,7 @@ impl Value {
                 Form::Object { fields: right, open: right_open },
             ) if left_open == right_open && left.len().max(right.len()) <= NAMED_LIMIT => {
                 // What is not listed in one of them may be there all the same.
-                let or_any = |fields: &[(Rc<str>, Self)], name: &str, deps: &Deps| {
+                let or_any = |fields: &[(Atom, Self)], name: &str, deps: &Deps| {
                     let field = fields.iter().rev().find(|(known, _)| **known == *name);
                     match field {
                         Some((_, value)) => value.clone(),
@@ -71,7 +77,7 @@ impl Value {
                         None => Self::undefined().with_deps(deps),
                     }
                 };
-                let mut names: Vec<&Rc<str>> = left.iter().map(|(name, _)| name).collect();
+                let mut names: Vec<&Atom> = left.iter().map(|(name, _)| name).collect();
                 for (name, _) in right.iter() {
                     if !names.contains(&name) {
                         names.push(name);
@@ -159,15 +165,4 @@ fn all_have(name: &str) -> bool {
             | "toString"
             | "valueOf"
     ) || name.starts_with("__")
-}
-
-/// Joins what two values lead to.
-pub(super) fn merged<T: Ord + Clone>(
-    left: &Option<Rc<Vec<T>>>,
-    right: &Option<Rc<Vec<T>>>,
-) -> Option<Rc<Vec<T>>> {
-    match (left, right) {
-        (None, other) | (other, None) => other.clone(),
-        (Some(left), Some(right)) => Some(union(left, right)),
-    }
 }

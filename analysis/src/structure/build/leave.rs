@@ -1,6 +1,6 @@
 //! Ways out: what ends a loop, and what a function throws.
 
-use std::rc::Rc;
+use swc_atoms::Atom;
 
 use super::Builder;
 use super::control::Chain;
@@ -20,7 +20,7 @@ pub(super) struct Frame {
 pub(super) enum FrameKind {
     Loop,
     Switch,
-    Label(Rc<str>),
+    Label(Atom),
 }
 
 /// The jumps that are open within one function.

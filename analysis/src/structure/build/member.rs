@@ -1,6 +1,7 @@
 //! Parts of values: `value.name`, `value[key]`, and the items of what is iterated.
 
 use std::rc::Rc;
+use swc_atoms::Atom;
 
 use protocol::ToolId;
 use smallvec::{SmallVec, smallvec};
@@ -8,17 +9,16 @@ use smallvec::{SmallVec, smallvec};
 use super::Builder;
 use super::input::Input;
 use super::rows::Rows;
-use super::value::{Cap, Deps, Form, Scalar, Value};
+use super::value::{Cap, Deps, Form, Scalar, Steps, Value};
 use crate::diagnostic::{Code, shown};
-use crate::structure::PathStep;
 
 /// A name by which a part is asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     /// The names that it may be, when they are known for certain.
-    pub(super) names: Option<SmallVec<[Rc<str>; 1]>>,
+    pub(super) names: Option<SmallVec<[Atom; 1]>>,
     /// A name that it probably is: good enough to follow data, not to choose a tool.
-    pub(super) hint: Option<Rc<str>>,
+    pub(super) hint: Option<Atom>,
     /// The tasks whose results flow into it.
     pub(super) deps: Deps,
     /// What it is in each row of a table.
@@ -26,11 +26,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn name(name: &str) -> Self {
-        Self::of(name.into())
-    }
-
-    pub(super) fn of(name: Rc<str>) -> Self {
+    /// Returns the key of a name that is known.
+    pub(super) fn of(name: Atom) -> Self {
         Self {
             names: Some(smallvec![name.clone()]),
             hint: Some(name),
@@ -41,6 +38,11 @@ impl Key {
 
     /// Returns the name, when there is just one.
     pub(super) fn only(&self) -> Option<&str> {
+        self.only_name().map(|name| &**name)
+    }
+
+    /// Returns the name to keep, when there is just one.
+    pub(super) fn only_name(&self) -> Option<&Atom> {
         match self.names.as_deref() {
             Some([name]) => Some(name),
             _ => None,
@@ -140,10 +142,9 @@ impl Builder<'_> {
                 self.any_part(value).with_deps(&value.deps).loosened()
             }
             (Form::Result(..) | Form::Param(_), Some(names)) if names.len() == 1 => {
-                let step = PathStep::of(&names[0]);
                 let mut part =
-                    value.step(step).unwrap_or_else(|| Value::computed(value.deps.clone()));
-                if matches!(&value.form, Form::Param(path) if path.is_empty()) {
+                    value.step(&names[0]).unwrap_or_else(|| Value::computed(value.deps.clone()));
+                if matches!(&value.form, Form::Param(steps) if *steps == Steps::default()) {
                     let input = self.input_fields.taken(part.deps.input(), &names[0]);
                     part.deps = part.deps.with_input(input);
                 }
@@ -244,7 +245,7 @@ impl Builder<'_> {
         }
     }
 
-    fn add_tool(&mut self, namespace: &Rc<str>, action: &Rc<str>, part: &mut Value) {
+    fn add_tool(&mut self, namespace: &Atom, action: &Atom, part: &mut Value) {
         match ToolId::new(namespace, action) {
             Ok(tool) => {
                 self.tools.insert(tool);
@@ -274,7 +275,7 @@ impl Builder<'_> {
         match name {
             "mcp" => self.mcp.clone(),
             "args" => {
-                let whole = Value::of(Form::Param([].into()));
+                let whole = Value::of(Form::Param(Steps::default()));
                 let value =
                     if self.args_written { Value::computed(Deps::default()) } else { whole };
                 let itself = Deps::of_input(Input::ITSELF);

@@ -1,7 +1,6 @@
 //! Object and array literals.
 
-use std::rc::Rc;
-
+use swc_atoms::Atom;
 use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
 
 use super::Builder;
@@ -13,9 +12,9 @@ impl<'a> Builder<'a> {
     /// Returns the key that a property is written with.
     pub(super) fn prop_key(&mut self, name: &'a PropName) -> Key {
         match name {
-            PropName::Ident(name) => Key::name(&name.sym),
+            PropName::Ident(name) => Key::of(name.sym.clone()),
             PropName::Str(text) => match text.value.as_str() {
-                Some(text) => Key::name(text),
+                Some(text) => Key::of(text.into()),
                 None => self.key_of(&Value::computed(Deps::default())),
             },
             PropName::Num(number) => {
@@ -24,7 +23,7 @@ impl<'a> Builder<'a> {
             }
             #[cfg(test)]
             PropName::Computed(_) if super::fault::is(super::fault::Fault::ComputedNames) => {
-                Key::name("computed")
+                Key::of("computed".into())
             }
             PropName::Computed(computed) => {
                 let value = self.expr(&computed.expr);
@@ -35,7 +34,7 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn object(&mut self, object: &'a ObjectLit) -> Value {
-        let mut fields: Vec<(Rc<str>, Value)> = Vec::new();
+        let mut fields: Vec<(Atom, Value)> = Vec::with_capacity(object.props.len());
         let mut open = false;
         let mut accessors = false;
         let mut getters: Vec<FuncId> = Vec::new();
@@ -54,7 +53,7 @@ impl<'a> Builder<'a> {
                 Prop::Shorthand(name) => {
                     self.at = crate::parse::start(name.span);
                     (
-                        Key::name(&name.sym),
+                        Key::of(name.sym.clone()),
                         self.ident(name).spanning(super::expr::bounds(name.span)),
                     )
                 }
@@ -94,10 +93,10 @@ impl<'a> Builder<'a> {
                     extra.push(func);
                     (key, Value::computed(Deps::default()))
                 }
-                Prop::Assign(assign) => (Key::name(&assign.key.sym), self.expr(&assign.value)),
+                Prop::Assign(assign) => (Key::of(assign.key.sym.clone()), self.expr(&assign.value)),
             };
-            match key.only() {
-                Some(name) => put(&mut fields, name.into(), value.with_deps(&key.deps)),
+            match key.only_name() {
+                Some(name) => put(&mut fields, name.clone(), value.with_deps(&key.deps)),
                 None => {
                     open = true;
                     deps.add(&value.all_deps());
@@ -147,7 +146,7 @@ impl<'a> Builder<'a> {
     pub(super) fn spread(
         &mut self,
         value: &Value,
-        fields: &mut Vec<(Rc<str>, Value)>,
+        fields: &mut Vec<(Atom, Value)>,
         open: &mut bool,
         deps: &mut Deps,
     ) {
@@ -179,7 +178,7 @@ impl<'a> Builder<'a> {
     /// Notes that assigning to a field of this name may call a function.
     pub(super) fn sets(&mut self, key: &Key, func: &Value) {
         // Of a name that is not known, no assignment is told apart.
-        let name: Rc<str> = key.only().unwrap_or_default().into();
+        let name = key.only_name().cloned().unwrap_or_default();
         let known = self.setters.entry(name).or_default();
         for func in func.funcs() {
             if !known.contains(func) {
@@ -203,7 +202,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Gives up on fields that a later one, whose name is not known, may replace.
-    fn may_be_replaced(&mut self, fields: &mut [(Rc<str>, Value)], deps: &Deps) {
+    fn may_be_replaced(&mut self, fields: &mut [(Atom, Value)], deps: &Deps) {
         for (_, field) in fields {
             let old = std::mem::replace(field, Value::never());
             if old.is_loaded() {
@@ -281,7 +280,7 @@ impl<'a> Builder<'a> {
 const SEARCHED: usize = 256;
 
 /// Sets a field; a later one of the same name replaces the earlier.
-pub(super) fn put(fields: &mut Vec<(Rc<str>, Value)>, name: Rc<str>, value: Value) {
+pub(super) fn put(fields: &mut Vec<(Atom, Value)>, name: Atom, value: Value) {
     // Looking up a field finds the last one of its name, so that an object of
     // thousands of fields need not be searched for each.
     let searched = if fields.len() > SEARCHED { 0 } else { fields.len() };

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use swc_atoms::Atom;
 use swc_common::Spanned;
 use swc_ecma_ast::{BinExpr, BinaryOp, Expr, MemberExpr, MemberProp, Tpl, UnaryOp};
 
@@ -133,7 +134,7 @@ impl<'a> Builder<'a> {
                 {
                     let one: Vec<String> =
                         one.iter().map(|scalar| scalar.as_key().to_string()).collect();
-                    let other: Vec<Rc<str>> = other.iter().map(Scalar::as_key).collect();
+                    let other: Vec<Atom> = other.iter().map(Scalar::as_key).collect();
                     return text_choice(append(&one, &other), deps);
                 }
                 self.escape(left, "is turned into text");
@@ -230,7 +231,7 @@ const TEXT_LENGTH: usize = 4 * 1024;
 ///
 /// Of two that are chosen it is not known which are chosen together: a call that
 /// gives `low` and `er`, and another that gives `up` and `per`, make no `lowper`.
-fn append(texts: &[String], ends: &[Rc<str>]) -> Option<Vec<String>> {
+fn append(texts: &[String], ends: &[Atom]) -> Option<Vec<String>> {
     if texts.len() > 1 && ends.len() > 1 {
         return None;
     }
@@ -241,7 +242,7 @@ fn append(texts: &[String], ends: &[Rc<str>]) -> Option<Vec<String>> {
 }
 
 /// Returns the text that parts give one after the other; each part is one of several.
-pub(super) fn concatenated(parts: Vec<Vec<Rc<str>>>, deps: Deps) -> Value {
+pub(super) fn concatenated(parts: Vec<Vec<Atom>>, deps: Deps) -> Value {
     let mut texts = Some(vec![String::new()]);
     for ends in &parts {
         texts = texts.and_then(|texts| append(&texts, ends));
@@ -260,7 +261,7 @@ fn text_choice(texts: Option<Vec<String>>, deps: Deps) -> Value {
         {
             let scalars: Vec<Scalar> =
                 texts.into_iter().map(|text| Scalar::Text(text.into())).collect();
-            Value::of(Form::Const(scalars.into())).with_deps(&deps)
+            Value::of(Form::Const(Rc::new(scalars.into()))).with_deps(&deps)
         }
         _ => Value::computed(deps),
     }

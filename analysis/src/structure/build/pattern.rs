@@ -99,7 +99,7 @@ impl<'a> Builder<'a> {
                 }
                 ObjectPatProp::Assign(name) => {
                     self.at = parse::start(name.key.id.span);
-                    let key = Key::name(&name.key.id.sym);
+                    let key = Key::of(name.key.id.sym.clone());
                     taken.push(name.key.id.sym.to_string());
                     let mut part = self.member(&value, &key);
                     if let Some(default) = &name.value {
@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
                 // The iterator ends where the array does.
                 Form::Array(items) if index >= items.len() => Value::undefined(),
                 _ if leads => Value::computed(value.all_deps()),
-                _ => self.member(&value, &Key::name(&index.to_string())),
+                _ => self.member(&value, &Key::of(index.to_string().into())),
             };
             self.bind(item, part);
         }

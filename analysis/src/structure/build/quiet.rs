@@ -18,8 +18,8 @@ impl<'a> Builder<'a> {
             Expr::Member(member) => {
                 let object = self.quiet(&member.obj);
                 match &member.prop {
-                    MemberProp::Ident(name) => self.member(&object, &Key::name(&name.sym)),
-                    _ => self.member(&object, &Key::name("")),
+                    MemberProp::Ident(name) => self.member(&object, &Key::of(name.sym.clone())),
+                    _ => self.member(&object, &Key::of("".into())),
                 }
             }
             _ => Value::computed(Deps::default()),

@@ -6,6 +6,7 @@
 //! into such a variable, and lost wherever else it goes ([`Builder::expr`]).
 
 use std::rc::Rc;
+use swc_atoms::Atom;
 
 use smallvec::SmallVec;
 use swc_ecma_ast::{Expr, VarDeclKind};
@@ -29,7 +30,7 @@ pub(super) struct Rows {
     of: u32,
     each: Rc<[Value]>,
     /// The names that lead from there to the value: most are never asked for.
-    path: SmallVec<[Rc<str>; 2]>,
+    path: SmallVec<[Atom; 2]>,
 }
 
 impl PartialEq for Rows {
@@ -188,11 +189,11 @@ impl<'a> Builder<'a> {
             return None;
         }
         let of = value.rows.as_ref().or(key.rows.as_ref())?.of;
-        if let (Some(rows), None, Some(name)) = (&value.rows, &key.rows, key.only())
+        if let (Some(rows), None, Some(name)) = (&value.rows, &key.rows, key.only_name())
             && value.caps().is_empty()
         {
             let mut path = rows.path.clone();
-            path.push(name.into());
+            path.push(name.clone());
             let rows = Rows { path, ..(**rows).clone() };
             let mut plain = value.clone();
             plain.rows = None;

@@ -1,6 +1,6 @@
 //! Constants: texts, numbers and the like.
 
-use std::rc::Rc;
+use swc_atoms::Atom;
 
 /// A value that does not change and has no parts.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,7 +9,7 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Number(f64),
-    Text(Rc<str>),
+    Text(Atom),
 }
 
 impl Scalar {
@@ -19,7 +19,7 @@ impl Scalar {
     }
 
     /// Returns the text that the value has as a key or in a template.
-    pub(super) fn as_key(&self) -> Rc<str> {
+    pub(super) fn as_key(&self) -> Atom {
         match self {
             Self::Undefined => "undefined".into(),
             Self::Null => "null".into(),

@@ -110,20 +110,20 @@ impl<'a> Builder<'a> {
                 return Exit { throws: true, always: true, ..Exit::default() };
             }
             Stmt::Break(jump) => {
-                let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
+                let labels = jump.label.iter().map(|label| label.sym.clone()).collect();
                 let breaks = jump.label.is_none();
                 self.leave_by_break(jump.label.as_ref().map(|label| &*label.sym));
                 return Exit { breaks, labels, always: true, ..Exit::default() };
             }
             Stmt::Continue(jump) => {
-                let labels = jump.label.iter().map(|label| (&*label.sym).into()).collect();
+                let labels = jump.label.iter().map(|label| label.sym.clone()).collect();
                 let continues = jump.label.is_none();
                 self.leave_by_continue(jump.label.as_ref().map(|label| &*label.sym));
                 return Exit { continues, labels, always: true, ..Exit::default() };
             }
             Stmt::Labeled(labeled) => {
                 let mut exit = Exit::default();
-                let kind = FrameKind::Label((&*labeled.label.sym).into());
+                let kind = FrameKind::Label(labeled.label.sym.clone());
                 let _ = self.framed(kind, |builder| {
                     builder.region(|builder| {
                         exit = builder.statement(&labeled.body);

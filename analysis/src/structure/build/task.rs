@@ -1,6 +1,6 @@
 //! Calls of tools.
 
-use std::rc::Rc;
+use swc_atoms::Atom;
 
 use protocol::ToolId;
 
@@ -12,18 +12,19 @@ use crate::diagnostic::Code;
 
 impl Builder<'_> {
     /// Notes the call of a tool.
-    pub(super) fn task(&mut self, namespace: &Rc<str>, action: &Rc<str>, given: &Given) -> Value {
-        let mut arguments: Vec<(String, Value)> = Vec::new();
+    pub(super) fn task(&mut self, namespace: &Atom, action: &Atom, given: &Given) -> Value {
+        let mut arguments: Vec<(Atom, Value)> = Vec::new();
         let mut whole = Deps::default();
         match (given.values.first(), &given.rest) {
             (Some(value), _) => match &value.form {
                 Form::Object { fields, open } if !value.partial => {
                     whole = value.deps.clone();
+                    arguments.reserve(fields.len());
                     for (name, field) in fields.iter() {
                         let mut field = field.clone();
                         field.shared |= value.shared;
                         field.inexact |= value.shared;
-                        arguments.push((name.to_string(), field));
+                        arguments.push((name.clone(), field));
                     }
                     if *open {
                         let mut rest = Value::computed(value.all_deps());
@@ -41,9 +42,9 @@ impl Builder<'_> {
 
     fn add_task(
         &mut self,
-        namespace: &Rc<str>,
-        action: &Rc<str>,
-        arguments: Vec<(String, Value)>,
+        namespace: &Atom,
+        action: &Atom,
+        arguments: Vec<(Atom, Value)>,
         whole: Deps,
         deps: Deps,
     ) -> Value {

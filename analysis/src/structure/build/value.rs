@@ -2,15 +2,14 @@
 
 use std::rc::Rc;
 
+use swc_atoms::Atom;
+
 pub(super) use super::deps::Deps;
-use super::deps::union;
-pub(super) use super::form::Form;
-use super::join::merged;
+use super::few::{Few, merged, one};
+pub(super) use super::form::{Form, Steps};
 use super::rows::Rows;
 pub(super) use super::scalar::Scalar;
 use super::scalar::number_text;
-
-use crate::structure::PathStep;
 
 /// A place where a tool is called; stable over the rounds of one analysis.
 pub(super) type SiteId = u32;
@@ -28,28 +27,29 @@ pub(super) enum Cap {
     /// `mcp` itself.
     Mcp,
     /// `mcp.namespace`.
-    Namespace(Rc<str>),
+    Namespace(Atom),
     /// `mcp.namespace.action`.
-    Tool(Rc<str>, Rc<str>),
+    Tool(Atom, Atom),
     /// `mcp.namespace.action` with arguments that are given before those of a call.
-    Bound(Rc<str>, Rc<str>),
+    Bound(Atom, Atom),
     /// What makes code out of text: `eval`, `Function`.
     Evaluator,
 }
+
+// Values are moved and copied a lot; beyond this size each time is a call.
+const _: () = assert!(size_of::<Value>() <= 128);
 
 /// The most parts of a value that is tracked part by part.
 const WEIGHT_LIMIT: u32 = 2_000;
 /// The deepest value that is tracked part by part.
 const LEVEL_LIMIT: u32 = 16;
-/// The most steps of a reference.
-const PATH_LIMIT: usize = 32;
 
 /// What is known of a value.
 #[must_use = "what a value may be must be kept, or be seen to escape"]
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Value {
-    pub(super) caps: Option<Rc<Vec<Cap>>>,
-    pub(super) funcs: Option<Rc<Vec<FuncId>>>,
+    pub(super) caps: Option<Few<Cap>>,
+    pub(super) funcs: Option<Few<FuncId>>,
     /// The tasks whose results flow into it, not counting its parts.
     pub(super) deps: Deps,
     pub(super) form: Form,
@@ -67,7 +67,7 @@ pub(super) struct Value {
     /// It may be a promise that fails, which these tasks decide.
     pub(super) fails: Option<Deps>,
     /// The literals that it may be, of which only parts were looked at on the way here.
-    pub(super) tables: Option<Rc<Vec<TableId>>>,
+    pub(super) tables: Option<Few<TableId>>,
     /// What it is in each row of the table that a loop goes over.
     pub(super) rows: Option<Rc<Rows>>,
     /// Whether it or a part of it leads to tools or is a function.
@@ -118,7 +118,7 @@ impl Value {
     }
 
     pub(super) fn scalar(scalar: Scalar) -> Self {
-        Self::of(Form::Const([scalar].into()))
+        Self::of(Form::Const(one(scalar)))
     }
 
     pub(super) fn text(text: &str) -> Self {
@@ -130,18 +130,18 @@ impl Value {
     }
 
     pub(super) fn cap(cap: Cap) -> Self {
-        Self { caps: Some(Rc::new(vec![cap])), loaded: true, ..Self::of(Form::Computed) }
+        Self { caps: Some(one(cap)), loaded: true, ..Self::of(Form::Computed) }
     }
 
     pub(super) fn function(id: FuncId) -> Self {
-        Self { funcs: Some(Rc::new(vec![id])), loaded: true, ..Self::of(Form::Function) }
+        Self { funcs: Some(one(id)), loaded: true, ..Self::of(Form::Function) }
     }
 
     pub(super) fn result(site: SiteId) -> Self {
-        Self { deps: Deps::one(site), ..Self::of(Form::Result(site, [].into())) }
+        Self { deps: Deps::one(site), ..Self::of(Form::Result(site, Steps::default())) }
     }
 
-    pub(super) fn object(fields: Vec<(Rc<str>, Value)>, open: bool) -> Self {
+    pub(super) fn object(fields: Vec<(Atom, Value)>, open: bool) -> Self {
         Self::of(Form::Object { fields: Rc::new(fields), open })
     }
 
@@ -155,17 +155,16 @@ impl Value {
     }
 
     pub(super) fn caps(&self) -> &[Cap] {
-        self.caps.as_deref().map_or(&[], |caps| caps)
+        self.caps.as_ref().map_or(&[], |caps| caps.as_slice())
     }
 
     pub(super) fn funcs(&self) -> &[FuncId] {
-        self.funcs.as_deref().map_or(&[], |funcs| funcs)
+        self.funcs.as_ref().map_or(&[], |funcs| funcs.as_slice())
     }
 
     pub(super) fn add_cap(&mut self, cap: Cap) {
         self.loaded = true;
-        let new = Rc::new(vec![cap]);
-        self.caps = Some(self.caps.as_ref().map_or(new.clone(), |own| union(own, &new)));
+        self.caps = merged(&self.caps, &Some(one(cap)));
     }
 
     /// Takes over the tools and functions of another value.
@@ -305,7 +304,7 @@ impl Value {
     }
 
     /// Sets which literals it may be.
-    pub(super) fn set_tables(&mut self, tables: Option<Rc<Vec<TableId>>>) {
+    pub(super) fn set_tables(&mut self, tables: Option<Few<TableId>>) {
         self.in_table |= tables.is_some();
         self.tables = tables;
     }
@@ -329,7 +328,8 @@ impl Value {
             && scalars.iter().any(&gone)
         {
             let left: Vec<Scalar> = scalars.iter().filter(|one| !gone(one)).cloned().collect();
-            self.form = if left.is_empty() { Form::Never } else { Form::Const(left.into()) };
+            self.form =
+                if left.is_empty() { Form::Never } else { Form::Const(Rc::new(left.into())) };
         }
         self
     }
@@ -345,18 +345,14 @@ impl Value {
     }
 
     /// Returns a reference one step further, when there is one.
-    pub(super) fn step(&self, step: PathStep) -> Option<Self> {
+    pub(super) fn step(&self, name: &Atom) -> Option<Self> {
         let form = match &self.form {
-            Form::Result(site, path) => Form::Result(*site, longer(path, step)?),
-            Form::Param(path) => Form::Param(longer(path, step)?),
+            Form::Result(site, steps) => Form::Result(*site, steps.and(name)?),
+            Form::Param(steps) => Form::Param(steps.and(name)?),
             _ => return None,
         };
         Some(Self { deps: self.deps.clone(), defaulted: self.defaulted, ..Self::of(form) })
     }
-}
-
-fn longer(path: &Rc<[PathStep]>, step: PathStep) -> Option<Rc<[PathStep]>> {
-    (path.len() < PATH_LIMIT).then(|| path.iter().cloned().chain([step]).collect())
 }
 
 /// What is known of the parts of a value together.
