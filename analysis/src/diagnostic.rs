@@ -198,7 +198,10 @@ fn frame(line: u32, text: &str, column: u32) -> String {
 
 /// Returns `text` safe to show, and cut to `limit` characters.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
-    let mut out = String::new();
+    if text.len() <= limit && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len().min(limit * 2));
     for (count, character) in text.chars().enumerate() {
         if count == limit {
             out.push('…');

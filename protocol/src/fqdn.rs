@@ -89,7 +89,7 @@ impl ToolId {
     pub fn new(namespace: &str, action: &str) -> Result<Self, NameError> {
         check_namespace(namespace)?;
         check_segment(action, "tool name")?;
-        Ok(Self { text: format!("{namespace}:{action}"), colon: namespace.len() })
+        Ok(Self { text: [namespace, ":", action].concat(), colon: namespace.len() })
     }
 
     /// Reads any of the forms that MCP clients send: `namespace:action` or the

@@ -1,5 +1,7 @@
 //! The form of expressions.
 
+use std::io::Write as _;
+
 use swc_atoms::Wtf8Atom;
 use swc_ecma_ast::{
     ArrowFunctionBody, Callee, Expr, ExprOrSpread, Lit, MemberExpr, MemberProp, MetaPropKind,
@@ -263,7 +265,8 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn number(&mut self, value: f64) {
-        self.word(&format!("{:x}", value.to_bits()));
+        // A vector takes all that is written into it.
+        let _ = write!(self.out, " {:x}", value.to_bits());
     }
 
     /// Writes the value of a string, which may hold half of a surrogate pair.

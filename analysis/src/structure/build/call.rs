@@ -129,36 +129,34 @@ impl<'a> Builder<'a> {
         args: &'a [ExprOrSpread],
         follow: impl Fn(&mut Self, &'a Expr) -> Value,
     ) -> Given {
-        let mut values = Vec::new();
-        let mut rest: Option<Value> = None;
+        let mut given = Given { values: Vec::with_capacity(args.len()), rest: None };
         for arg in args {
             let value = follow(self, &arg.expr);
-            let mut new = Vec::new();
             match (&arg.spread, &value.form) {
-                (None, _) => new.push(value),
+                (None, _) => self.give(&mut given, value),
                 (Some(_), Form::Array(items)) => {
-                    new.extend(items.iter().cloned().map(|mut item| {
+                    for item in items.iter() {
+                        let mut item = item.clone().with_deps(&value.deps);
                         item.inexact |= value.shared;
-                        item.with_deps(&value.deps)
-                    }));
+                        self.give(&mut given, item);
+                    }
                 }
                 (Some(_), _) => {
                     let item = self.item(&value).spanning(value.span);
-                    let known = rest.take().unwrap_or_else(Value::never);
-                    rest = Some(self.join(&known, &item));
-                }
-            }
-            match rest.take() {
-                None => values.extend(new),
-                Some(mut any) => {
-                    for value in &new {
-                        any = self.join(&any, value);
-                    }
-                    rest = Some(any);
+                    let known = given.rest.take().unwrap_or_else(Value::never);
+                    given.rest = Some(self.join(&known, &item));
                 }
             }
         }
-        Given { values, rest }
+        given
+    }
+
+    /// Adds an argument; behind one of unknown place it has none, either.
+    fn give(&mut self, given: &mut Given, value: Value) {
+        match given.rest.take() {
+            None => given.values.push(value),
+            Some(any) => given.rest = Some(self.join(&any, &value)),
+        }
     }
 
     /// Calls a value with arguments that are still to be followed.

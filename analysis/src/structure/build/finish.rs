@@ -179,6 +179,9 @@ impl Finish<'_> {
     /// A loop can hand a later task's result to an earlier one of its next
     /// round; a graph without cycles has no place for that.
     fn before(&self, deps: &Deps, index: usize) -> Vec<String> {
+        if deps.has_no_sites() {
+            return Vec::new();
+        }
         let deps = self.stand_ins.resolve(deps);
         let mut found: Vec<&(usize, String)> = deps
             .iter()
@@ -299,7 +302,7 @@ impl Finish<'_> {
 
     fn excerpt(&self, (low, high): (u32, u32)) -> String {
         let text = self.source.get(low as usize..high as usize).unwrap_or_default();
-        let mut flat = String::new();
+        let mut flat = String::with_capacity(text.len().min(EXCERPT * 8));
         for word in text.split_whitespace() {
             if !flat.is_empty() {
                 flat.push(' ');
