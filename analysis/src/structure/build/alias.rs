@@ -103,6 +103,10 @@ impl Links {
                 return false;
             }
         }
+        // Most have one, and there are thousands of them.
+        if links.is_empty() {
+            links.reserve_exact(1);
+        }
         links.push(link);
         true
     }

@@ -120,7 +120,7 @@ impl<'a> Builder<'a> {
                     {
                         return text;
                     }
-                    if key.names.is_none() || changes_receiver(&name) {
+                    if key.names.is_none() || changes_receiver(name) {
                         builder.mutate();
                         builder.changed_part_of(&receiver);
                         let mut flows = handed;
@@ -148,7 +148,7 @@ impl<'a> Builder<'a> {
         });
         // The method sees the receiver, and what it holds, as `this`.
         if receiver.is_list() {
-            return self.given_by_list(&receiver, &name, result);
+            return self.given_by_list(&receiver, name, result);
         }
         if receiver.caps().is_empty() {
             self.escape(&receiver, "holds what a method that cannot be followed may reach");
