@@ -54,6 +54,8 @@ pub enum Command {
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
+    /// Look whether programs can be contained on this machine.
+    Doctor(Doctor),
     /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
     Init {
         /// Ask nothing; take the defaults.
@@ -114,6 +116,17 @@ pub enum GraphFormat {
     Mermaid,
     /// An SVG picture.
     Svg,
+}
+
+/// `pml doctor`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 the sandbox holds; 4 it does not, or no child can be sealed."
+)]
+pub struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pml analyze`

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod analyze;
+mod doctor;
 pub mod exec;
 pub mod init;
 pub mod plan;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Exec(exec) => exec.json,
         Command::Plan(plan) => plan.json,
         Command::Analyze(analyze) => analyze.json,
+        Command::Doctor(doctor) => doctor.json,
         _ => false,
     };
     match start(cli) {
@@ -62,7 +64,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
-        Command::Stdio | Command::Exec(_) | Command::Plan(_) | Command::Analyze(_) => {}
+        Command::Stdio
+        | Command::Exec(_)
+        | Command::Plan(_)
+        | Command::Analyze(_)
+        | Command::Doctor(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -83,6 +89,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Exec(exec) => exec::exec(App::open(settings)?, exec, stop).await,
             Command::Plan(plan) => plan::plan(analyser()?, plan, &stop).await,
             Command::Analyze(analyze) => analyze::analyze(analyser()?, analyze, &stop).await,
+            Command::Doctor(doctor) => doctor::doctor(&doctor).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
                 unreachable!("these ended above")
             }

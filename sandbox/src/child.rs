@@ -1,7 +1,7 @@
 //! What a child does from its first instruction until it waits, sealed, for its first message.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -9,14 +9,13 @@ use rustix::process::Pid;
 use crate::frame::{self, ToHost, VERSION};
 use crate::job::Job;
 use crate::layer::LayerReport;
-use crate::limits::{CPU_BACKSTOP, PROGRAM_ADDRESS_SPACE};
 use crate::wire::Wire;
-use crate::{engine, seal, worker};
+use crate::{seal, worker, zygote};
 
 /// The first argument of every child.
 pub(crate) const CHILD_MARK: &str = "__sandbox-child";
-/// The second kind of child runs jobs; the first runs one program.
-pub(crate) const PROGRAM: &str = "program";
+/// The first kind of child forks those that run programs; the second runs jobs.
+pub(crate) const ZYGOTE: &str = "zygote";
 pub(crate) const JOB: &str = "job";
 
 /// The descriptor of the one socket.
@@ -39,7 +38,7 @@ pub fn child_main_if_requested(jobs: &[Job]) {
 
 /// What the host said when it started us.
 enum Role {
-    Program,
+    Zygote,
     Job { job: Job, address_space: u64, stack: usize, input_bytes: usize },
 }
 
@@ -51,25 +50,28 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
         Ok(socket) => socket,
         Err(_) => exit(EXIT_NOT_A_CHILD),
     };
-    let wire = Wire::new(socket);
     let (host, role) = match parse(arguments, jobs) {
         Ok(parsed) => parsed,
-        Err(message) => refuse(wire, &message),
+        Err(message) => refuse(Wire::new(socket), &message),
     };
-    if let Err(message) = prepare_process() {
-        refuse(wire, &message);
-    }
+    let prepared = prepare_process();
     match role {
-        Role::Program => {
-            let layers = match seal::apply_outer(host, PROGRAM_ADDRESS_SPACE, CPU_BACKSTOP) {
-                Ok(layers) => layers,
-                Err(message) => refuse(wire, &message),
-            };
-            let wire = finish_seal(wire, layers);
-            engine::serve(wire)
+        Role::Zygote => {
+            let sealed = prepared.and_then(|()| {
+                // The host asks one thing at a time and is answered at once.
+                rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
+                seal::as_zygote(host)
+            });
+            match sealed {
+                Ok(layers) => zygote::serve(socket, layers),
+                Err(message) => zygote::refuse(&socket, &message),
+            }
         }
         Role::Job { job, address_space, stack, input_bytes } => {
-            let layers = match seal::apply_outer(host, address_space, worker::LIFETIME_CPU) {
+            let wire = Wire::new(socket);
+            let sealed = prepared
+                .and_then(|()| seal::apply_outer(host, address_space, worker::LIFETIME_CPU));
+            let layers = match sealed {
                 Ok(layers) => layers,
                 Err(message) => refuse(wire, &message),
             };
@@ -113,7 +115,7 @@ fn parse(arguments: &[String], jobs: &[Job]) -> Result<(Pid, Role), String> {
     let [host, kind, rest @ ..] = arguments else { return Err(bad()) };
     let host = host.parse().ok().and_then(Pid::from_raw).ok_or_else(bad)?;
     match (kind.as_str(), rest) {
-        (PROGRAM, []) => Ok((host, Role::Program)),
+        (ZYGOTE, []) => Ok((host, Role::Zygote)),
         (JOB, [name, address_space, stack, input_bytes]) => {
             let job = *jobs
                 .iter()
@@ -159,14 +161,44 @@ fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     drop(nothing);
-    #[expect(unsafe_code, reason = "no safe wrapper")]
-    // SAFETY: every descriptor above the socket was inherited and has no owner here.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, SOCKET + 1, libc::c_uint::MAX, 0) };
-    if closed != 0 {
-        return Err(rustix::io::Errno::NOSYS);
-    }
+    // Every descriptor above the socket was inherited and has no owner here.
+    close_all_from(SOCKET + 1)?;
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
+}
+
+/// Moves a forked child's socket to its place, which closes the zygote's own, and closes all else.
+pub(crate) fn only(socket: OwnedFd) -> Result<OwnedFd, rustix::io::Errno> {
+    #[expect(
+        unsafe_code,
+        reason = "descriptors are moved to fixed numbers, which no safe type can express"
+    )]
+    // SAFETY: the child never returns to the code that owned what lay at this number.
+    let moved = unsafe {
+        if libc::dup2(socket.as_raw_fd(), SOCKET) < 0 {
+            return Err(rustix::io::Errno::BADF);
+        }
+        OwnedFd::from_raw_fd(SOCKET)
+    };
+    std::mem::forget(socket);
+    close_all_from(SOCKET + 1)?;
+    rustix::io::ioctl_fionbio(&moved, true)?;
+    Ok(moved)
+}
+
+/// Closes every descriptor from a number on. Whoever owned one must never use or drop it again.
+fn close_all_from(first: i32) -> Result<(), rustix::io::Errno> {
+    #[expect(unsafe_code, reason = "no safe wrapper")]
+    // SAFETY: the callers are children that have just started, and own none of these.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    if closed == 0 { Ok(()) } else { Err(rustix::io::Errno::NOSYS) }
+}
+
+/// Does nothing until it is killed.
+pub(crate) fn sleep_forever() -> ! {
+    loop {
+        let _ = rustix::event::poll(&mut [], None);
+    }
 }
 
 /// Settles the process-wide state that libraries look at later, while files can still be opened.

@@ -15,6 +15,7 @@ use crate::heap::{Heap, Meter};
 use crate::json;
 use crate::limits::{COMPILE_STACK, MIB};
 use crate::outcome::FailureKind;
+use crate::probe;
 use crate::realm::{self, Realm, Shared};
 use crate::stack::{PREFIX, PROGRAM_FILE, SUFFIX};
 use crate::wire::Wire;
@@ -42,7 +43,8 @@ type Intrinsics = (
     intrinsic::DOMException,
 );
 
-struct Engine {
+/// The engine, with its globals and nothing of a program.
+pub(crate) struct Engine {
     runtime: Runtime,
     context: Context,
     realm: Realm,
@@ -67,25 +69,10 @@ impl Budget {
     }
 }
 
-/// Runs one program and leaves.
-pub(crate) fn serve(wire: Wire) -> ! {
-    let shared = Shared::new(wire);
-    let Ok(engine) = Engine::new(Rc::clone(&shared)) else {
-        let mut wire = shared.wire.borrow_mut();
-        wire.out().clear();
-        frame::write(wire.out(), &ToHost::Unavailable { message: "the engine does not start" });
-        wire.flush();
-        exit(EXIT_PANIC)
-    };
-    shared.wire.borrow_mut().flush();
-    let (source, args) = engine.await_program();
-    let result = engine.run(&source, &args);
-    engine.complete(&result);
-    exit(0)
-}
-
 impl Engine {
-    fn new(shared: Rc<Shared>) -> rquickjs::Result<Engine> {
+    /// Makes an engine that is connected to nothing.
+    pub(crate) fn new() -> rquickjs::Result<Engine> {
+        let shared = Shared::new(Wire::nowhere());
         let heap = Meter::new();
         let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
         let budget = Rc::new(Budget::default());
@@ -96,14 +83,50 @@ impl Engine {
         Ok(Engine { runtime, context, realm, shared, budget, heap })
     }
 
+    /// Connects the engine with the host.
+    pub(crate) fn take(&self, wire: Wire) {
+        *self.shared.wire.borrow_mut() = wire;
+    }
+
+    /// Sends one frame.
+    pub(crate) fn say(&self, message: &ToHost<'_>) {
+        let mut wire = self.shared.wire.borrow_mut();
+        frame::write(wire.out(), message);
+        wire.flush();
+    }
+
+    /// Says that it is ready, runs one program and leaves.
+    pub(crate) fn serve(&self, ready: &[u8]) -> ! {
+        {
+            let mut wire = self.shared.wire.borrow_mut();
+            wire.out().extend_from_slice(ready);
+            wire.flush();
+        }
+        self.rehearse();
+        let (source, args) = self.await_program();
+        let result = self.run(&source, &args);
+        self.complete(&result);
+        exit(0)
+    }
+
+    /// Does what most programs do, so that the memory for it is no longer shared with the zygote.
+    fn rehearse(&self) {
+        // A script and not a module, which could be imported by its name. How it ends is of no interest.
+        let _ = self.context.with(|ctx| ctx.eval::<(), _>(include_str!("realm/rehearsal.js")));
+        while let Ok(true) = self.runtime.execute_pending_job() {}
+        let _ = frame::read_from_host(br#"{"type":"rpc_result","id":1,"ok":true,"value":[1]}"#);
+    }
+
     /// Waits for the one program and sets its limits.
     fn await_program(&self) -> (String, String) {
         let mut wire = self.shared.wire.borrow_mut();
         loop {
             match wire.inbox().next(HOST_FRAME) {
                 Ok(Some(body)) => {
-                    let Ok(FromHost::Execute(execute)) = frame::read_from_host(body) else {
-                        exit(EXIT_PANIC)
+                    let execute = match frame::read_from_host(body) {
+                        Ok(FromHost::Execute(execute)) => execute,
+                        Ok(FromHost::Probe(number)) => probe::answer(number),
+                        _ => exit(EXIT_PANIC),
                     };
                     let limits = execute.limits;
                     self.shared.limits.set(limits);

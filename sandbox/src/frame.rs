@@ -26,6 +26,8 @@ pub(crate) enum ToChild<'a> {
         epoch_ms: Option<i64>,
         seed: Option<u64>,
     },
+    /// In place of a program: what a self-test wants to know.
+    Probe { id: u64 },
     RpcResult {
         id: u64,
         ok: bool,
@@ -124,6 +126,7 @@ pub(crate) struct ChildFailure {
 #[derive(Debug)]
 pub(crate) enum FromHost<'a> {
     Execute(Box<Execute<'a>>),
+    Probe(u64),
     RpcResult { id: u64, result: Result<&'a RawValue, ThrownError> },
 }
 
@@ -249,6 +252,7 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
             }
             _ => Err("an `execute` frame of another version or with a field missing".to_owned()),
         },
+        ("probe", Some(id), None) => Ok(FromHost::Probe(id)),
         ("rpc_result", Some(id), Some(true)) => value
             .map(|value| FromHost::RpcResult { id, result: Ok(value) })
             .ok_or_else(|| "an `rpc_result` frame without a value".to_owned()),

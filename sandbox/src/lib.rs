@@ -46,6 +46,7 @@ mod job;
 mod layer;
 mod limits;
 mod outcome;
+mod self_test;
 mod tool;
 
 // The wall: only Linux has the layers, so elsewhere there is nothing that could run a program loosely.
@@ -55,6 +56,8 @@ mod address;
 mod chance;
 #[cfg(target_os = "linux")]
 mod child;
+#[cfg(target_os = "linux")]
+mod control;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
@@ -63,6 +66,8 @@ mod engine;
 mod frame;
 #[cfg(target_os = "linux")]
 mod heap;
+#[cfg(target_os = "linux")]
+mod herd;
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
@@ -73,6 +78,8 @@ mod nursery;
 mod peer;
 #[cfg(target_os = "linux")]
 mod pool;
+#[cfg(target_os = "linux")]
+mod probe;
 #[cfg(target_os = "linux")]
 mod realm;
 #[cfg(target_os = "linux")]
@@ -85,6 +92,8 @@ mod warm;
 mod wire;
 #[cfg(target_os = "linux")]
 mod worker;
+#[cfg(target_os = "linux")]
+mod zygote;
 
 #[cfg(target_os = "linux")]
 pub use child::child_main_if_requested;
@@ -100,6 +109,7 @@ pub use job::{Job, JobFailure, JobLimits};
 pub use layer::{LayerReport, LayerState};
 pub use limits::{Limits, PoolConfig};
 pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
+pub use self_test::{CallReport, SelfTest, self_test};
 pub use tool::{CallError, ToolCall, ToolCaller};
 
 /// Why a pool could not be made.

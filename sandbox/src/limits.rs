@@ -105,11 +105,14 @@ pub struct PoolConfig {
     pub warm: usize,
     /// Programs that run at the same time; more wait in order.
     pub max_running: usize,
+    /// Children that are forked of one process before it is replaced. They share where things lie in memory;
+    /// 1 lets no two programs share that.
+    pub forks: u32,
 }
 
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        PoolConfig { warm: (2 * cores).min(16), max_running: 64 }
+        PoolConfig { warm: (2 * cores).min(16), max_running: 64, forks: 256 }
     }
 }

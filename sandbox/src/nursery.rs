@@ -8,22 +8,32 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::sync::oneshot;
 
 use crate::child::CHILD_MARK;
+use crate::herd::{Herd, Zygote};
 
-type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
+pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
+
+/// What kind of child is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// This binary, started again with these arguments.
+    Exec(Vec<String>),
+    /// A fork of a zygote.
+    Fork(Arc<Herd>),
+}
 
 enum Order {
-    Spawn { arguments: Vec<String>, done: OnSpawn },
-    Reap { pidfd: OwnedFd, ended: Option<oneshot::Sender<Ended>> },
+    Spawn { kind: Kind, done: OnSpawn },
+    Reap { dead: Dead, ended: Option<oneshot::Sender<Ended>> },
 }
 
 struct Nursery {
@@ -49,17 +59,36 @@ pub(crate) struct Child {
     pub(crate) socket: Option<UnixStream>,
     /// Whether its `ready` frame has been read.
     pub(crate) ready: bool,
+    /// The zygote that forked it, which alone can reap it, and with which it dies.
+    zygote: Option<Arc<Zygote>>,
 }
 
-/// Starts a child of this binary; `done` is called on the nursery's thread.
-pub(crate) fn spawn(arguments: Vec<String>, done: OnSpawn) {
+/// A child that was killed and is to be reaped.
+struct Dead {
+    pid: Pid,
+    pidfd: OwnedFd,
+    zygote: Option<Arc<Zygote>>,
+}
+
+/// Starts a child; `done` is called on the nursery's thread.
+pub(crate) fn spawn(kind: Kind, done: OnSpawn) {
     match nursery() {
-        Ok(nursery) => nursery.order(Order::Spawn { arguments, done }),
+        Ok(nursery) => nursery.order(Order::Spawn { kind, done }),
         Err(message) => done(Err(io::Error::other(message.clone()))),
     }
 }
 
 impl Child {
+    /// Returns a child that a zygote has forked.
+    pub(crate) fn forked(
+        pid: Pid,
+        pidfd: OwnedFd,
+        socket: UnixStream,
+        zygote: Arc<Zygote>,
+    ) -> Child {
+        Child { pid, pidfd: Some(pidfd), socket: Some(socket), ready: false, zygote: Some(zygote) }
+    }
+
     /// Tells whether the process still runs.
     pub(crate) fn is_alive(&self) -> bool {
         let Some(pidfd) = &self.pidfd else { return false };
@@ -93,7 +122,8 @@ impl Child {
         // A process that has already died keeps its own exit status.
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
         if let Ok(nursery) = nursery() {
-            nursery.order(Order::Reap { pidfd, ended });
+            let dead = Dead { pid: self.pid, pidfd, zygote: self.zygote.take() };
+            nursery.order(Order::Reap { dead, ended });
         }
     }
 
@@ -151,67 +181,112 @@ impl Nursery {
     }
 }
 
+/// How often is looked whether a zygote is late.
+const LATE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
 fn run(inbox: &mpsc::Receiver<Order>, bell: &OwnedFd) {
-    let mut dying: Vec<(OwnedFd, Option<oneshot::Sender<Ended>>)> = Vec::new();
+    let mut dying: Vec<(Dead, Option<oneshot::Sender<Ended>>)> = Vec::new();
+    // Those that owe an answer.
+    let mut zygotes: Vec<Arc<Zygote>> = Vec::new();
     loop {
-        let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(dying.len() + 1);
-        polled.push(PollFd::new(bell, PollFlags::IN));
-        polled.extend(dying.iter().map(|(pidfd, _)| PollFd::new(pidfd, PollFlags::IN)));
-        if poll(&mut polled, None).is_err() {
-            continue;
+        let gone: Vec<bool> = {
+            let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(1 + zygotes.len() + dying.len());
+            polled.push(PollFd::new(bell, PollFlags::IN));
+            polled.extend(
+                zygotes
+                    .iter()
+                    .map(|zygote| PollFd::from_borrowed_fd(zygote.control(), PollFlags::IN)),
+            );
+            polled.extend(dying.iter().map(|(dead, _)| PollFd::new(&dead.pidfd, PollFlags::IN)));
+            let timeout = (!zygotes.is_empty()).then_some(&LATE);
+            if poll(&mut polled, timeout).is_err() {
+                continue;
+            }
+            polled[1 + zygotes.len()..].iter().map(|fd| !fd.revents().is_empty()).collect()
+        };
+        for zygote in std::mem::take(&mut zygotes) {
+            for other in zygote.listen() {
+                remember(&mut zygotes, other);
+            }
+            if zygote.owes() {
+                remember(&mut zygotes, zygote);
+            }
         }
-        let gone: Vec<bool> = polled[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut index = 0;
-        dying.retain_mut(|(pidfd, ended)| {
-            let is_gone = gone[index];
-            index += 1;
-            if is_gone {
-                let how = reap(pidfd);
-                if let Some(ended) = ended.take() {
+        for (index, (dead, ended)) in std::mem::take(&mut dying).into_iter().enumerate() {
+            if !gone[index] {
+                dying.push((dead, ended));
+            } else if let Some(zygote) = dead.zygote {
+                zygote.reap(dead.pid, ended);
+                remember(&mut zygotes, zygote);
+            } else {
+                let how = dead.reap();
+                if let Some(ended) = ended {
                     let _ = ended.send(how);
                 }
             }
-            !is_gone
-        });
+        }
         let _ = rustix::io::read(bell, &mut [0u8; 8]);
         while let Ok(order) = inbox.try_recv() {
             match order {
-                Order::Spawn { arguments, done } => done(start(&arguments)),
-                Order::Reap { pidfd, ended } => dying.push((pidfd, ended)),
+                Order::Spawn { kind: Kind::Exec(arguments), done } => done(exec(&arguments)),
+                Order::Spawn { kind: Kind::Fork(herd), done } => {
+                    if let Some(zygote) = herd.fork(done) {
+                        remember(&mut zygotes, zygote);
+                    }
+                }
+                Order::Reap { dead, ended } => dying.push((dead, ended)),
             }
         }
     }
 }
 
-fn reap(pidfd: &OwnedFd) -> Ended {
-    match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
-        Ok(Some(status)) => status
-            .terminating_signal()
-            .map(Ended::Signal)
-            .or(status.exit_status().map(Ended::Exit))
-            .unwrap_or(Ended::Unknown),
-        _ => Ended::Unknown,
+/// Adds a zygote to those that are listened to.
+fn remember(zygotes: &mut Vec<Arc<Zygote>>, zygote: Arc<Zygote>) {
+    if !zygotes.iter().any(|known| Arc::ptr_eq(known, &zygote)) {
+        zygotes.push(zygote);
     }
+}
+
+impl Dead {
+    fn reap(&self) -> Ended {
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => status
+                .terminating_signal()
+                .map(Ended::Signal)
+                .or(status.exit_status().map(Ended::Exit))
+                .unwrap_or(Ended::Unknown),
+            _ => Ended::Unknown,
+        }
+    }
+}
+
+/// Starts this binary again with a stream to talk over.
+fn exec(arguments: &[String]) -> io::Result<Child> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let mut child = start(arguments, theirs.into())?;
+    child.socket = Some(ours);
+    Ok(child)
 }
 
 /// Starts this binary again. The socket arrives as descriptor 0; the child closes all else before it does
 /// anything, so no code of ours has to run between fork and exec.
-fn start(arguments: &[String]) -> io::Result<Child> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
+pub(crate) fn start(arguments: &[String], socket: OwnedFd) -> io::Result<Child> {
     let started = Command::new("/proc/self/exe")
         .arg0("pml-sandbox")
         .arg(CHILD_MARK)
         .arg(std::process::id().to_string())
         .args(arguments)
         .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdin(Stdio::from(socket))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
     let pid = Pid::from_child(&started);
     match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(Child { pid, pidfd: Some(pidfd), socket: Some(ours), ready: false }),
+        Ok(pidfd) => {
+            Ok(Child { pid, pidfd: Some(pidfd), socket: None, ready: false, zygote: None })
+        }
         Err(error) => {
             let mut started = started;
             let _ = started.kill();

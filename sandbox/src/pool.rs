@@ -8,12 +8,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::SandboxError;
-use crate::child::PROGRAM;
-use crate::frame::Inbox;
+use crate::frame::{self, Inbox, ToChild};
+use crate::herd::Herd;
 use crate::host::{Conversation, Ending};
 use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
-use crate::nursery::{Child, Ended};
+use crate::nursery::{Child, Ended, Kind};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
 use crate::peer::await_ready;
 use crate::tool::ToolCaller;
@@ -21,6 +21,8 @@ use crate::warm::{Lent, Warm};
 
 /// How often a run tries again when a child dies before it has seen the program.
 const START_ATTEMPTS: usize = 3;
+/// How long a child may take to ask the kernel one thing.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a child that closed its socket may take to show why.
 const DEATH_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -41,7 +43,7 @@ impl Pool {
             return Err(SandboxError::NoWorkers);
         }
         Ok(Pool {
-            warm: Warm::new(vec![PROGRAM.to_owned()], config.warm, false),
+            warm: Warm::new(Kind::Fork(Herd::new(config.forks)), config.warm, false),
             running: Semaphore::new(config.max_running),
             layers: Mutex::default(),
         })
@@ -89,6 +91,19 @@ impl Pool {
         }
         self.start().await.map_err(SandboxError::Unavailable)?;
         Ok(self.known_layers())
+    }
+
+    /// Has a sealed child ask the kernel what this number stands for, and returns how it ended.
+    pub(crate) async fn probe(&self, number: usize) -> Result<Ended, SandboxError> {
+        let Ready { lent, stream, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
+        let mut question = Vec::new();
+        frame::write(&mut question, &ToChild::Probe { id: number as u64 });
+        if stream.try_write(&question).ok() != Some(question.len()) {
+            return Err(SandboxError::Unavailable("a sealed child cannot be asked".to_owned()));
+        }
+        let child = lent.keep();
+        child.settle(PROBE_PATIENCE).await;
+        Ok(child.end().await)
     }
 
     fn known_layers(&self) -> Vec<LayerReport> {

@@ -3,13 +3,15 @@
 //! The engine is C and will have memory errors, so these are the boundary. A child applies them to itself
 //! before it reads anything. A mandatory layer that fails ends the child; the others are reported.
 
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, dumpable_behavior, getppid, getrlimit,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, dumpable_behavior, getpid, getppid, getrlimit,
     parent_process_death_signal, set_dumpable_behavior, set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
@@ -20,8 +22,14 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
+use crate::child::{EXIT_PANIC, exit, only, sleep_forever};
 use crate::layer::{LayerReport, LayerState};
-use crate::limits::THREAD_STACK;
+use crate::limits::{CPU_BACKSTOP, PROGRAM_ADDRESS_SPACE, THREAD_STACK};
+
+/// Descriptors 0 to 3 are all there will ever be.
+const DESCRIPTORS: u64 = 4;
+/// A zygote has, for a moment, a child's socket and its pidfd too.
+const ZYGOTE_DESCRIPTORS: u64 = 16;
 
 /// Why a mandatory layer does not hold.
 pub(crate) type Broken = String;
@@ -33,37 +41,87 @@ pub(crate) fn apply_outer(
     cpu: Duration,
 ) -> Result<Vec<LayerReport>, Broken> {
     end_with_host(host)?;
-    let mut layers = vec![volunteer_for_the_oom_killer(), namespaces(), landlock()];
+    let mut layers = vec![volunteer_for_the_oom_killer(), namespaces(&SHARED), landlock()?];
+    layers.extend(close_the_rest(host, address_space, cpu, DESCRIPTORS)?);
+    Ok(layers)
+}
+
+/// Applies all that a zygote and its children have in common.
+pub(crate) fn as_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
+    end_with_host(host)?;
+    let namespaces = namespaces(&[&SHARED[..], &[PROCESSES]].concat());
+    let mut layers = vec![volunteer_for_the_oom_killer(), namespaces, landlock()?];
+    let (memory, cpu) = (PROGRAM_ADDRESS_SPACE, CPU_BACKSTOP);
+    layers.extend(close_the_rest(host, memory, cpu, ZYGOTE_DESCRIPTORS)?);
+    restore_fatal_signals();
+    keep_personality();
+    forbid_new_privileges()?;
+    keep_processes_apart()?;
+    Ok(layers)
+}
+
+fn close_the_rest(
+    host: Pid,
+    address_space: u64,
+    cpu: Duration,
+    descriptors: u64,
+) -> Result<Vec<LayerReport>, Broken> {
     drop_capabilities()?;
-    layers.push(LayerReport::mandatory("capabilities"));
-    resource_limits(address_space, cpu)?;
-    layers.push(LayerReport::mandatory("rlimits"));
+    resource_limits(address_space, cpu, descriptors)?;
     forbid_dumps()?;
-    layers.push(LayerReport::mandatory("not_dumpable"));
     // A change of credentials above has cleared the signal, so it is asked for once more, at the end.
     end_with_host(host)?;
-    layers.push(LayerReport::mandatory("parent_death"));
-    Ok(layers)
+    Ok(["capabilities", "rlimits", "not_dumpable", "parent_death"]
+        .map(LayerReport::mandatory)
+        .to_vec())
 }
 
 /// Applies the last two layers to all threads. After this only the short list of calls is left.
 pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
     limit(Resource::Nproc, 0)?;
     restore_fatal_signals();
+    keep_personality();
     forbid_new_privileges()?;
-    filter_system_calls()?;
-    Ok(vec![LayerReport::mandatory("no_new_privs"), LayerReport::mandatory("seccomp")])
+    Filter::new()?.apply()?;
+    Ok(inner_layers())
+}
+
+/// Applies what a forked child does not have from its zygote.
+pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
+    die_with_parent()?;
+    // In a process namespace of its own, a child does not see the number of its parent; one that was
+    // orphaned has the first process there as its parent.
+    if getppid().is_some_and(|parent| parent != zygote) {
+        return Err("the zygote has died".to_owned());
+    }
+    match (dumpable_behavior(), no_new_privs()) {
+        (Ok(DumpableBehavior::NotDumpable), Ok(true)) => {}
+        _ => return Err("a fork has lost a layer".to_owned()),
+    }
+    limit(Resource::Nofile, DESCRIPTORS)?;
+    limit(Resource::Nproc, 0)?;
+    filter.apply()
+}
+
+/// Returns what holds once [`apply_inner`] or [`after_fork`] has succeeded.
+pub(crate) fn inner_layers() -> Vec<LayerReport> {
+    vec![LayerReport::mandatory("no_new_privs"), LayerReport::mandatory("seccomp")]
 }
 
 /// Asks the kernel to kill us with our host, and looks whether it has died already.
 fn end_with_host(host: Pid) -> Result<(), Broken> {
+    die_with_parent()?;
+    if getppid() != Some(host) {
+        return Err("the host has died".to_owned());
+    }
+    Ok(())
+}
+
+fn die_with_parent() -> Result<(), Broken> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|e| format!("prctl(PDEATHSIG): {e}"))?;
     if parent_process_death_signal() != Ok(Some(Signal::KILL)) {
         return Err("the parent-death signal did not stay".to_owned());
-    }
-    if getppid() != Some(host) {
-        return Err("the host has died".to_owned());
     }
     Ok(())
 }
@@ -77,15 +135,19 @@ fn volunteer_for_the_oom_killer() -> LayerReport {
     LayerReport::best_effort("oom_score", state)
 }
 
-/// Leaves the host's network, mounts, message queues and host name behind.
-fn namespaces() -> LayerReport {
-    const PARTS: [(UnshareFlags, &str); 4] = [
-        (UnshareFlags::NEWNET, "network"),
-        (UnshareFlags::NEWNS, "mount"),
-        (UnshareFlags::NEWIPC, "ipc"),
-        (UnshareFlags::NEWUTS, "uts"),
-    ];
-    let all = PARTS.iter().fold(UnshareFlags::NEWUSER, |all, part| all | part.0);
+/// What every child leaves behind.
+const SHARED: [(UnshareFlags, &str); 4] = [
+    (UnshareFlags::NEWNET, "network"),
+    (UnshareFlags::NEWNS, "mount"),
+    (UnshareFlags::NEWIPC, "ipc"),
+    (UnshareFlags::NEWUTS, "uts"),
+];
+/// Only for the children of whoever leaves it.
+const PROCESSES: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
+
+/// Leaves these parts of the host behind, and its users.
+fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
+    let all = parts.iter().fold(UnshareFlags::NEWUSER, |all, part| all | part.0);
     if unshare(all).is_ok() {
         return LayerReport::best_effort("namespaces", LayerState::Holds);
     }
@@ -94,21 +156,59 @@ fn namespaces() -> LayerReport {
     if let Err(error) = unshare(UnshareFlags::NEWUSER) {
         missing.push(format!("user: {error}"));
     }
-    for (flag, name) in PARTS {
-        if let Err(error) = unshare(flag) {
+    for (flag, name) in parts {
+        if let Err(error) = unshare(*flag) {
             missing.push(format!("{name}: {error}"));
         }
     }
     let count = missing.len();
     let text = missing.join(", ");
-    LayerReport::best_effort(
-        "namespaces",
-        match count {
-            0 => LayerState::Holds,
-            5 => LayerState::Absent(text),
-            _ => LayerState::Partial(text),
-        },
-    )
+    let state = match count {
+        0 => LayerState::Holds,
+        _ if count > parts.len() => LayerState::Absent(text),
+        _ => LayerState::Partial(text),
+    };
+    LayerReport::best_effort("namespaces", state)
+}
+
+/// Forks the first process of a new process namespace. It only keeps the namespace alive: later forks land
+/// in it too, and all of them end with this one, which ends with us. Without such a namespace it does no harm.
+///
+/// It is sealed as later forks will be, so that a seal that does not hold is known before there is one.
+fn keep_processes_apart() -> Result<(), Broken> {
+    let zygote = getpid();
+    let filter = Filter::new()?;
+    let (mut ours, theirs) = UnixStream::pair().map_err(|e| format!("socketpair: {e}"))?;
+    #[expect(unsafe_code, reason = "no safe wrapper: the child may do what one thread may")]
+    // SAFETY: this process has one thread, so the child finds every lock free.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        0 => keep(zygote, &filter, theirs),
+        1.. => drop(theirs),
+        _ => return Err("no process can be forked".to_owned()),
+    }
+    let mut said = [0; 512];
+    let length = ours.read(&mut said).map_err(|e| format!("the first fork is not heard: {e}"))?;
+    match &said[..length] {
+        b"" => Err("the first fork died while it was sealed".to_owned()),
+        said if said == SEALED.as_bytes() => Ok(()),
+        said => Err(String::from_utf8_lossy(said).into_owned()),
+    }
+}
+
+/// What the first fork says when its seal holds.
+const SEALED: &str = "sealed";
+
+/// The life of the first fork.
+fn keep(zygote: Pid, filter: &Filter, host: UnixStream) -> ! {
+    let Ok(host) = only(host.into()) else { exit(EXIT_PANIC) };
+    let sealed = after_fork(zygote, filter);
+    let said = sealed.as_ref().map_or_else(String::as_str, |()| SEALED);
+    let _ = rustix::io::write(&host, said.as_bytes());
+    if sealed.is_err() {
+        exit(EXIT_PANIC)
+    }
+    sleep_forever()
 }
 
 fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
@@ -120,7 +220,7 @@ fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
 }
 
 /// Denies every file, every port and every signal and socket outside of this process.
-fn landlock() -> LayerReport {
+fn landlock() -> Result<LayerReport, Broken> {
     let newest = ABI::V6;
     let ruleset = Ruleset::default()
         .set_compatibility(landlock::CompatLevel::BestEffort)
@@ -129,19 +229,18 @@ fn landlock() -> LayerReport {
         .and_then(|ruleset| ruleset.scope(Scope::from_all(newest)))
         .and_then(Ruleset::create)
         .and_then(landlock::RulesetCreated::restrict_self);
-    let state = match ruleset {
-        Ok(status) => match status.ruleset {
-            RulesetStatus::FullyEnforced => LayerState::Holds,
-            RulesetStatus::PartiallyEnforced => {
-                LayerState::Partial("the kernel knows an older landlock".to_owned())
-            }
-            RulesetStatus::NotEnforced => {
-                LayerState::Absent("the kernel has no landlock".to_owned())
-            }
-        },
-        Err(error) => LayerState::Absent(error.to_string()),
-    };
-    LayerReport::best_effort("landlock", state)
+    let status = ruleset.map_err(|error| format!("landlock: {error}"))?;
+    let layer = LayerReport::mandatory("landlock");
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(layer),
+        RulesetStatus::PartiallyEnforced => {
+            let state = LayerState::Partial("the kernel knows an older landlock".to_owned());
+            Ok(LayerReport { state, ..layer })
+        }
+        RulesetStatus::NotEnforced => Err("landlock: the kernel has none, or it is switched off; \
+             it comes with Linux 5.13 and is named in /sys/kernel/security/lsm"
+            .to_owned()),
+    }
 }
 
 fn drop_capabilities() -> Result<(), Broken> {
@@ -153,15 +252,14 @@ fn drop_capabilities() -> Result<(), Broken> {
     set_capabilities(None, none).map_err(|e| format!("capset: {e}"))
 }
 
-fn resource_limits(address_space: u64, cpu: Duration) -> Result<(), Broken> {
+fn resource_limits(address_space: u64, cpu: Duration, descriptors: u64) -> Result<(), Broken> {
     limit(Resource::As, address_space)?;
     limit(Resource::Cpu, cpu.as_secs())?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Core, 0)?;
     limit(Resource::Memlock, 0)?;
     limit(Resource::Stack, THREAD_STACK)?;
-    // Descriptors 0 to 3 are all there will ever be.
-    limit(Resource::Nofile, 4)
+    limit(Resource::Nofile, descriptors)
 }
 
 fn limit(resource: Resource, most: u64) -> Result<(), Broken> {
@@ -201,14 +299,39 @@ fn restore_fatal_signals() {
     }
 }
 
-fn filter_system_calls() -> Result<(), Broken> {
+/// Without this an inherited flag could make readable pages executable.
+fn keep_personality() {
     #[expect(unsafe_code, reason = "no safe wrapper")]
-    // SAFETY: the call takes no pointers. Without it an inherited flag could make readable pages executable.
+    // SAFETY: the call takes no pointers.
     unsafe {
         libc::personality(0);
     }
-    let program = system_call_filter().map_err(|e| format!("seccomp filter: {e}"))?;
-    apply_filter_all_threads(&program).map_err(|e| format!("seccomp: {e}"))
+}
+
+/// Stands in a filter for the number of the process that will take it.
+const OWN_PID: u32 = 0x7eed_c0de;
+
+/// The list of system calls that are left, made once and taken by many.
+pub(crate) struct Filter(BpfProgram);
+
+impl Filter {
+    pub(crate) fn new() -> Result<Filter, Broken> {
+        system_call_filter().map(Filter).map_err(|e| format!("seccomp filter: {e}"))
+    }
+
+    /// Puts the filter on all threads of this process, for good.
+    pub(crate) fn apply(&self) -> Result<(), Broken> {
+        let mut program = self.0.clone();
+        let mut own = 0;
+        for instruction in program.iter_mut().filter(|one| one.k == OWN_PID) {
+            instruction.k = std::process::id();
+            own += 1;
+        }
+        if own != 1 {
+            return Err("seccomp filter: it does not name its process".to_owned());
+        }
+        apply_filter_all_threads(&program).map_err(|e| format!("seccomp: {e}"))
+    }
 }
 
 /// Everything a sealed child may ask of the kernel. All else kills it, foreign call tables included.
@@ -250,7 +373,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         rules.push((call, vec![SeccompRule::new(vec![not_executable])?]));
     }
     // `abort` signals its own process; without it an abort would look like a forbidden call.
-    let own = u64::from(std::process::id());
+    let own = u64::from(OWN_PID);
     let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]));
     SeccompFilter::new(

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::nursery::{self, Child};
+use crate::nursery::{self, Child, Kind};
 
-/// A stock of children that were all started with the same arguments.
+/// A stock of children of one kind.
 #[derive(Debug)]
 pub(crate) struct Warm {
-    arguments: Vec<String>,
+    kind: Kind,
     /// How many to keep.
     target: usize,
     /// Children that come back count towards `target` while they are out.
@@ -31,9 +31,9 @@ struct Stock {
 
 impl Warm {
     /// Returns a stock that starts to fill at once.
-    pub(crate) fn new(arguments: Vec<String>, target: usize, reused: bool) -> Arc<Warm> {
+    pub(crate) fn new(kind: Kind, target: usize, reused: bool) -> Arc<Warm> {
         let warm = Arc::new(Warm {
-            arguments,
+            kind,
             target,
             reused,
             stock: Mutex::default(),
@@ -93,7 +93,7 @@ impl Warm {
         for _ in 0..missing {
             let home = Arc::downgrade(self);
             nursery::spawn(
-                self.arguments.clone(),
+                self.kind.clone(),
                 Box::new(move |started| {
                     // A stock that is gone drops the child, which kills it.
                     if let Some(home) = home.upgrade() {

@@ -13,14 +13,24 @@ const CHUNK: usize = 64 * 1024;
 
 /// The child's end of the socket. Every error on it means that the host is gone, and then so are we.
 pub(crate) struct Wire {
-    socket: OwnedFd,
+    /// `None` only before there is a host to talk to.
+    socket: Option<OwnedFd>,
     inbox: Inbox,
     out: Vec<u8>,
 }
 
 impl Wire {
     pub(crate) fn new(socket: OwnedFd) -> Wire {
-        Wire { socket, inbox: Inbox::default(), out: Vec::new() }
+        Wire { socket: Some(socket), inbox: Inbox::default(), out: Vec::new() }
+    }
+
+    /// Returns a wire that leads nowhere; who uses it leaves.
+    pub(crate) fn nowhere() -> Wire {
+        Wire { socket: None, inbox: Inbox::default(), out: Vec::new() }
+    }
+
+    fn socket(&self) -> &OwnedFd {
+        self.socket.as_ref().unwrap_or_else(|| exit(0))
     }
 
     /// Returns the buffer of what is to be sent with the next flush.
@@ -36,7 +46,7 @@ impl Wire {
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.out.len() {
-            match rustix::io::write(&self.socket, &self.out[sent..]) {
+            match rustix::io::write(self.socket(), &self.out[sent..]) {
                 Ok(count) => sent += count,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
@@ -65,7 +75,7 @@ impl Wire {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         });
-        let mut polled = [PollFd::new(&self.socket, for_what)];
+        let mut polled = [PollFd::new(self.socket(), for_what)];
         match poll(&mut polled, timeout.as_ref()) {
             Ok(0) | Err(_) => PollFlags::empty(),
             Ok(_) => polled[0].revents(),
@@ -73,9 +83,10 @@ impl Wire {
     }
 
     fn read(&mut self) {
+        let Some(socket) = &self.socket else { exit(0) };
         let tail = self.inbox.tail();
         tail.reserve(CHUNK);
-        match rustix::io::read(&self.socket, rustix::buffer::spare_capacity(tail)) {
+        match rustix::io::read(socket, rustix::buffer::spare_capacity(tail)) {
             Ok(0) => exit(0),
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(_) => exit(0),

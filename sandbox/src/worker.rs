@@ -11,7 +11,7 @@ use crate::SandboxError;
 use crate::child::{EXIT_PANIC, JOB, exit};
 use crate::frame::{HEADER, Inbox};
 use crate::job::{Job, JobFailure, JobLimits};
-use crate::nursery::Ended;
+use crate::nursery::{Ended, Kind};
 use crate::peer::{await_ready, cpu_exhausted, receive};
 use crate::warm::{Lent, Warm};
 use crate::wire::Wire;
@@ -41,7 +41,7 @@ impl JobPool {
             limits.stack.to_string(),
             limits.input_bytes.to_string(),
         ];
-        Ok(JobPool { limits, warm: Warm::new(arguments, workers, true) })
+        Ok(JobPool { limits, warm: Warm::new(Kind::Exec(arguments), workers, true) })
     }
 
     /// Runs the job on `input`. A future that is dropped kills the child that works for it.

@@ -19,6 +19,11 @@ use crate::database::Database;
 /// Returns an error that says what went wrong and what to do next.
 pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     let settings = &cli.settings;
+    if cli.sandbox_selftest {
+        let seen = runtime.block_on(sandbox::self_test())?;
+        say(&seen.to_string())?;
+        return Ok(if seen.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     match cli.command {
         None => {
             // The flags of `serve` come from the environment when it is not named.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Scope;
 use registry::Right;
+use sandbox::PoolConfig;
 
 /// PML's gateway and registry: analyses agent-written programs, runs what is
 /// the server's and hands the rest to `pml` on the user's machine.
@@ -24,6 +25,10 @@ pub struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
     pub settings: Settings,
+    /// Look whether programs can be contained on this machine, print a line for each layer and each forbidden
+    /// system call, and end; the exit code is 1 when the sandbox does not hold.
+    #[arg(long)]
+    pub sandbox_selftest: bool,
     /// What to do; `serve` when nothing is named.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -114,6 +119,34 @@ pub struct Serve {
     /// Warm sandboxes that wait for programs.
     #[arg(long, env = "PML_SANDBOX_WARM", value_name = "N")]
     pub sandbox_warm: Option<usize>,
+
+    /// Whether the sandboxes of several programs may find everything at the same addresses.
+    ///
+    /// `shared` forks up to 256 of them of one process that has never seen a program; `strict` starts one
+    /// for each, which costs several times the CPU.
+    #[arg(long, env = "PML_ISOLATION", default_value = "shared", value_name = "shared|strict")]
+    pub isolation: Isolation,
+}
+
+impl Serve {
+    /// Returns how many sandboxes there are, and of what kind.
+    pub fn pool(&self) -> PoolConfig {
+        let default = PoolConfig::default();
+        PoolConfig {
+            warm: self.sandbox_warm.unwrap_or(default.warm),
+            forks: if self.isolation == Isolation::Strict { 1 } else { default.forks },
+            ..default
+        }
+    }
+}
+
+/// How far apart programs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Isolation {
+    /// Forks of one zygote.
+    Shared,
+    /// A zygote for each program.
+    Strict,
 }
 
 /// A setting that is on or off.

@@ -32,14 +32,10 @@ impl Gateway {
     /// Returns an error when sealed children cannot be started here.
     pub fn start(
         registry: Registry,
-        warm: Option<usize>,
+        pool: PoolConfig,
         anonymous_read: bool,
     ) -> Result<SharedGateway, sandbox::SandboxError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let mut pool = PoolConfig::default();
-        if let Some(warm) = warm {
-            pool.warm = warm;
-        }
         Ok(Arc::new(Self {
             registry,
             analyser: Analyser::start(cores)?,

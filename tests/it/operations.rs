@@ -198,6 +198,7 @@ fn wrong_settings_are_told_once() {
     for (name, value, code, expected) in [
         ("PML_LISTEN", "bad", 2, "invalid value 'bad' for '--listen"),
         ("PML_SANDBOX_WARM", "-1", 2, "invalid value '-1' for '--sandbox-warm"),
+        ("PML_ISOLATION", "loose", 2, "invalid value 'loose' for '--isolation"),
         ("PML_DATA_DIR", "/dev/null/x", 1, "cannot"),
         ("PML_DATABASE_URL", "nonsense", 1, "database URL"),
     ] {

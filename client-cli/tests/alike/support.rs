@@ -15,7 +15,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let _inside = RUNTIME.enter();
-    Pool::new(PoolConfig { warm: 4, max_running: 4 }).unwrap()
+    Pool::new(PoolConfig { warm: 4, max_running: 4, ..PoolConfig::default() }).unwrap()
 });
 
 /// Answers every call with its arguments and keeps the tools' ids.

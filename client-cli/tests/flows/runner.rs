@@ -43,7 +43,7 @@ pub(crate) struct Runner(Pool);
 
 impl Runner {
     pub(crate) fn start() -> Result<Self, SandboxError> {
-        Ok(Self(Pool::new(PoolConfig { warm: 4, max_running: 4 })?))
+        Ok(Self(Pool::new(PoolConfig { warm: 4, max_running: 4, ..PoolConfig::default() })?))
     }
 
     pub(crate) async fn run(

@@ -76,7 +76,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn start() -> Result<Self, SandboxError> {
-        let pool = Pool::new(PoolConfig { warm: 4, max_running: 8 })?;
+        let pool = Pool::new(PoolConfig { warm: 4, max_running: 8, ..PoolConfig::default() })?;
         let args = serde_json::from_str(ARGS).expect("the arguments are JSON");
         Ok(Self { pool: Arc::new(pool), args })
     }

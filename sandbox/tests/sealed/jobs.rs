@@ -11,7 +11,7 @@ use crate::support::trials;
 pub(crate) const JOBS: [Job; 2] =
     [Job { name: "work", run: work }, Job { name: "probe", run: probe }];
 
-pub(crate) use crate::containment::probe;
+pub(crate) use crate::probe::probe;
 
 trials![
     bytes_go_in_and_come_out,

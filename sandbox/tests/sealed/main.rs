@@ -2,11 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod becoming;
 mod containment;
+mod hosts;
 mod jobs;
 mod limits;
+mod probe;
 mod programs;
 mod realm;
+mod seal;
 mod support;
 
 use libtest_mimic::{Arguments, Trial};
@@ -15,13 +19,14 @@ fn main() {
     sandbox::child_main_if_requested(&jobs::JOBS);
     let mut rest = std::env::args().skip(1);
     if rest.next().as_deref() == Some("__host") {
-        return containment::be_another_host(&rest.next().unwrap_or_default());
+        return hosts::be_another_host(&rest.next().unwrap_or_default());
     }
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
     trials.extend(limits::trials());
     trials.extend(realm::trials());
+    trials.extend(seal::trials());
     trials.extend(containment::trials());
     trials.extend(jobs::trials());
     libtest_mimic::run(&arguments, trials).exit();

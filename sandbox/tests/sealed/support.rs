@@ -19,7 +19,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a ru
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let _inside = RUNTIME.enter();
-    Pool::new(PoolConfig { warm: 2, max_running: 8 }).expect("a pool")
+    Pool::new(PoolConfig { warm: 2, max_running: 8, ..PoolConfig::default() }).expect("a pool")
 });
 
 pub(crate) fn pool() -> &'static Pool {
@@ -173,4 +173,16 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
             list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// Returns the children of a process, theirs, and so on.
+pub(crate) fn tree_of(pid: u32) -> Vec<u32> {
+    let mut found = children_of(pid);
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let more = children_of(*pid);
+        found.extend(more);
+        next += 1;
+    }
+    found
 }

@@ -1,0 +1,175 @@
+//! The messages between the host and a zygote: whole packets, with descriptors beside them.
+//!
+//! Unlike a program's child, a zygote has never seen anything of a tenant, so both sides are trusted.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// The longest message.
+const MOST: usize = 512;
+
+/// What the host asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// A new child; its end of the socket comes with the message.
+    Fork,
+    /// How the child with this number ended; it has died already.
+    Reap(u32),
+}
+
+/// What the zygote answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The new child's number; its pidfd comes with the message.
+    Forked(u32),
+    /// The status of a child that was reaped: its exit code, or the signal that killed it.
+    Reaped(Result<i32, i32>),
+    /// It cannot be done, for this reason.
+    Refused(String),
+}
+
+/// A message with at most one descriptor.
+type Packet = (Vec<u8>, Option<OwnedFd>);
+
+fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.as_slice();
+    if !descriptors.is_empty() {
+        beside.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL).map(|_| ())
+}
+
+/// Returns the next message; an empty one means that the other side is gone.
+fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
+    let mut bytes = vec![0; MOST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        let into = &mut [IoSliceMut::new(&mut bytes)];
+        match recvmsg(&socket, into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut descriptor = None;
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            descriptor = descriptors.last().or(descriptor);
+        }
+    }
+    bytes.truncate(got.bytes);
+    Ok((bytes, descriptor))
+}
+
+impl Ask {
+    pub(crate) fn send(
+        self,
+        socket: impl AsFd,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Errno> {
+        match self {
+            Ask::Fork => send(socket, b"f", descriptor),
+            Ask::Reap(pid) => {
+                let mut bytes = vec![b'r'];
+                bytes.extend_from_slice(&pid.to_le_bytes());
+                send(socket, &bytes, None)
+            }
+        }
+    }
+
+    /// Returns the next question; `None` means that the host is gone.
+    pub(crate) fn receive(socket: impl AsFd) -> Option<(Ask, Option<OwnedFd>)> {
+        let (bytes, descriptor) = receive(socket).ok()?;
+        match bytes.as_slice() {
+            b"f" => Some((Ask::Fork, descriptor)),
+            [b'r', pid @ ..] => Some((Ask::Reap(u32::from_le_bytes(pid.try_into().ok()?)), None)),
+            _ => None,
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn send(
+        &self,
+        socket: impl AsFd,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Errno> {
+        let mut bytes = Vec::new();
+        match self {
+            Answer::Forked(pid) => {
+                bytes.push(b'f');
+                bytes.extend_from_slice(&pid.to_le_bytes());
+            }
+            Answer::Reaped(status) => {
+                let (kind, code) = match status {
+                    Ok(code) => (b'e', code),
+                    Err(signal) => (b's', signal),
+                };
+                bytes.push(kind);
+                bytes.extend_from_slice(&code.to_le_bytes());
+            }
+            Answer::Refused(message) => {
+                bytes.push(b'n');
+                bytes.extend_from_slice(
+                    &message.as_bytes()[..message.floor_char_boundary(MOST - 1)],
+                );
+            }
+        }
+        send(socket, &bytes, descriptor)
+    }
+
+    /// Returns the next answer; an error means that the zygote is gone or does not answer.
+    pub(crate) fn receive(socket: impl AsFd) -> Result<(Answer, Option<OwnedFd>), Errno> {
+        let (bytes, descriptor) = receive(socket)?;
+        let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;
+        let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Errno::PROTO);
+        let answer = match kind {
+            b'f' => Answer::Forked(number()?),
+            b'e' => Answer::Reaped(Ok(number()?.cast_signed())),
+            b's' => Answer::Reaped(Err(number()?.cast_signed())),
+            b'n' => Answer::Refused(String::from_utf8_lossy(rest).into_owned()),
+            _ => return Err(Errno::PROTO),
+        };
+        Ok((answer, descriptor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_arrive_whole() {
+        let (host, zygote) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        Ask::Fork.send(&host, Some(host.as_fd())).unwrap();
+        Ask::Reap(7).send(&host, None).unwrap();
+        let (ask, descriptor) = Ask::receive(&zygote).unwrap();
+        assert!(ask == Ask::Fork && descriptor.is_some());
+        drop(descriptor);
+        assert_eq!(Ask::receive(&zygote).unwrap().0, Ask::Reap(7));
+        let long = Answer::Refused("é".repeat(1_000));
+        for answer in [Answer::Forked(9), Answer::Reaped(Ok(0)), Answer::Reaped(Err(9)), long] {
+            answer.send(&zygote, None).unwrap();
+            let (got, _) = Answer::receive(&host).unwrap();
+            match (&got, &answer) {
+                (Answer::Refused(got), Answer::Refused(sent)) => assert!(sent.starts_with(got)),
+                _ => assert_eq!(got, answer),
+            }
+        }
+        drop(host);
+        assert!(Ask::receive(&zygote).is_none());
+    }
+}

@@ -1,0 +1,136 @@
+//! What a self-test has a sealed child ask of the kernel, and what only an attacker would.
+
+use crate::child::exit;
+
+/// The exit code of a child that was given an answer.
+pub(crate) const EXIT_ANSWERED: i32 = 92;
+
+/// A system call that no sealed child may make.
+pub(crate) struct Probe {
+    /// Its name, with what makes it one that is not allowed.
+    pub(crate) name: &'static str,
+    door: Door,
+    call: libc::c_long,
+    arguments: [i64; 4],
+}
+
+/// Through which table of calls the kernel is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Own,
+    /// The table of 32-bit programs.
+    #[cfg(target_arch = "x86_64")]
+    I386,
+}
+
+const INET: i64 = libc::AF_INET as i64;
+const UNIX: i64 = libc::AF_UNIX as i64;
+const NETLINK: i64 = libc::AF_NETLINK as i64;
+const STREAM: i64 = libc::SOCK_STREAM as i64;
+/// Marks a call of the x32 table: 32-bit pointers, 64-bit registers.
+#[cfg(target_arch = "x86_64")]
+const X32: libc::c_long = 0x4000_0000;
+
+const fn own(name: &'static str, call: libc::c_long, arguments: [i64; 4]) -> Probe {
+    Probe { name, door: Door::Own, call, arguments }
+}
+
+/// All of them. Their arguments are such that the kernel refuses them, or does nothing, where no filter is.
+pub(crate) const PROBES: &[Probe] = &[
+    own("openat", libc::SYS_openat, [-100, 0, 0, 0]),
+    own("openat2", libc::SYS_openat2, [-100, 0, 0, 0]),
+    own("statx", libc::SYS_statx, [-100, 0, 0, 0]),
+    own("getdents64", libc::SYS_getdents64, [3, 0, 0, 0]),
+    own("unlinkat", libc::SYS_unlinkat, [-100, 0, 0, 0]),
+    own("linkat", libc::SYS_linkat, [-100, 0, -100, 0]),
+    own("symlinkat", libc::SYS_symlinkat, [0, -100, 0, 0]),
+    own("mkdirat", libc::SYS_mkdirat, [-100, 0, 0, 0]),
+    own("chdir", libc::SYS_chdir, [0, 0, 0, 0]),
+    own("ftruncate", libc::SYS_ftruncate, [99, 0, 0, 0]),
+    own("socket inet", libc::SYS_socket, [INET, STREAM, 0, 0]),
+    own("socket unix", libc::SYS_socket, [UNIX, STREAM, 0, 0]),
+    own("socket netlink", libc::SYS_socket, [NETLINK, STREAM, 0, 0]),
+    own("socketpair", libc::SYS_socketpair, [UNIX, STREAM, 0, 0]),
+    own("connect", libc::SYS_connect, [3, 0, 0, 0]),
+    own("sendmsg", libc::SYS_sendmsg, [3, 0, 0, 0]),
+    own("recvmsg", libc::SYS_recvmsg, [3, 0, 0, 0]),
+    own("clone", libc::SYS_clone, [17, 0, 0, 0]),
+    own("clone3", libc::SYS_clone3, [0, 0, 0, 0]),
+    own("execve", libc::SYS_execve, [0, 0, 0, 0]),
+    own("execveat", libc::SYS_execveat, [3, 0, 0, 0]),
+    own("ptrace", libc::SYS_ptrace, [16, 1, 0, 0]),
+    own("process_vm_readv", libc::SYS_process_vm_readv, [1, 0, 0, 0]),
+    own("kill", libc::SYS_kill, [1, 0, 0, 0]),
+    own("tgkill of another", libc::SYS_tgkill, [1, 1, 0, 0]),
+    own("pidfd_open", libc::SYS_pidfd_open, [1, 0, 0, 0]),
+    own("pidfd_getfd", libc::SYS_pidfd_getfd, [3, 0, 0, 0]),
+    own("pidfd_send_signal", libc::SYS_pidfd_send_signal, [3, 0, 0, 0]),
+    own("io_uring_setup", libc::SYS_io_uring_setup, [1, 0, 0, 0]),
+    own("memfd_create", libc::SYS_memfd_create, [0, 0, 0, 0]),
+    own("userfaultfd", libc::SYS_userfaultfd, [0, 0, 0, 0]),
+    own("perf_event_open", libc::SYS_perf_event_open, [0, 0, -1, -1]),
+    own("bpf", libc::SYS_bpf, [0, 0, 0, 0]),
+    own("add_key", libc::SYS_add_key, [0, 0, 0, 0]),
+    own("keyctl", libc::SYS_keyctl, [0, 0, 0, 0]),
+    own("shmget", libc::SYS_shmget, [0, 0, 0, 0]),
+    own("mount", libc::SYS_mount, [0, 0, 0, 0]),
+    own("pivot_root", libc::SYS_pivot_root, [0, 0, 0, 0]),
+    own("unshare", libc::SYS_unshare, [0, 0, 0, 0]),
+    own("setns", libc::SYS_setns, [3, 0, 0, 0]),
+    own("setuid", libc::SYS_setuid, [-1, 0, 0, 0]),
+    own("prctl", libc::SYS_prctl, [38, 1, 0, 0]),
+    own("personality", libc::SYS_personality, [0xffff_ffff, 0, 0, 0]),
+    own("seccomp", libc::SYS_seccomp, [0, 0, 0, 0]),
+    own("init_module", libc::SYS_init_module, [0, 0, 0, 0]),
+    own("reboot", libc::SYS_reboot, [0, 0, 0, 0]),
+    own("inotify_init1", libc::SYS_inotify_init1, [0, 0, 0, 0]),
+    own("setrlimit", libc::SYS_setrlimit, [-1, 0, 0, 0]),
+    own("prlimit64", libc::SYS_prlimit64, [0, 0, 0, 0]),
+    own("ioctl", libc::SYS_ioctl, [99, 0, 0, 0]),
+    own("dup", libc::SYS_dup, [99, 0, 0, 0]),
+    own("mmap executable", libc::SYS_mmap, [0, 4096, 7, 34]),
+    own("mprotect executable", libc::SYS_mprotect, [4096, 4096, 5, 0]),
+    #[cfg(target_arch = "x86_64")]
+    own("getpid by the x32 table", X32 | libc::SYS_getpid, [0, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    own("execve by the x32 table", X32 | 520, [0, 0, 0, 0]),
+    // Number 20 is `getpid` there, and `writev` in the own table.
+    #[cfg(target_arch = "x86_64")]
+    Probe { name: "getpid by the i386 table", door: Door::I386, call: 20, arguments: [0; 4] },
+    // Number 1 is `exit` there, and `write`, which is allowed, in the own table.
+    #[cfg(target_arch = "x86_64")]
+    Probe { name: "exit by the i386 table", door: Door::I386, call: 1, arguments: [0; 4] },
+];
+
+/// Asks what this number stands for, or nothing if it stands for none, and ends the child.
+pub(crate) fn answer(number: u64) -> ! {
+    let probe = usize::try_from(number).ok().and_then(|number| PROBES.get(number));
+    if let Some(probe) = probe {
+        probe.ask();
+    }
+    exit(EXIT_ANSWERED)
+}
+
+impl Probe {
+    /// Asks the kernel. Whoever lives to see an answer was not stopped.
+    fn ask(&self) {
+        let [a, b, c, d] = self.arguments;
+        match self.door {
+            #[expect(unsafe_code, reason = "an attacker makes raw system calls")]
+            Door::Own => {
+                // SAFETY: the filter kills the process before the kernel looks at the arguments, which
+                // change nothing where there is no filter.
+                let _ = unsafe { libc::syscall(self.call, a, b, c, d) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code, reason = "an attacker uses the table of 32-bit programs")]
+            Door::I386 => {
+                // SAFETY: both calls take no pointer.
+                unsafe {
+                    std::arch::asm!("int 0x80", inlateout("rax") self.call => _, lateout("r8") _,
+                        lateout("r9") _, lateout("r10") _, lateout("r11") _);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A zygote: a sealed child with the engine in it, which never sees a program and forks children that do.
+//!
+//! A fork costs a fraction of what it costs to start the binary, to seal it and to build the globals. All of
+//! that is done once, here; a forked child only closes what is not its own and takes the last layers.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+
+use crate::child::{self, EXIT_PANIC, exit};
+use crate::control::{Answer, Ask};
+use crate::engine::Engine;
+use crate::frame::{self, ToHost, VERSION};
+use crate::layer::LayerReport;
+use crate::seal::{self, Filter};
+use crate::wire::Wire;
+
+/// What every forked child starts with.
+struct Womb {
+    engine: Engine,
+    filter: Filter,
+    /// The frame by which a child tells that its seal holds.
+    ready: Vec<u8>,
+}
+
+/// Forks children as the host asks, until the host is gone. `layers` hold already.
+pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
+    let womb = match Womb::new(layers) {
+        Ok(womb) => womb,
+        Err(message) => refuse(&control, &message),
+    };
+    while let Some((ask, descriptor)) = Ask::receive(&control) {
+        let answered = match ask {
+            Ask::Fork => match descriptor {
+                Some(socket) => womb.fork(&control, socket),
+                None => refused(&control, "no socket came with the question"),
+            },
+            Ask::Reap(pid) => Answer::Reaped(reap(pid)).send(&control, None),
+        };
+        if answered.is_err() {
+            break;
+        }
+    }
+    exit(0)
+}
+
+/// Tells the host on every question why there will be no child.
+pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
+    while Ask::receive(control).is_some() {
+        if refused(control, message).is_err() {
+            break;
+        }
+    }
+    exit(EXIT_PANIC)
+}
+
+fn refused(control: &OwnedFd, message: &str) -> Result<(), rustix::io::Errno> {
+    Answer::Refused(message.to_owned()).send(control, None)
+}
+
+fn reap(pid: u32) -> Result<i32, i32> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let status = pid.and_then(|pid| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok().flatten());
+    match status {
+        Some(status) => match status.terminating_signal() {
+            Some(signal) => Err(signal),
+            None => Ok(status.exit_status().unwrap_or(EXIT_PANIC)),
+        },
+        None => Ok(EXIT_PANIC),
+    }
+}
+
+impl Womb {
+    fn new(mut layers: Vec<LayerReport>) -> Result<Womb, String> {
+        let engine = Engine::new().map_err(|_| "the engine does not start".to_owned())?;
+        let filter = Filter::new()?;
+        layers.extend(seal::inner_layers());
+        let mut ready = Vec::new();
+        frame::write(&mut ready, &ToHost::Ready { version: VERSION, layers: &layers });
+        Ok(Womb { engine, filter, ready })
+    }
+
+    fn fork(&self, control: &OwnedFd, socket: OwnedFd) -> Result<(), rustix::io::Errno> {
+        let parent = rustix::process::getpid();
+        #[expect(unsafe_code, reason = "no safe wrapper: the child may do what one thread may")]
+        // SAFETY: this process has one thread, so the child finds every lock free.
+        let pid = unsafe { libc::fork() };
+        match Pid::from_raw(pid) {
+            Some(_) if pid < 0 => refused(control, "no process can be forked"),
+            // The child cannot be reaped before it is asked for, so its number is still its own.
+            Some(child) => match pidfd_open(child, PidfdFlags::empty()) {
+                Ok(pidfd) => Answer::Forked(pid.unsigned_abs()).send(control, Some(pidfd.as_fd())),
+                Err(error) => {
+                    drop(socket);
+                    let _ = reap(pid.unsigned_abs());
+                    refused(control, &format!("pidfd_open: {error}"))
+                }
+            },
+            None => self.born(parent, socket),
+        }
+    }
+
+    /// The child's life.
+    fn born(&self, parent: Pid, socket: OwnedFd) -> ! {
+        let wire = match child::only(socket) {
+            Ok(socket) => Wire::new(socket),
+            Err(_) => exit(EXIT_PANIC),
+        };
+        self.engine.take(wire);
+        if let Err(message) = seal::after_fork(parent, &self.filter) {
+            self.engine.say(&ToHost::Unavailable { message: &message });
+            exit(EXIT_PANIC)
+        }
+        self.engine.serve(&self.ready)
+    }
+}

@@ -1,0 +1,58 @@
+//! Makes this process a host of another kind, before it has a second thread.
+
+use std::fs;
+
+use rustix::process::{Gid, Uid, getgid, getuid};
+use rustix::thread::{UnshareFlags, set_thread_gid, set_thread_uid, unshare_unsafe};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
+};
+
+/// The number of nobody, whom every Linux has.
+const NOBODY: u32 = 65_534;
+
+/// Becomes nobody, if this is root.
+pub(crate) fn an_ordinary_user() {
+    if !getuid().is_root() {
+        return;
+    }
+    rustix::thread::set_thread_groups(&[]).expect("no other groups");
+    set_thread_gid(Gid::from_raw(NOBODY)).expect("the group of nobody");
+    set_thread_uid(Uid::from_raw(NOBODY)).expect("nobody");
+}
+
+/// Enters a user namespace in which no other can be made.
+pub(crate) fn without_user_namespaces() {
+    let (user, group) = (getuid(), getgid());
+    #[expect(unsafe_code, reason = "no safe wrapper")]
+    // SAFETY: this process has one thread, and its descriptors stay as they are.
+    unsafe {
+        unshare_unsafe(UnshareFlags::NEWUSER).expect("a user namespace");
+    }
+    fs::write("/proc/self/setgroups", "deny").expect("setgroups");
+    fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw())).expect("uid_map");
+    fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw())).expect("gid_map");
+    fs::write("/proc/sys/user/max_user_namespaces", "0").expect("no more user namespaces");
+}
+
+/// Has the kernel refuse these calls from here on, also to all children; with a number, only when it is
+/// the call's first argument.
+pub(crate) fn one_who_may_not(calls: &[(libc::c_long, Option<u64>)]) {
+    let rules = calls.iter().map(|(call, first)| {
+        let rule = first.map(|first| {
+            let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, first);
+            SeccompRule::new(vec![is.expect("a condition")]).expect("a rule")
+        });
+        (*call, rule.into_iter().collect())
+    });
+    let filter = SeccompFilter::new(
+        rules.collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        TargetArch::try_from(std::env::consts::ARCH).expect("a known machine"),
+    );
+    let filter: seccompiler::BpfProgram =
+        filter.expect("a filter").try_into().expect("a filter's program");
+    apply_filter(&filter).expect("the filter is taken");
+}

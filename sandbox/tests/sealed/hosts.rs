@@ -1,0 +1,203 @@
+//! This binary as another host: of another user, under other rules of the kernel, or about to be killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox::{FailureKind, Job, JobFailure, JobLimits, JobPool, Limits, Pool, PoolConfig};
+use tokio_util::sync::CancellationToken;
+
+use crate::becoming;
+use crate::probe::probe;
+use crate::seal::{assert_bare, assert_closed, is_filtered};
+use crate::support::{Tools, eventually, program, tree_of};
+
+/// A zygote and the first process of its namespace, beside the children that are forked of it.
+pub(crate) const OF_A_ZYGOTE: usize = 2;
+
+/// Runs this binary as another host and returns its first line.
+pub(crate) fn other_host(role: &str) -> (std::process::Child, String) {
+    let mut host = Command::new("/proc/self/exe")
+        .args(["__host", role])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("another host");
+    let mut line = String::new();
+    let stdout = host.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    (host, line.trim().to_owned())
+}
+
+/// How many programs run one after the other at full scale, and how many side by side.
+const IN_SEQUENCE: usize = 10_000;
+const IN_PARALLEL: usize = 500;
+
+/// Scales a count by `PML_TEST_SCALE`, of which 1 is all.
+fn scaled(count: usize) -> usize {
+    let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok());
+    ((count as f64 * scale.unwrap_or(0.1)) as usize).max(20)
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map(Iterator::count).expect("its own descriptors")
+}
+
+/// The memory of this process that is in use, in KiB.
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("its own status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+fn is_zombie(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+/// What this binary does when it is started as another host.
+pub(crate) fn be_another_host(role: &str) {
+    // Before there is a second thread: each of these counts for the whole process.
+    match role {
+        "self-test as an ordinary user" | "an ordinary user who looks into children" => {
+            becoming::an_ordinary_user();
+        }
+        "self-test without namespaces" => becoming::without_user_namespaces(),
+        "no landlock" => becoming::one_who_may_not(&[(libc::SYS_landlock_restrict_self, None)]),
+        "no seccomp" => becoming::one_who_may_not(&[
+            (libc::SYS_seccomp, None),
+            (libc::SYS_prctl, Some(libc::PR_SET_SECCOMP as u64)),
+        ]),
+        _ => {}
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let own = || tree_of(std::process::id());
+        match role {
+            "self-test" | "self-test as an ordinary user" | "self-test without namespaces" => {
+                let seen = sandbox::self_test().await.expect("a self-test");
+                let told = serde_json::json!({
+                    "holds": seen.holds(), "layers": seen.layers, "calls": seen.calls,
+                });
+                print_line(&told.to_string());
+            }
+            "no landlock" | "no seccomp" => {
+                let pool = Pool::new(PoolConfig::default()).expect("a pool");
+                let outcome = pool
+                    .run(
+                        program("await mcp.test.echo({}); return 1"),
+                        &Limits::server(),
+                        Arc::new(Tools::default()) as _,
+                        CancellationToken::new(),
+                    )
+                    .await;
+                let failure = outcome.result.expect_err("no program runs");
+                assert_eq!((failure.kind, outcome.calls), (FailureKind::Unavailable, 0));
+                assert!(sandbox::self_test().await.is_err());
+                let job = Job { name: "probe", run: probe };
+                let jobs = JobPool::new(job, JobLimits::default(), 1).expect("a pool");
+                let answer = jobs.run(b"environment".to_vec()).await;
+                assert!(matches!(answer, Err(JobFailure::Unavailable(_))), "{answer:?}");
+                print_line(&format!("unavailable: {}", failure.message));
+            }
+            "whose children are looked at" | "an ordinary user who looks into children" => {
+                let pool =
+                    Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })
+                        .expect("a pool");
+                pool.layers().await.expect("a child");
+                eventually("two children wait", || own().len() == 2 + OF_A_ZYGOTE).await;
+                if role == "whose children are looked at" {
+                    own().iter().filter(|pid| is_filtered(**pid)).for_each(|pid| assert_bare(*pid));
+                    assert_eq!(own().iter().filter(|pid| is_filtered(**pid)).count(), 3);
+                    print_line("bare");
+                } else {
+                    own().iter().for_each(|pid| assert_closed(*pid));
+                    print_line("closed");
+                }
+                drop(pool);
+            }
+            "busy" => {
+                let pool =
+                    Pool::new(PoolConfig { warm: 2, max_running: 4, ..PoolConfig::default() })
+                        .expect("a pool");
+                let limits = Limits { cpu: Duration::from_secs(60), ..Limits::client() };
+                let tools = Arc::new(Tools::default());
+                let run = |source: &str| {
+                    pool.run(
+                        program(source),
+                        &limits,
+                        Arc::clone(&tools) as _,
+                        CancellationToken::new(),
+                    )
+                };
+                let busy = run("mcp.test.echo({}); for (;;) {}");
+                let waiting = run("await mcp.test.never({})");
+                let told = async {
+                    eventually("children live that wait, and two programs run", || {
+                        own().len() >= 4 + OF_A_ZYGOTE
+                            && tools.most_running.load(std::sync::atomic::Ordering::SeqCst) >= 1
+                    })
+                    .await;
+                    let list: Vec<String> = own().iter().map(u32::to_string).collect();
+                    print_line(&list.join(" "));
+                    std::future::pending::<()>().await;
+                };
+                tokio::join!(busy, waiting, told);
+            }
+            "drop" => {
+                let pool =
+                    Pool::new(PoolConfig { warm: 3, max_running: 1, ..PoolConfig::default() })
+                        .expect("a pool");
+                eventually("three children live", || own().len() == 3 + OF_A_ZYGOTE).await;
+                drop(pool);
+                eventually("no child lives", || own().is_empty()).await;
+                print_line("gone");
+            }
+            "many" => {
+                let pool =
+                    Pool::new(PoolConfig { warm: 2, max_running: 8, ..PoolConfig::default() })
+                        .expect("a pool");
+                let limits = Limits::server();
+                let run = |source: &str| {
+                    pool.run(
+                        program(source),
+                        &limits,
+                        Arc::new(Tools::default()) as _,
+                        CancellationToken::new(),
+                    )
+                };
+                let one = async |number: usize| {
+                    let outcome = run("return (await mcp.test.echo({ a: 1 })).a").await;
+                    assert_eq!(outcome.result, Ok(serde_json::json!(1)), "{number}");
+                };
+                // What is kept for good is there after the first of them.
+                let in_sequence = scaled(IN_SEQUENCE);
+                for number in 0..in_sequence / 10 {
+                    one(number).await;
+                }
+                let (memory, descriptors) = (resident_kib(), open_descriptors());
+                for number in 0..in_sequence {
+                    one(number).await;
+                }
+                futures::future::join_all((0..IN_PARALLEL).map(&one)).await;
+                // A zygote, perhaps one that waits to take over, two children of each that wait; no zombie.
+                eventually("the children of the runs are gone", || {
+                    own().len() <= 2 + 2 * OF_A_ZYGOTE && !own().iter().any(|pid| is_zombie(*pid))
+                })
+                .await;
+                eventually("no descriptor of a run is left", || {
+                    open_descriptors() <= descriptors + 8
+                })
+                .await;
+                let grown = resident_kib().saturating_sub(memory);
+                assert!(grown < 16 * 1024, "{in_sequence} runs took {grown} KiB for good");
+                print_line("clean");
+            }
+            other => panic!("no role {other}"),
+        }
+    });
+}
+
+#[expect(clippy::print_stdout, reason = "the other host's one answer")]
+fn print_line(text: &str) {
+    println!("{text}");
+}
