@@ -212,6 +212,13 @@ impl Timers {
     }
 }
 
+/// What depends on a language.
+const LOCALE: [(&str, &str); 3] = [
+    ("numbers.js", include_str!("realm/locale/numbers.js")),
+    ("dates.js", include_str!("realm/locale/dates.js")),
+    ("order.js", include_str!("realm/locale/order.js")),
+];
+
 /// Builds the globals.
 pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
     let host = natives(ctx, shared)?;
@@ -219,6 +226,13 @@ pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
     let realm: Object<'_> = bootstrap.call((host.clone(),))?;
     let web: Function<'_> = script(ctx, "web.js", include_str!("realm/web.js"))?;
     web.call::<_, ()>((host, realm.clone()))?;
+    let shared: Function<'_> = script(ctx, "shared.js", include_str!("realm/locale/shared.js"))?;
+    let locale: Object<'_> = shared.call(())?;
+    for (name, source) in LOCALE {
+        script(ctx, name, source)?.call::<_, ()>((locale.clone(),))?;
+    }
+    let hidden: Function<'_> = realm.get("hidden")?;
+    hidden.call::<_, ()>(("Intl", locale.get::<_, Value<'_>>("Intl")?))?;
     let take = |name: &str| -> Result<Persistent<Function<'static>>> {
         Ok(Persistent::save(ctx, realm.get::<_, Function<'_>>(name)?))
     };

@@ -71,19 +71,19 @@ pub(crate) fn all_rows_are_read_alike() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Programs that fail where they name `Intl`, which the engine does not have.
+/// Programs that fail where they name `Atomics`, which the engine does not have.
 const PLACES: &[&str] = &[
-    "let a: \"👍\" = 1 as any; Intl",
-    "let a: \"👍👍é漢\" = 1 as any as \"𝒳\"; Intl",
-    "let a: {\n  b: '👍' } = 1 as any; Intl",
-    "const f = async (x: '👍'): Promise<'𝒳'> => Intl; await f('' as '👍')",
-    "let s = '👍'; let a: 'é' = s as any; Intl",
-    "async /* 👍 é 漢 */ () => Intl",
-    "async (): Promise<'👍'> => { Intl }",
-    "async () => /*\u{2028}👍*/ {\r\n'👍'; Intl }",
-    "(async /* 👍 */ () => Intl /* 👍 */)",
-    "let a = 1\ntype B = '👍'; Intl",
-    "class A { a: '👍' = Intl as '👍' }\nnew A()",
+    "let a: \"👍\" = 1 as any; Atomics",
+    "let a: \"👍👍é漢\" = 1 as any as \"𝒳\"; Atomics",
+    "let a: {\n  b: '👍' } = 1 as any; Atomics",
+    "const f = async (x: '👍'): Promise<'𝒳'> => Atomics; await f('' as '👍')",
+    "let s = '👍'; let a: 'é' = s as any; Atomics",
+    "async /* 👍 é 漢 */ () => Atomics",
+    "async (): Promise<'👍'> => { Atomics }",
+    "async () => /*\u{2028}👍*/ {\r\n'👍'; Atomics }",
+    "(async /* 👍 */ () => Atomics /* 👍 */)",
+    "let a = 1\ntype B = '👍'; Atomics",
+    "class A { a: '👍' = Atomics as '👍' }\nnew A()",
 ];
 
 /// The engine tells the place in the text that the author wrote.
@@ -92,7 +92,7 @@ pub(crate) fn errors_keep_their_places() {
     let ran = run_all(analysed.iter().map(|analysis| analysis.program.clone()).collect());
     for ((source, analysis), ran) in PLACES.iter().zip(&analysed).zip(&ran) {
         let failure = ran.result.as_ref().expect_err(source);
-        let before = &source[..source.find("Intl").unwrap()].replace("\r\n", "\n");
+        let before = &source[..source.find("Atomics").unwrap()].replace("\r\n", "\n");
         let lines: Vec<&str> = before.split(['\n', '\u{2028}']).collect();
         let place = (lines.len(), lines.last().unwrap().chars().count() + 1);
         let told = (failure.line.unwrap_or(0) as usize, failure.column.unwrap_or(0) as usize);

@@ -1,10 +1,13 @@
 //! The globals that a program finds, and those that it does not.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::support::{failure, trials, value};
 
 trials![
+    the_whole_surface_is_known,
     text_from_nowhere_is_never_code,
     the_ways_out_are_gone,
     what_is_absent_teaches,
@@ -18,7 +21,26 @@ trials![
     copies,
     aborts,
     dates,
+    english_is_written_as_it_is,
+    other_languages_are_refused,
 ];
+
+/// SB-01: whatever can be reached by a name or by syntax stands in `surface.txt`.
+async fn the_whole_surface_is_known() {
+    let seen = value(include_str!("surface.js")).await;
+    let seen = seen.as_str().expect("a text");
+    let seen_lines: BTreeSet<&str> = seen.lines().collect();
+    let known: BTreeSet<&str> = include_str!("surface.txt").lines().collect();
+    if seen_lines != known {
+        let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/surface.txt");
+        std::fs::write(file, format!("{seen}\n")).expect("the folder for such files");
+        let new: Vec<_> = seen_lines.difference(&known).take(40).collect();
+        let gone: Vec<_> = known.difference(&seen_lines).take(40).collect();
+        panic!(
+            "the surface is another one; if that is meant, take {file}\nnew: {new:#?}\ngone: {gone:#?}"
+        );
+    }
+}
 
 async fn text_from_nowhere_is_never_code() {
     for source in [
@@ -92,6 +114,7 @@ async fn the_ways_out_are_gone() {
         "Int32Array",
         "Int8Array",
         "InternalError",
+        "Intl",
         "Iterator",
         "JSON",
         "Map",
@@ -403,4 +426,44 @@ async fn dates() {
             true
         ])
     );
+}
+
+/// `locale.txt` has what Node prints with Unicode's own data.
+async fn english_is_written_as_it_is() {
+    let cases: Vec<(&str, &str)> = include_str!("locale.txt")
+        .lines()
+        .map(|line| line.split_once('\t').expect("an expression and its value"))
+        .collect();
+    let list: Vec<&str> = cases.iter().map(|(expression, _)| *expression).collect();
+    let seen = value(&format!("return [{}]", list.join(",\n"))).await;
+    for ((expression, expected), seen) in cases.iter().zip(seen.as_array().expect("a list")) {
+        let expected: serde_json::Value = serde_json::from_str(expected).expect("JSON");
+        assert_eq!(*seen, expected, "{expression}");
+    }
+}
+
+/// What is not known is never guessed.
+async fn other_languages_are_refused() {
+    for source in [
+        "(1).toLocaleString('de-DE')",
+        "(1).toLocaleString(['fr', 'en'])",
+        "(1).toLocaleString('en', { style: 'unit', unit: 'liter' })",
+        "(1).toLocaleString('en', { style: 'currency', currency: 'XXX' })",
+        "(1).toLocaleString('en', { notation: 'compact' })",
+        "new Date(0).toLocaleString('en-GB')",
+        "new Date(0).toLocaleString('en-US', { timeZone: 'America/New_York' })",
+        "new Date(0).toLocaleString('en-US', { era: 'short' })",
+        "new Date(0).toLocaleDateString('en-US', { year: 'numeric', day: 'numeric' })",
+        "new Intl.Collator('sv')",
+        "'ä'.localeCompare('z', 'sv')",
+        "'日'.localeCompare('本')",
+        "'i'.toLocaleUpperCase('tr')",
+        "new Intl.PluralRules('ar')",
+    ] {
+        let failure = failure(source).await;
+        assert_eq!(failure.name, "RangeError", "{source}\n{failure:#?}");
+        assert!(failure.message.contains("is not known here"), "{source}\n{failure:#?}");
+    }
+    let absent = failure("new Intl.RelativeTimeFormat('en')").await;
+    assert!(absent.message.contains("`Intl.RelativeTimeFormat` is not available"), "{absent:#?}");
 }
