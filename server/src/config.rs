@@ -8,6 +8,8 @@ use protocol::Scope;
 use registry::Right;
 use sandbox::PoolConfig;
 
+use crate::turns::Places;
+
 /// PML's gateway and registry: analyses agent-written programs, runs what is
 /// the server's and hands the rest to `pml` on the user's machine.
 #[derive(Debug, Parser)]
@@ -120,6 +122,20 @@ pub struct Serve {
     #[arg(long, env = "PML_SANDBOX_WARM", value_name = "N")]
     pub sandbox_warm: Option<usize>,
 
+    /// Programs of one tenant that run at the same time; those of all tenants together are at most 64.
+    #[arg(
+        long,
+        env = "PML_TENANT_PROGRAMS",
+        default_value = "32",
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub tenant_programs: u16,
+
+    /// Programs of one tenant that may wait for their turn; further ones are answered with `BUSY`.
+    #[arg(long, env = "PML_TENANT_WAITING", default_value = "64", value_name = "N")]
+    pub tenant_waiting: u16,
+
     /// Whether the sandboxes of several programs may find everything at the same addresses.
     ///
     /// `shared` forks up to 256 of them of one process that has never seen a program; `strict` starts one
@@ -137,6 +153,13 @@ impl Serve {
             forks: if self.isolation == Isolation::Strict { 1 } else { default.forks },
             ..default
         }
+    }
+}
+
+impl Serve {
+    /// Returns how many programs a tenant may have.
+    pub fn places(&self) -> Places {
+        Places { running: self.tenant_programs.into(), waiting: self.tenant_waiting.into() }
     }
 }
 

@@ -28,6 +28,7 @@ use crate::auth::{ClientKind, Requester};
 use crate::calls::ProgramCalls;
 use crate::error::registry_error;
 use crate::state::SharedGateway;
+use crate::turns::Places;
 
 /// How a user gets the CLI.
 pub const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
@@ -303,6 +304,9 @@ async fn run(
     cancel: CancellationToken,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
+    let Some(admitted) = gateway.turns.admit(requester.scope()) else {
+        return Envelope::error(busy(gateway.turns.places()));
+    };
     let mut limits = Limits::server();
     if let Some(timeout) = timeout_ms {
         limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
@@ -318,6 +322,11 @@ async fn run(
         args: plan.args.clone(),
         epoch_ms: None,
         seed: None,
+    };
+    let _turn = tokio::select! {
+        // The pool tells what was cancelled.
+        () = cancel.cancelled() => None,
+        turn = admitted.turn() => Some(turn),
     };
     let outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
     let end = match &outcome.result {
@@ -349,6 +358,13 @@ async fn run(
         tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
     }
     envelope
+}
+
+fn busy(Places { running, waiting }: Places) -> ErrorBody {
+    let message = format!(
+        "{running} programs of your tenant run and {waiting} wait, which is as many as may; try again in a second"
+    );
+    ErrorBody::new(ErrorCode::Busy, message).with_details(json!({ "retry_after_s": 1 }))
 }
 
 fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) -> Envelope {

@@ -24,6 +24,7 @@ pub mod http;
 pub mod state;
 pub mod telemetry;
 pub mod tools;
+pub mod turns;
 pub mod upstreams;
 
 use std::time::Duration;

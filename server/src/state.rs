@@ -6,6 +6,7 @@ use registry::Registry;
 use sandbox::{Pool, PoolConfig};
 
 use crate::analyser::Analyser;
+use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
 
 /// The gateway's long-lived parts.
@@ -16,6 +17,8 @@ pub struct Gateway {
     pub analyser: Analyser,
     /// Warm sealed sandboxes.
     pub sandboxes: Pool,
+    /// Whose program may run in them now.
+    pub turns: Turns,
     /// MCP servers behind HTTP.
     pub upstreams: Upstreams,
     /// Whether public entries can be read without a key.
@@ -33,6 +36,7 @@ impl Gateway {
     pub fn start(
         registry: Registry,
         pool: PoolConfig,
+        places: Places,
         anonymous_read: bool,
     ) -> Result<SharedGateway, sandbox::SandboxError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -40,6 +44,7 @@ impl Gateway {
             registry,
             analyser: Analyser::start(cores)?,
             sandboxes: Pool::new(pool)?,
+            turns: Turns::new(places),
             upstreams: Upstreams::default(),
             anonymous_read,
         }))

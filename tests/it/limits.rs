@@ -6,7 +6,7 @@ use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, envelope};
-use crate::support::server::Server;
+use crate::support::server::{Installation, Server};
 
 /// Runs a program on the gateway and, with a client tool declared, on this machine.
 #[track_caller]
@@ -141,4 +141,29 @@ fn a_time_limit_of_zero_is_refused() {
     assert_eq!(project.run(&["exec", "x.ts", "--timeout-ms", "0"]).status.code(), Some(2));
     let twice = project.run_with(&["exec", "-", "--args", r#"{"a":1,"a":2}"#], b"return args.a");
     assert_eq!(twice.status.code(), Some(2), "a key that stands twice");
+}
+
+/// SB-23: who has too many programs is told so at once; another tenant does not notice.
+#[test]
+fn every_tenant_has_places_of_its_own() {
+    let places = [("PML_TENANT_PROGRAMS", "1"), ("PML_TENANT_WAITING", "1")];
+    let server = Installation::new().start_with(&places);
+    let (crowded, other) = (server.tenant(), server.tenant());
+    let slow = "const end = Date.now() + 1000; while (Date.now() < end) {} return 'done'";
+    let (answers, beside) = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..6)
+            .map(|_| scope.spawn(|| HttpMcp::new(&crowded, Era::Stateless).execute(slow)))
+            .collect();
+        let beside = HttpMcp::new(&other, Era::Stateless).execute("return 1");
+        let answers: Vec<_> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        (answers, beside)
+    });
+    assert_eq!(success(&beside), 1);
+    let (done, refused): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer["status"] == "success");
+    assert!(done.len() >= 2 && !refused.is_empty(), "{answers:#?}");
+    for answer in refused {
+        assert!(failure(answer, "BUSY").contains("1 programs of your tenant run and 1 wait"));
+        assert_eq!(answer["details"]["retry_after_s"], 1);
+    }
 }

@@ -38,7 +38,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (registry, first_key) = prepare(&database, settings).await?;
         let connections = registry.clone();
         let gateway =
-            Gateway::start(registry, serve.pool(), serve.anonymous_read == Switch::On)
+            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On)
                 .context("programs cannot be contained on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;

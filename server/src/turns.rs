@@ -1,0 +1,116 @@
+//! Which program may run now. Every tenant has places of its own, so that one with thousands of programs does
+//! not keep the others waiting, and can be told early that it has too many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use protocol::Scope;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many programs a tenant may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Places {
+    /// That run at the same time, at least one.
+    pub running: usize,
+    /// That wait for their turn.
+    pub waiting: usize,
+}
+
+/// The places of all tenants.
+#[derive(Debug)]
+pub struct Turns {
+    places: Places,
+    tenants: Mutex<HashMap<Scope, Weak<Tenant>>>,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    admitted: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+}
+
+/// A program that has been let in; dropping it gives its place back.
+#[derive(Debug)]
+pub struct Admitted {
+    tenant: Arc<Tenant>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    /// Returns places that nobody has taken yet.
+    pub fn new(places: Places) -> Self {
+        let places = Places { running: places.running.max(1), ..places };
+        Self { places, tenants: Mutex::default() }
+    }
+
+    /// Returns how many programs a tenant may have.
+    pub fn places(&self) -> Places {
+        self.places
+    }
+
+    /// Lets one more program of a tenant in; `None` if it has as many as it may.
+    pub fn admit(&self, scope: &Scope) -> Option<Admitted> {
+        let tenant = self.tenant(scope);
+        let place = Arc::clone(&tenant.admitted).try_acquire_owned().ok()?;
+        Some(Admitted { tenant, _place: place })
+    }
+
+    fn tenant(&self, scope: &Scope) -> Arc<Tenant> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tenants.get(scope).and_then(Weak::upgrade) {
+            return known;
+        }
+        // Those that have no program are forgotten here, so that there are never many of them.
+        tenants.retain(|_, tenant| tenant.strong_count() > 0);
+        let Places { running, waiting } = self.places;
+        let tenant = Arc::new(Tenant {
+            admitted: Arc::new(Semaphore::new(running.saturating_add(waiting))),
+            running: Arc::new(Semaphore::new(running)),
+        });
+        tenants.insert(scope.clone(), Arc::downgrade(&tenant));
+        tenant
+    }
+}
+
+impl Admitted {
+    /// Waits for the program's turn, which lasts until what is returned is dropped.
+    pub async fn turn(&self) -> OwnedSemaphorePermit {
+        let running = Arc::clone(&self.tenant.running);
+        running.acquire_owned().await.expect("the semaphore is never closed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(text: &str) -> Scope {
+        text.parse().expect("a scope")
+    }
+
+    #[tokio::test]
+    async fn each_tenant_has_its_own_places() {
+        let turns = Turns::new(Places { running: 1, waiting: 1 });
+        let first = turns.admit(&scope("a.one")).expect("a place");
+        let running = first.turn().await;
+        let second = turns.admit(&scope("a.one")).expect("a place to wait");
+        assert!(turns.admit(&scope("a.one")).is_none());
+        let other = turns.admit(&scope("b.two")).expect("another tenant's place");
+        let _other = other.turn().await;
+        let mut waits = Box::pin(second.turn());
+        assert!(futures::poll!(&mut waits).is_pending());
+        drop(running);
+        assert!(futures::poll!(&mut waits).is_ready());
+        drop(first);
+        assert!(turns.admit(&scope("a.one")).is_some());
+    }
+
+    #[test]
+    fn tenants_without_programs_are_forgotten() {
+        let turns = Turns::new(Places { running: 1, waiting: 0 });
+        for number in 0..100 {
+            assert!(turns.admit(&scope(&format!("a.p{number}"))).is_some());
+        }
+        assert!(turns.tenants.lock().unwrap().len() <= 2);
+    }
+}
