@@ -58,7 +58,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     match role {
         Role::Zygote => {
             let sealed = prepared.and_then(|()| {
-                // The host asks one thing at a time and is answered at once.
+                // It waits for questions, and answers them in their order.
                 rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
                 seal::as_zygote(host)
             });

@@ -81,7 +81,7 @@ mod asking {
         let layers = pool.layers().await?;
         let control = pool.probe(PROBES.len()).await?;
         if control != Ended::Exit(EXIT_ANSWERED) {
-            let message = format!("a child that asks for nothing {}", told(control));
+            let message = format!("a child was asked to do nothing, and {}", told(control));
             return Err(SandboxError::Unavailable(message));
         }
         let mut calls = Vec::with_capacity(PROBES.len());

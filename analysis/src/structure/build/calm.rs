@@ -5,6 +5,7 @@
 //! ([`Builder::handed_on`]), and then no name of a tool is taken from it.
 
 use std::rc::Rc;
+
 use swc_atoms::Atom;
 use swc_common::Spanned;
 use swc_ecma_ast::{ArrayLit, Expr, ExprOrSpread, ObjectLit, Pat, Prop, PropName, PropOrSpread};

@@ -2,6 +2,7 @@
 
 use foldhash::HashMap;
 use std::rc::Rc;
+
 use swc_atoms::Atom;
 
 use super::Builder;

@@ -1,6 +1,7 @@
 //! What shape a value has, and what its parts are.
 
 use std::rc::Rc;
+
 use swc_atoms::Atom;
 
 use super::few::{Few, one};

@@ -1,6 +1,7 @@
 //! Parts of values: `value.name`, `value[key]`, and the items of what is iterated.
 
 use std::rc::Rc;
+
 use swc_atoms::Atom;
 
 use protocol::ToolId;

@@ -6,6 +6,7 @@
 //! into such a variable, and lost wherever else it goes ([`Builder::expr`]).
 
 use std::rc::Rc;
+
 use swc_atoms::Atom;
 
 use smallvec::SmallVec;
