@@ -5,23 +5,25 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::net::UnixStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::WallClock;
 use crate::frame::{self, ChildFailure, FromChild, Inbox, ThrownError, ToChild, VERSION};
-use crate::limits::{Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
+use crate::limits::{KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
+use crate::line::Line;
 use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
-use crate::peer::{cpu_exhausted, try_receive};
+use crate::peer::cpu_exhausted;
 use crate::tool::{CallError, ToolCall, ToolCaller};
 
 /// Unsent answers above which no more calls are answered, so that a child which does not read cannot make
 /// the host store them.
 const UNSENT_MOST: usize = 8 * MIB;
+/// Answers that are collected before they are sent.
+const BATCH: usize = 8 * KIB;
 /// Arguments of waiting calls above which nothing more is read from the child.
 const QUEUED_MOST: usize = 16 * MIB;
 /// Arguments of running calls above which no further call starts. Parsed JSON is larger than its text.
@@ -47,7 +49,7 @@ type Answer = (u64, usize, Result<Value, CallError>);
 
 /// One run, seen from the host.
 pub(crate) struct Conversation<'a> {
-    stream: &'a UnixStream,
+    line: &'a Line,
     limits: &'a Limits,
     tools: Arc<dyn ToolCaller>,
     clock: WallClock,
@@ -78,14 +80,14 @@ struct Queued {
 
 impl<'a> Conversation<'a> {
     pub(crate) fn new(
-        stream: &'a UnixStream,
+        line: &'a Line,
         limits: &'a Limits,
         tools: Arc<dyn ToolCaller>,
         cancel: &CancellationToken,
     ) -> Conversation<'a> {
         let calls_cancel = cancel.child_token();
         Conversation {
-            stream,
+            line,
             limits,
             tools,
             clock: WallClock::start(),
@@ -136,25 +138,29 @@ impl<'a> Conversation<'a> {
                 Ok(None) => {}
                 Err(broken) => return Ending::Broken(broken),
             }
-            let stream = self.stream;
+            let line = self.line;
             let may_answer = self.out.len() - self.sent < UNSENT_MOST && !self.running.is_empty();
             let may_read = self.queued_bytes < QUEUED_MOST;
             tokio::select! {
+                // The order saves wake-ups: a second timer that ends after the first disturbs nobody. What
+                // stands before the socket comes of what was read there, and so cannot keep it waiting.
+                biased;
                 () = &mut cancelled => return stop(FailureKind::Cancelled, "the run was cancelled"),
-                () = &mut wall => {
-                    let limit = self.limits.wall;
-                    return stop(FailureKind::WallTime, format!("the program ran longer than its {limit:?}"));
-                }
                 () = &mut spent => {
                     let limit = self.limits.cpu;
                     return stop(FailureKind::CpuTime, format!("the program used all of its {limit:?} of CPU time"));
                 }
-                Some(answer) = self.running.next(), if may_answer => self.answer(answer),
-                _ = stream.readable(), if may_read => match try_receive(stream, inbox) {
-                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Ending::Closed,
-                    _ => {}
+                () = &mut wall => {
+                    let limit = self.limits.wall;
+                    return stop(FailureKind::WallTime, format!("the program ran longer than its {limit:?}"));
+                }
+                Some(answer) = self.running.next(), if may_answer => if let Err(broken) = self.answer_all(answer) {
+                    return Ending::Broken(broken);
                 },
-                _ = stream.writable(), if self.sent < self.out.len() => {}
+                received = line.receive(inbox), if may_read => if received.is_err() {
+                    return Ending::Closed;
+                },
+                _ = line.writable(), if self.sent < self.out.len() => {}
             }
         }
     }
@@ -169,7 +175,7 @@ impl<'a> Conversation<'a> {
         self.start_calls()?;
         // A child that no longer reads has said its last word already or is about to be found dead.
         while self.sent < self.out.len() {
-            match self.stream.try_write(&self.out[self.sent..]) {
+            match self.line.try_send(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(_) => self.sent = self.out.len(),
@@ -291,6 +297,18 @@ impl<'a> Conversation<'a> {
             let call = ToolCall { id, namespace, action, args, clock: self.clock.clone() };
             let answer = self.tools.call(call, self.calls_cancel.clone());
             self.running.push(Box::pin(async move { (id, size, answer.await) }));
+        }
+        Ok(())
+    }
+
+    /// Hands over an answer and all others that are there, so that they are sent as one.
+    fn answer_all(&mut self, first: Answer) -> Result<(), String> {
+        let mut next = Some(first);
+        while let Some(answer) = next {
+            self.answer(answer);
+            self.start_calls()?;
+            let may_answer = self.out.len() - self.sent < BATCH;
+            next = if may_answer { self.running.next().now_or_never().flatten() } else { None };
         }
         Ok(())
     }

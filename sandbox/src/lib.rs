@@ -45,6 +45,7 @@ mod clock;
 mod job;
 mod layer;
 mod limits;
+mod line;
 mod outcome;
 mod self_test;
 mod tool;

@@ -1,44 +1,20 @@
 //! What the host does with every child, whatever it runs: reads its socket, its seal and its CPU clock.
 
-use std::io;
 use std::time::{Duration, Instant};
-
-use tokio::net::UnixStream;
 
 use crate::frame::{self, FromChild, Inbox};
 use crate::layer::LayerReport;
 use crate::limits::CPU_GRACE;
+use crate::line::Line;
 
 /// How long a child may take to start and seal itself.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest `ready` frame.
 const READY_BYTES: usize = 64 * 1024;
 
-/// Waits for more bytes; an error means that the child closed its end.
-pub(crate) async fn receive(stream: &UnixStream, inbox: &mut Inbox) -> io::Result<()> {
-    loop {
-        stream.readable().await?;
-        match try_receive(stream, inbox) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other,
-        }
-    }
-}
-
-/// Takes the bytes that are there; an error other than `WouldBlock` means that the child closed its end.
-pub(crate) fn try_receive(stream: &UnixStream, inbox: &mut Inbox) -> io::Result<()> {
-    let tail = inbox.tail();
-    tail.reserve(64 * 1024);
-    match stream.try_read_buf(tail) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Reads a child's first frame: its seal holds, or it says why not.
 pub(crate) async fn await_ready(
-    stream: &UnixStream,
+    line: &Line,
     inbox: &mut Inbox,
 ) -> Result<Vec<LayerReport>, String> {
     let deadline = Instant::now() + START_PATIENCE;
@@ -51,7 +27,7 @@ pub(crate) async fn await_ready(
             };
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(left, receive(stream, inbox)).await {
+        match tokio::time::timeout(left, line.receive(inbox)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err("the child died before it was sealed".to_owned()),
             Err(_) => return Err("the child did not seal itself in time".to_owned()),

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::SandboxError;
@@ -13,6 +12,7 @@ use crate::herd::Herd;
 use crate::host::{Conversation, Ending};
 use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
+use crate::line::Line;
 use crate::nursery::{Child, Ended, Kind};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
 use crate::peer::await_ready;
@@ -32,7 +32,7 @@ const DEATH_PATIENCE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Pool {
     warm: Arc<Warm>,
-    running: Semaphore,
+    running: Arc<Semaphore>,
     layers: Mutex<Vec<LayerReport>>,
 }
 
@@ -44,7 +44,7 @@ impl Pool {
         }
         Ok(Pool {
             warm: Warm::new(Kind::Fork(Herd::new(config.forks)), config.warm, false),
-            running: Semaphore::new(config.max_running),
+            running: Arc::new(Semaphore::new(config.max_running)),
             layers: Mutex::default(),
         })
     }
@@ -64,16 +64,16 @@ impl Pool {
             Outcome::never_started(Failure::new(FailureKind::Cancelled, "the run was cancelled"))
         };
         let start = async {
-            let turn = self.running.acquire().await.expect("the semaphore is never closed");
-            (turn, self.start().await)
+            let turn = Arc::clone(&self.running).acquire_owned();
+            (turn.await.expect("the semaphore is never closed"), self.start().await)
         };
-        let (_turn, started) = tokio::select! {
+        let (turn, started) = tokio::select! {
             biased;
             () = cancel.cancelled() => return cancelled(),
             started = start => started,
         };
         match started {
-            Ok(ready) => ready.run(&program, &limits.granted(), tools, &cancel).await,
+            Ok(ready) => ready.run(turn, &program, &limits.granted(), tools, &cancel).await,
             Err(why) => {
                 let message = format!("no sealed child could be started: {why}");
                 Outcome::never_started(Failure::new(FailureKind::Unavailable, message))
@@ -95,10 +95,10 @@ impl Pool {
 
     /// Has a sealed child ask the kernel what this number stands for, and returns how it ended.
     pub(crate) async fn probe(&self, number: usize) -> Result<Ended, SandboxError> {
-        let Ready { lent, stream, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
+        let Ready { lent, line, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
         let mut question = Vec::new();
         frame::write(&mut question, &ToChild::Probe { id: number as u64 });
-        if stream.try_write(&question).ok() != Some(question.len()) {
+        if line.try_send(&question).ok() != Some(question.len()) {
             return Err(SandboxError::Unavailable("a sealed child cannot be asked".to_owned()));
         }
         let child = lent.keep();
@@ -116,13 +116,13 @@ impl Pool {
         for _ in 0..START_ATTEMPTS {
             let mut lent = self.warm.take().await.map_err(|e| e.to_string())?;
             let socket = lent.child_mut().socket.take().ok_or("the child has lost its socket")?;
-            let stream = UnixStream::from_std(socket).map_err(|e| e.to_string())?;
+            let line = Line::new(socket).map_err(|e| e.to_string())?;
             let mut inbox = Inbox::default();
-            match await_ready(&stream, &mut inbox).await {
+            match await_ready(&line, &mut inbox).await {
                 Ok(layers) => {
                     let mut known = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
                     *known = layers;
-                    return Ok(Ready { lent, stream, inbox });
+                    return Ok(Ready { lent, line, inbox });
                 }
                 Err(message) => why = message,
             }
@@ -134,30 +134,30 @@ impl Pool {
 /// A sealed child that has seen no program.
 struct Ready {
     lent: Lent,
-    stream: UnixStream,
+    line: Line,
     inbox: Inbox,
 }
 
 impl Ready {
     async fn run(
         self,
+        turn: OwnedSemaphorePermit,
         program: &Program,
         limits: &Limits,
         tools: Arc<dyn ToolCaller>,
         cancel: &CancellationToken,
     ) -> Outcome {
-        let Ready { lent, stream, mut inbox } = self;
+        let Ready { lent, line, mut inbox } = self;
         let started = Instant::now();
         let child = lent.child();
         let before = child.cpu().unwrap_or_default();
-        let mut conversation = Conversation::new(&stream, limits, tools, cancel);
+        let mut conversation = Conversation::new(&line, limits, tools, cancel);
         let ending = conversation.hold(program, &mut inbox, child.cpu_reader(), cancel).await;
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
         let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
         let console = std::mem::take(&mut conversation.console);
         let unanswered = std::mem::take(&mut conversation.unanswered).into_values().collect();
         drop(conversation);
-        drop(stream);
         let result = match ending {
             Ending::Complete(result) => result,
             Ending::Stopped(failure) => Err(failure),
@@ -165,8 +165,22 @@ impl Ready {
                 FailureKind::Crashed,
                 format!("the program's process broke the protocol: {why}"),
             )),
-            Ending::Closed => Err(post_mortem(lent.keep()).await),
+            Ending::Closed => {
+                let failure = post_mortem(lent.keep()).await;
+                let duration = started.elapsed();
+                return Outcome {
+                    result: Err(failure),
+                    console,
+                    console_truncated,
+                    calls,
+                    unanswered,
+                    duration,
+                    cpu,
+                };
+            }
         };
+        // The answer first: a child that ends may do so on the processor that whoever waits for it needs.
+        tokio::spawn(async move { drop((lent, line, turn)) });
         let duration = started.elapsed();
         Outcome { result, console, console_truncated, calls, unanswered, duration, cpu }
     }

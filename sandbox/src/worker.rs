@@ -5,14 +5,13 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixStream;
-
 use crate::SandboxError;
 use crate::child::{EXIT_PANIC, JOB, exit};
 use crate::frame::{HEADER, Inbox};
 use crate::job::{Job, JobFailure, JobLimits};
+use crate::line::Line;
 use crate::nursery::{Ended, Kind};
-use crate::peer::{await_ready, cpu_exhausted, receive};
+use crate::peer::{await_ready, cpu_exhausted};
 use crate::warm::{Lent, Warm};
 use crate::wire::Wire;
 
@@ -56,14 +55,14 @@ impl JobPool {
             lent.child_mut().socket.take().ok_or_else(|| {
                 JobFailure::Unavailable("the child has lost its socket".to_owned())
             })?;
-        let stream = UnixStream::from_std(socket).map_err(unavailable)?;
+        let line = Line::new(socket).map_err(unavailable)?;
         let mut inbox = Inbox::default();
         if !lent.child().ready {
-            await_ready(&stream, &mut inbox).await.map_err(JobFailure::Unavailable)?;
+            await_ready(&line, &mut inbox).await.map_err(JobFailure::Unavailable)?;
             lent.child_mut().ready = true;
         }
         let spent_before = lent.child().cpu().unwrap_or_default();
-        let exchange = exchange(&stream, &mut inbox, &input, self.limits.output_bytes);
+        let exchange = exchange(&line, &mut inbox, &input, self.limits.output_bytes);
         let cpu = lent.child().cpu_reader();
         let answer = tokio::select! {
             answer = exchange => answer,
@@ -72,7 +71,7 @@ impl JobPool {
         };
         match answer {
             Ok(output) => {
-                keep(lent, stream);
+                keep(lent, line);
                 Ok(output)
             }
             Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
@@ -80,7 +79,7 @@ impl JobPool {
                 Err(JobFailure::OutputTooLarge { limit: self.limits.output_bytes })
             }
             Err(Broken::Closed) => {
-                drop(stream);
+                drop(line);
                 Err(post_mortem(lent).await)
             }
         }
@@ -88,10 +87,9 @@ impl JobPool {
 }
 
 /// Puts a healthy child back. One that has worked long enough is replaced.
-fn keep(mut lent: Lent, stream: UnixStream) {
-    let worn_out = lent.child().cpu().is_none_or(|cpu| cpu > WORN_OUT);
-    if let (false, Ok(socket)) = (worn_out, stream.into_std()) {
-        lent.child_mut().socket = Some(socket);
+fn keep(mut lent: Lent, line: Line) {
+    if lent.child().cpu().is_some_and(|cpu| cpu <= WORN_OUT) {
+        lent.child_mut().socket = Some(line.into_socket());
         lent.give_back();
     }
 }
@@ -114,33 +112,20 @@ enum Broken {
 }
 
 async fn exchange(
-    stream: &UnixStream,
+    line: &Line,
     inbox: &mut Inbox,
     input: &[u8],
     cap: usize,
 ) -> Result<Vec<u8>, Broken> {
     let length = u32::try_from(input.len()).map_err(|_| Broken::TooLarge)?;
-    send(stream, &length.to_le_bytes()).await?;
-    send(stream, input).await?;
+    line.send(&length.to_le_bytes()).await.map_err(|_| Broken::Closed)?;
+    line.send(input).await.map_err(|_| Broken::Closed)?;
     loop {
         if let Some(body) = inbox.next(cap).map_err(|_| Broken::TooLarge)? {
             return Ok(body.to_vec());
         }
-        receive(stream, inbox).await.map_err(|_| Broken::Closed)?;
+        line.receive(inbox).await.map_err(|_| Broken::Closed)?;
     }
-}
-
-async fn send(stream: &UnixStream, mut bytes: &[u8]) -> Result<(), Broken> {
-    while !bytes.is_empty() {
-        match stream.try_write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                stream.writable().await.map_err(|_| Broken::Closed)?;
-            }
-            Err(_) => return Err(Broken::Closed),
-        }
-    }
-    Ok(())
 }
 
 /// The child's side: one input after the other, for ever.

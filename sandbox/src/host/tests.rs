@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 use super::*;
 
@@ -47,9 +48,18 @@ struct Seen {
     truncated: bool,
 }
 
+/// The host's end, and the child's.
+fn pair() -> (Line, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    (
+        Line::new(ours.into_std().expect("it has a descriptor")).expect("it can be waited for"),
+        theirs,
+    )
+}
+
 /// Lets the host talk to a peer that sends `bytes`, reads all it is sent, and closes if it is told to.
 async fn against(bytes: Vec<u8>, closes: bool) -> Seen {
-    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let (ours, theirs) = pair();
     let peer = async move {
         let (mut from_host, mut to_host) = theirs.into_split();
         // A host that has had enough closes its end while we still write.
@@ -233,7 +243,7 @@ async fn bytes_after_the_end_change_nothing() {
 #[tokio::test]
 async fn a_child_that_never_reads_is_not_fed_without_end() {
     // Calls of a run whose peer reads nothing: the answers stay bounded and the wall time ends it.
-    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let (ours, mut theirs) = pair();
     let limits = Limits {
         wall: Duration::from_millis(300),
         tool_result_bytes: 8 * MIB,

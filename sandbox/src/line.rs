@@ -1,0 +1,92 @@
+//! The host's end of a child's socket.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::frame::Inbox;
+
+/// How much is read at once, at least.
+const CHUNK: usize = 8 * 1024;
+
+/// The host's end of a child's socket.
+///
+/// Only what arrives wakes us: a child that takes what was sent makes the socket writable, and nobody waits for
+/// that but in the rare case that it was full.
+#[derive(Debug)]
+pub(crate) struct Line {
+    socket: AsyncFd<UnixStream>,
+}
+
+impl Line {
+    /// Takes a socket that does not block.
+    pub(crate) fn new(socket: UnixStream) -> io::Result<Line> {
+        Ok(Line { socket: watch(socket, Interest::READABLE)? })
+    }
+
+    /// Waits for bytes and takes those that are there; an error means that the child closed its end.
+    ///
+    /// A future that is dropped has taken nothing.
+    pub(crate) async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            let tail = inbox.tail();
+            tail.reserve(CHUNK);
+            let room = tail.capacity() - tail.len();
+            match rustix::io::read(self.socket.get_ref(), spare_capacity(tail)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    // A stream that gives less than was asked for is empty.
+                    if count < room {
+                        ready.clear_ready();
+                    }
+                    return Ok(());
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends what the socket takes now; returns how much that was.
+    pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.get_ref().write(bytes)
+    }
+
+    /// Waits until the socket takes more.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        let socket = self.socket.get_ref().try_clone()?;
+        let socket = watch(socket, Interest::WRITABLE)?;
+        socket.writable().await.map(|_| ())
+    }
+
+    /// Sends everything.
+    pub(crate) async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_send(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the socket back.
+    pub(crate) fn into_socket(self) -> UnixStream {
+        self.socket.into_inner()
+    }
+}
+
+fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+    #[expect(unsafe_code, reason = "the safe form is deprecated")]
+    // SAFETY: a stream owns its descriptor and keeps it until it is dropped.
+    unsafe {
+        AsyncFd::register_with_interest(socket, interest).map_err(io::Error::from)
+    }
+}
