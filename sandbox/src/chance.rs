@@ -1,5 +1,7 @@
 //! Random numbers: the kernel's, or a sequence that a seed repeats.
 
+use crate::child::{EXIT_PANIC, exit};
+
 /// A source of random numbers.
 #[derive(Default)]
 pub(crate) struct Chance {
@@ -11,7 +13,7 @@ impl Chance {
     /// Starts over. With a seed every number follows from it.
     pub(crate) fn begin(&mut self, seed: Option<u64>) {
         self.seeded = seed.is_some();
-        self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or(0));
+        self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or_else(|_| exit(EXIT_PANIC)));
     }
 
     /// Returns a number from 0 up to but without 1.
@@ -25,7 +27,9 @@ impl Chance {
     /// Returns random bytes: fit for secrets unless seeded.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
-        if !self.seeded && getrandom::fill(&mut bytes).is_ok() {
+        if !self.seeded {
+            // What is used as a secret must not be guessed, so there is nothing to fall back to.
+            getrandom::fill(&mut bytes).unwrap_or_else(|_| exit(EXIT_PANIC));
             return bytes;
         }
         for chunk in bytes.chunks_mut(8) {

@@ -29,6 +29,12 @@ const HOST_FRAME: usize = 64 * MIB;
 /// Jobs between two looks at the CPU clock. One that runs long is stopped by the interrupt handler.
 const JOBS_PER_LOOK: u32 = 32;
 
+/// Bytes of heap after which the engine first looks for cycles. Few programs live that long; what is in no cycle
+/// is freed at once.
+const CYCLES: usize = 8 * MIB;
+/// What is read and written before there is a program.
+const REHEARSED: &str = r#"{"type":"rpc_result","id":1,"ok":true,"value":[1.5,"one"]}"#;
+
 /// Everything of the language but the clocks and the weak references.
 type Intrinsics = (
     intrinsic::Date,
@@ -73,8 +79,11 @@ impl Engine {
     /// Makes an engine that is connected to nothing.
     pub(crate) fn new() -> rquickjs::Result<Engine> {
         let shared = Shared::new(Wire::nowhere());
+        // The first of these looks up how to ask the kernel, which is done here once for all forks.
+        shared.chance.borrow_mut().begin(None);
         let heap = Meter::new();
         let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
+        runtime.set_gc_threshold(CYCLES);
         let budget = Rc::new(Budget::default());
         let watched = Rc::clone(&budget);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.is_spent())));
@@ -95,7 +104,7 @@ impl Engine {
         wire.flush();
     }
 
-    /// Says that it is ready, runs one program and leaves.
+    /// Says that it is ready, runs one program and waits for its end.
     pub(crate) fn serve(&self, ready: &[u8]) -> ! {
         {
             let mut wire = self.shared.wire.borrow_mut();
@@ -106,15 +115,25 @@ impl Engine {
         let (source, args) = self.await_program();
         let result = self.run(&source, &args);
         self.complete(&result);
-        exit(0)
+        // Leaving takes the kernel longer than many a program, and whoever waits for the result would wait for
+        // that too if it is to run on this processor.
+        self.shared.wire.borrow_mut().rest()
     }
 
     /// Does what most programs do, so that the memory for it is no longer shared with the zygote.
     fn rehearse(&self) {
+        self.shared.chance.borrow_mut().begin(None);
+        self.shared.wire.borrow_mut().make_room();
+        let _ = frame::read_from_host(REHEARSED.as_bytes());
         // A script and not a module, which could be imported by its name. How it ends is of no interest.
-        let _ = self.context.with(|ctx| ctx.eval::<(), _>(include_str!("realm/rehearsal.js")));
+        let _ = self.context.with(|ctx| {
+            ctx.json_parse(REHEARSED)?;
+            ctx.eval::<(), _>(include_str!("realm/rehearsal.js"))
+        });
         while let Ok(true) = self.runtime.execute_pending_job() {}
-        let _ = frame::read_from_host(br#"{"type":"rpc_result","id":1,"ok":true,"value":[1]}"#);
+        let mut unsent = Vec::new();
+        let value = serde_json::from_str::<&RawValue>(REHEARSED).ok();
+        frame::write(&mut unsent, &ToHost::ExecutionComplete { ok: true, value, error: None });
     }
 
     /// Waits for the one program and sets its limits.

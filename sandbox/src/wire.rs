@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::child::exit;
 use crate::frame::Inbox;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
+/// How much is read at once, at least.
+const CHUNK: usize = 16 * 1024;
 
 /// The child's end of the socket. Every error on it means that the host is gone, and then so are we.
 pub(crate) struct Wire {
@@ -58,7 +58,25 @@ impl Wire {
             }
         }
         self.out.clear();
-        self.out.shrink_to(4 * CHUNK);
+        self.out.shrink_to(16 * CHUNK);
+    }
+
+    /// Makes the buffers as large as they usually get.
+    pub(crate) fn make_room(&mut self) {
+        self.inbox.tail().reserve(CHUNK);
+        self.out.reserve(CHUNK / 4);
+    }
+
+    /// Hears and says nothing more, and leaves when the host does.
+    pub(crate) fn rest(&self) -> ! {
+        let mut ignored = [0; 512];
+        loop {
+            self.wait(PollFlags::IN, None);
+            match rustix::io::read(self.socket(), &mut ignored) {
+                Ok(1..) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Ok(0) | Err(_) => exit(0),
+            }
+        }
     }
 
     /// Waits for bytes, at most until the timeout. Tells whether some may have come.
