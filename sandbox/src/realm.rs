@@ -16,9 +16,12 @@ use crate::chance::Chance;
 use crate::child::monotonic;
 use crate::frame::{self, ChildLimits, ToHost};
 use crate::json;
-use crate::limits::{MAX_NAME, MAX_TIMERS};
+use crate::limits::{KIB, MAX_NAME, MAX_TIMERS};
 use crate::stack;
 use crate::wire::Wire;
+
+/// Bytes of frames that are sent at once, at most, while the program runs.
+const FLUSH: usize = 16 * KIB;
 
 /// What the native functions and the engine's loop share.
 pub(crate) struct Shared {
@@ -28,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) chance: RefCell<Chance>,
     /// The text that runs, for the places of errors.
     pub(crate) source: RefCell<Rc<str>>,
+    /// The tools that the program has named, by number.
+    tools: RefCell<Vec<(String, String)>>,
     /// Calls that have no answer yet.
     pub(crate) in_flight: Cell<u64>,
     /// Whether a call was refused because its arguments were too large.
@@ -73,6 +78,7 @@ impl Shared {
             timers: RefCell::default(),
             chance: RefCell::default(),
             source: RefCell::new("".into()),
+            tools: RefCell::default(),
             in_flight: Cell::new(0),
             argument_refused: Cell::new(false),
             last_call: Cell::new(0),
@@ -81,32 +87,50 @@ impl Shared {
         })
     }
 
-    /// Sends one tool call, or says why it cannot be made.
-    fn call(&self, namespace: &str, action: &str, mut args: String) -> Called {
+    /// Gives a tool its number.
+    fn tool(&self, namespace: String, action: String) -> usize {
+        let mut tools = self.tools.borrow_mut();
+        tools.push((namespace, action));
+        tools.len() - 1
+    }
+
+    /// Sends one call of the tool of this number, or says why it cannot be made.
+    fn call(&self, tool: usize, mut args: String) -> Called {
         let limits = self.limits.get();
-        let name = format!("mcp.{namespace}.{action}");
+        let tools = self.tools.borrow();
+        let Some((namespace, action)) = tools.get(tool) else {
+            return Called::Refused("there is no such tool".to_owned());
+        };
         if namespace.len() > MAX_NAME || action.len() > MAX_NAME {
             return Called::Refused(format!("the name of a tool has at most {MAX_NAME} bytes"));
         }
         if args.len() > limits.argument_bytes {
             self.argument_refused.set(true);
             return Called::Refused(format!(
-                "the arguments of {name} have {} bytes, at most {} are allowed",
+                "the arguments of mcp.{namespace}.{action} have {} bytes, at most {} are allowed",
                 args.len(),
                 limits.argument_bytes
             ));
         }
         if let Err(refusal) = json::clean(&mut args) {
-            return Called::Refused(format!("the arguments of {name} are {refusal}"));
+            return Called::Refused(format!(
+                "the arguments of mcp.{namespace}.{action} are {refusal}"
+            ));
         }
-        let Ok(args) = RawValue::from_string(args) else {
-            return Called::Refused(format!("the arguments of {name} have no JSON form"));
+        let Ok(args) = serde_json::from_str::<&RawValue>(&args) else {
+            return Called::Refused(format!(
+                "the arguments of mcp.{namespace}.{action} have no JSON form"
+            ));
         };
         let id = self.last_call.get() + 1;
         self.last_call.set(id);
         self.in_flight.set(self.in_flight.get() + 1);
         let mut wire = self.wire.borrow_mut();
-        frame::write(wire.out(), &ToHost::RpcCall { id, namespace, action, args: &args });
+        frame::write(wire.out(), &ToHost::RpcCall { id, namespace, action, args });
+        // The host can begin with the first while the program makes the next.
+        if wire.out().len() > FLUSH {
+            wire.flush();
+        }
         Called::Id(id)
     }
 
@@ -123,7 +147,7 @@ impl Shared {
         let mut wire = self.wire.borrow_mut();
         frame::write(wire.out(), &ToHost::Console { level, text: kept });
         // What was printed before a crash should be seen, but not at the price of a call for each line.
-        if wire.out().len() > 32 * 1024 {
+        if wire.out().len() > FLUSH {
             wire.flush();
         }
     }
@@ -254,12 +278,17 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let host = Object::new(ctx.clone())?;
     let own = || Rc::clone(shared);
 
+    let tool = own();
+    host.set(
+        "tool",
+        Function::new(ctx.clone(), move |namespace: String, action: String| {
+            tool.tool(namespace, action)
+        })?,
+    )?;
     let call = own();
     host.set(
         "call",
-        Function::new(ctx.clone(), move |namespace: String, action: String, args: String| {
-            call.call(&namespace, &action, args)
-        })?,
+        Function::new(ctx.clone(), move |tool: usize, args: String| call.call(tool, args))?,
     )?;
     let log = own();
     host.set(

@@ -56,33 +56,6 @@
   });
   const isPlainName = (key) => typeof key === "string" && implicit[key] !== true && key !== "__proto__";
 
-  const callTool = (namespace, action, given) => {
-    const site = new BaseError("");
-    return new BasePromise((resolve, reject) => {
-      const name = `mcp.${namespace}.${action}`;
-      if (given.length > 1) {
-        throw mark(site, "TypeError", `${name} takes one object of named arguments, not ${given.length} arguments`);
-      }
-      let args = given[0];
-      if (args === undefined) args = {};
-      if (args === null || typeof args !== "object" || isArray(args)) {
-        throw mark(site, "TypeError", `${name} takes one object of named arguments, as in ${name}({ … }), not ${describe(args)}`);
-      }
-      let text;
-      try {
-        text = stringify(args);
-      } catch (error) {
-        throw mark(site, "TypeError", `the arguments of ${name} have no JSON form: ${error?.message}`);
-      }
-      if (typeof text !== "string" || text[0] !== "{") {
-        throw mark(site, "TypeError", `the arguments of ${name} are not a plain object`);
-      }
-      const refusal = host.call(namespace, action, text);
-      if (typeof refusal === "string") throw mark(site, "RangeError", refusal, "ARGUMENT_TOO_LARGE");
-      pending[refusal] = { resolve, reject, site };
-    });
-  };
-
   const mark = (error, name, message, code) => {
     const property = (key, value) =>
       defineProperty(error, key, { value, writable: true, configurable: true, enumerable: false });
@@ -90,6 +63,42 @@
     property("message", message);
     if (code !== undefined) defineProperty(error, "code", { value: code, writable: true, configurable: true, enumerable: true });
     return error;
+  };
+
+  // One function for all promises: a closure for each would cost more than the promise.
+  let settleMade, rejectMade;
+  const making = (resolve, reject) => { settleMade = resolve; rejectMade = reject; };
+
+  // Everything in one function, as each frame has its price where the error is made that knows the place.
+  const makeTool = (name, tool) => (...given) => {
+    const site = new BaseError("");
+    const made = new BasePromise(making);
+    const resolve = settleMade, reject = rejectMade;
+    const refuse = (kind, message, code) => {
+      reject(mark(site, kind, message, code));
+      return made;
+    };
+    if (given.length > 1) {
+      return refuse("TypeError", `${name} takes one object of named arguments, not ${given.length} arguments`);
+    }
+    let args = given[0];
+    if (args === undefined) args = {};
+    if (args === null || typeof args !== "object" || isArray(args)) {
+      return refuse("TypeError", `${name} takes one object of named arguments, as in ${name}({ … }), not ${describe(args)}`);
+    }
+    let text;
+    try {
+      text = stringify(args);
+    } catch (error) {
+      return refuse("TypeError", `the arguments of ${name} have no JSON form: ${error?.message}`);
+    }
+    if (typeof text !== "string" || text[0] !== "{") {
+      return refuse("TypeError", `the arguments of ${name} are not a plain object`);
+    }
+    const call = host.call(tool, text);
+    if (typeof call === "string") return refuse("RangeError", call, "ARGUMENT_TOO_LARGE");
+    pending[call] = { resolve, reject, site };
+    return made;
   };
 
   const settle = (id, ok, value, name, message, code) => {
@@ -118,9 +127,10 @@
   };
   const mcp = lazily("[mcp]", (namespace) =>
     lazily(`[mcp.${namespace}]`, (action) => {
-      const tool = (...given) => callTool(namespace, action, given);
+      const name = `mcp.${namespace}.${action}`;
+      const tool = makeTool(name, host.tool(namespace, action));
       defineProperty(tool, "name", { value: action });
-      labels.set(tool, `[mcp.${namespace}.${action}]`);
+      labels.set(tool, `[${name}]`);
       return freeze(tool);
     }),
   );
