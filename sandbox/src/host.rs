@@ -13,10 +13,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::WallClock;
 use crate::frame::{self, ChildFailure, FromChild, Inbox, ThrownError, ToChild, VERSION};
-use crate::limits::{KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
+use crate::limits::{CPU_GRACE, CPU_YOUNG, KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
 use crate::line::Line;
 use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
-use crate::peer::cpu_exhausted;
+use crate::peer::cpu_reaches;
 use crate::tool::{CallError, ToolCall, ToolCaller};
 
 /// Unsent answers above which no more calls are answered, so that a child which does not read cannot make
@@ -108,12 +108,14 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends the program and answers the child until the run ends.
+    /// Sends the program and answers the child until the run ends. `cpu` tells the CPU time of the child, and
+    /// `grown` is called when it is no longer a short program.
     pub(crate) async fn hold(
         &mut self,
         program: &Program,
         inbox: &mut Inbox,
         cpu: impl Fn() -> Option<Duration>,
+        grown: impl Fn(),
         cancel: &CancellationToken,
     ) -> Ending {
         frame::write(
@@ -130,7 +132,12 @@ impl<'a> Conversation<'a> {
         let clock = self.clock.clone();
         let before = cpu().unwrap_or_default();
         let mut wall = std::pin::pin!(clock.expired(self.limits.wall));
-        let mut spent = std::pin::pin!(cpu_exhausted(cpu, before, self.limits.cpu));
+        let limit = self.limits.cpu + CPU_GRACE;
+        let mut spent = std::pin::pin!(async {
+            cpu_reaches(&cpu, before, CPU_YOUNG.min(limit)).await;
+            grown();
+            cpu_reaches(&cpu, before, limit).await;
+        });
         let mut cancelled = std::pin::pin!(cancel.cancelled());
         loop {
             match self.step(inbox) {

@@ -18,6 +18,8 @@ pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
 /// How far past its CPU limit a program may go before the host kills it. Up to there the engine can still
 /// stop it by itself and say at which line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
+/// CPU time after which a program makes way for others. Most end long before.
+pub(crate) const CPU_YOUNG: Duration = Duration::from_millis(10);
 /// Room for the fields around a payload in a frame.
 pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;
 /// Deepest nesting of a JSON value that crosses the boundary; the host's parser stops at 128.

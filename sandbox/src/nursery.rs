@@ -13,12 +13,16 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal,
+    setpriority_process, waitid,
 };
 use tokio::sync::oneshot;
 
 use crate::child::CHILD_MARK;
 use crate::herd::{Herd, Zygote};
+
+/// The lowest priority, as `nice` counts.
+const LEAST: i32 = 19;
 
 pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
 
@@ -107,6 +111,15 @@ impl Child {
     pub(crate) fn cpu_reader(&self) -> impl Fn() -> Option<Duration> + Send + Sync + 'static {
         let pid = self.pid;
         move || cpu_of(pid)
+    }
+
+    /// Returns what lets the process run only when nobody else wants to. Use it only while the child lives.
+    pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
+        let pid = self.pid;
+        move || {
+            // A program that keeps its place costs others time, and nothing else.
+            let _ = setpriority_process(Some(pid), LEAST);
+        }
     }
 
     /// Kills the process and waits until it is gone.

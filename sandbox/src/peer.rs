@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::frame::{self, FromChild, Inbox};
 use crate::layer::LayerReport;
-use crate::limits::CPU_GRACE;
 use crate::line::Line;
 
 /// How long a child may take to start and seal itself.
@@ -35,16 +34,16 @@ pub(crate) async fn await_ready(
     }
 }
 
-/// Returns once `limit` and a little grace has been used. Sleeps as long as it cannot have been.
-pub(crate) async fn cpu_exhausted(
-    cpu: impl Fn() -> Option<Duration>,
+/// Returns once so much CPU time has been used. Sleeps as long as it cannot have been.
+pub(crate) async fn cpu_reaches(
+    cpu: &impl Fn() -> Option<Duration>,
     before: Duration,
-    limit: Duration,
+    amount: Duration,
 ) {
     loop {
         // A child that cannot be measured has died, which the socket tells.
         let Some(now) = cpu() else { return std::future::pending().await };
-        let left = (limit + CPU_GRACE).saturating_sub(now.saturating_sub(before));
+        let left = amount.saturating_sub(now.saturating_sub(before));
         if left.is_zero() {
             return;
         }

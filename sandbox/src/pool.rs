@@ -152,7 +152,9 @@ impl Ready {
         let child = lent.child();
         let before = child.cpu().unwrap_or_default();
         let mut conversation = Conversation::new(&line, limits, tools, cancel);
-        let ending = conversation.hold(program, &mut inbox, child.cpu_reader(), cancel).await;
+        let ending = conversation
+            .hold(program, &mut inbox, child.cpu_reader(), child.step_back(), cancel)
+            .await;
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
         let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
         let console = std::mem::take(&mut conversation.console);

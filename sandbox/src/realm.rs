@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// The text that runs, for the places of errors.
     pub(crate) source: RefCell<Rc<str>>,
     /// The tools that the program has named, by number.
-    tools: RefCell<Vec<(String, String)>>,
+    tools: RefCell<Vec<Option<(String, String)>>>,
     /// Calls that have no answer yet.
     pub(crate) in_flight: Cell<u64>,
     /// Whether a call was refused because its arguments were too large.
@@ -87,10 +87,11 @@ impl Shared {
         })
     }
 
-    /// Gives a tool its number.
+    /// Gives a tool its number. One whose name is too long to be called has none that is worth keeping.
     fn tool(&self, namespace: String, action: String) -> usize {
         let mut tools = self.tools.borrow_mut();
-        tools.push((namespace, action));
+        let fits = namespace.len() <= MAX_NAME && action.len() <= MAX_NAME;
+        tools.push(fits.then_some((namespace, action)));
         tools.len() - 1
     }
 
@@ -98,12 +99,9 @@ impl Shared {
     fn call(&self, tool: usize, mut args: String) -> Called {
         let limits = self.limits.get();
         let tools = self.tools.borrow();
-        let Some((namespace, action)) = tools.get(tool) else {
-            return Called::Refused("there is no such tool".to_owned());
-        };
-        if namespace.len() > MAX_NAME || action.len() > MAX_NAME {
+        let Some(Some((namespace, action))) = tools.get(tool) else {
             return Called::Refused(format!("the name of a tool has at most {MAX_NAME} bytes"));
-        }
+        };
         if args.len() > limits.argument_bytes {
             self.argument_refused.set(true);
             return Called::Refused(format!(

@@ -9,9 +9,10 @@ use crate::SandboxError;
 use crate::child::{EXIT_PANIC, JOB, exit};
 use crate::frame::{HEADER, Inbox};
 use crate::job::{Job, JobFailure, JobLimits};
+use crate::limits::CPU_GRACE;
 use crate::line::Line;
 use crate::nursery::{Ended, Kind};
-use crate::peer::{await_ready, cpu_exhausted};
+use crate::peer::{await_ready, cpu_reaches};
 use crate::warm::{Lent, Warm};
 use crate::wire::Wire;
 
@@ -66,7 +67,7 @@ impl JobPool {
         let cpu = lent.child().cpu_reader();
         let answer = tokio::select! {
             answer = exchange => answer,
-            () = cpu_exhausted(cpu, spent_before, self.limits.cpu) => Err(Broken::TimedOut),
+            () = cpu_reaches(&cpu, spent_before, self.limits.cpu + CPU_GRACE) => Err(Broken::TimedOut),
             () = tokio::time::sleep(self.limits.wall) => Err(Broken::TimedOut),
         };
         match answer {

@@ -80,7 +80,7 @@ async fn against(bytes: Vec<u8>, closes: bool) -> Seen {
     let mut inbox = Inbox::default();
     let mut conversation = Conversation::new(&ours, &limits, Arc::clone(&tools) as _, &cancel);
     let program = Program::default();
-    let hold = conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), &cancel);
+    let hold = conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel);
     let ending =
         tokio::time::timeout(Duration::from_secs(10), hold).await.expect("the host ends it");
     let seen = Seen {
@@ -266,7 +266,8 @@ async fn a_child_that_never_reads_is_not_fed_without_end() {
     let mut inbox = Inbox::default();
     let mut conversation = Conversation::new(&ours, &limits, Arc::new(Huge), &cancel);
     let program = Program::default();
-    let ending = conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), &cancel).await;
+    let ending =
+        conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel).await;
     assert!(
         matches!(ending, Ending::Stopped(ref failure) if failure.kind == FailureKind::WallTime)
     );
