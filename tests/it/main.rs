@@ -5,6 +5,7 @@
 mod adr_hybrid_routing;
 mod analyze;
 mod approvals;
+mod attacks;
 mod bombs;
 mod clients;
 mod conformance;

@@ -36,9 +36,6 @@ impl Engine {
         let object = thrown.as_object();
         let text = |key: &str| object.and_then(|object| text_of(ctx, object, key));
         let trace = stack::trim(&text("stack").unwrap_or_default(), &self.shared.source.borrow());
-        if self.budget.is_spent() {
-            return self.out_of_cpu(trace.place);
-        }
         // The engine throws `null` when not even the error fits into the heap.
         let starved = self.heap.ran_out() && thrown.is_null();
         let name = text("name").unwrap_or_else(|| "Error".to_owned());
@@ -51,9 +48,15 @@ impl Engine {
                 .unwrap_or_else(|| self.show(ctx, thrown)),
         };
         let code = text("code");
+        // Also when it was spent in what was asked just now, all of which may be code of the program.
+        if self.budget.is_spent() {
+            return self.out_of_cpu(trace.place);
+        }
         let kind = match (name.as_str(), message.as_str(), code.as_deref()) {
             _ if starved => FailureKind::OutOfMemory,
-            ("InternalError", "out of memory", _) => FailureKind::OutOfMemory,
+            ("InternalError", "out of memory", _) if self.heap.ran_out() => {
+                FailureKind::OutOfMemory
+            }
             ("RangeError" | "InternalError", "Maximum call stack size exceeded", _) => {
                 FailureKind::StackOverflow
             }
