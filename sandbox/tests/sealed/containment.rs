@@ -3,12 +3,15 @@
 use sandbox::FailureKind;
 
 use crate::hosts::{OF_A_ZYGOTE, other_host};
+use crate::liar::LIED_TO;
 use crate::support::{eventually, failure, trials, value};
 
 trials![
     no_child_outlives_a_killed_host,
     no_child_outlives_its_pool,
     many_runs_leave_nothing_behind,
+    a_child_that_lies_harms_nobody,
+    a_long_program_makes_way,
     programs_share_nothing,
 ];
 
@@ -41,6 +44,20 @@ async fn many_runs_leave_nothing_behind() {
     let (mut host, line) =
         tokio::task::spawn_blocking(|| other_host("many")).await.expect("no panic");
     assert_eq!(line, "clean");
+    assert!(host.wait().expect("reaped").success());
+}
+
+async fn a_child_that_lies_harms_nobody() {
+    let (mut host, line) =
+        tokio::task::spawn_blocking(|| other_host(LIED_TO)).await.expect("no panic");
+    assert_eq!(line, "clean");
+    assert!(host.wait().expect("reaped").success());
+}
+
+async fn a_long_program_makes_way() {
+    let (mut host, line) =
+        tokio::task::spawn_blocking(|| other_host("long")).await.expect("no panic");
+    assert_eq!(line, "stepped back");
     assert!(host.wait().expect("reaped").success());
 }
 

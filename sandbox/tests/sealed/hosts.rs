@@ -9,6 +9,7 @@ use sandbox::{FailureKind, Job, JobFailure, JobLimits, JobPool, Limits, Pool, Po
 use tokio_util::sync::CancellationToken;
 
 use crate::becoming;
+use crate::liar::{LIED_TO, be_lied_to};
 use crate::probe::probe;
 use crate::seal::{assert_bare, assert_closed, is_filtered};
 use crate::support::{Tools, eventually, program, tree_of};
@@ -34,17 +35,17 @@ const IN_SEQUENCE: usize = 10_000;
 const IN_PARALLEL: usize = 500;
 
 /// Scales a count by `PML_TEST_SCALE`, of which 1 is all.
-fn scaled(count: usize) -> usize {
+pub(crate) fn scaled(count: usize) -> usize {
     let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok());
     ((count as f64 * scale.unwrap_or(0.1)) as usize).max(20)
 }
 
-fn open_descriptors() -> usize {
+pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map(Iterator::count).expect("its own descriptors")
 }
 
 /// The memory of this process that is in use, in KiB.
-fn resident_kib() -> usize {
+pub(crate) fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("its own status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -52,6 +53,13 @@ fn resident_kib() -> usize {
 
 fn is_zombie(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+/// The priority of a process, as `nice` counts.
+fn niceness(pid: u32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    fields.split_whitespace().nth(16).and_then(|nice| nice.parse().ok()).unwrap_or(0)
 }
 
 /// What this binary does when it is started as another host.
@@ -146,6 +154,35 @@ pub(crate) fn be_another_host(role: &str) {
                     std::future::pending::<()>().await;
                 };
                 tokio::join!(busy, waiting, told);
+            }
+            LIED_TO => {
+                be_lied_to().await;
+                print_line("clean");
+            }
+            "long" => {
+                let pool =
+                    Pool::new(PoolConfig { warm: 1, max_running: 4, ..PoolConfig::default() })
+                        .expect("a pool");
+                let limits = Limits { cpu: Duration::from_secs(60), ..Limits::client() };
+                let run = |source: &str| {
+                    let tools = Arc::new(Tools::default()) as _;
+                    pool.run(program(source), &limits, tools, CancellationToken::new())
+                };
+                let long = run("for (;;) {}");
+                let short = run("await mcp.test.never({})");
+                let told = async {
+                    eventually("one of the two has stepped back", || {
+                        let last = own().into_iter().filter(|pid| niceness(*pid) == 19);
+                        own().len() >= 2 + OF_A_ZYGOTE && last.count() == 1
+                    })
+                    .await;
+                    print_line("stepped back");
+                };
+                tokio::select! {
+                    _ = long => panic!("it has no end"),
+                    _ = short => panic!("it has no answer"),
+                    () = told => {}
+                }
             }
             "drop" => {
                 let pool =

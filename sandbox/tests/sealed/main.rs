@@ -6,6 +6,7 @@ mod becoming;
 mod containment;
 mod hosts;
 mod jobs;
+mod liar;
 mod limits;
 mod probe;
 mod programs;
@@ -16,6 +17,7 @@ mod support;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
+    liar::lie_if_requested();
     sandbox::child_main_if_requested(&jobs::JOBS);
     let mut rest = std::env::args().skip(1);
     if rest.next().as_deref() == Some("__host") {
