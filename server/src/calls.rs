@@ -92,6 +92,11 @@ impl RunningProgram {
             let id = protocol::escape_text(&format!("{namespace}:{action}"));
             let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
                 .with_detail(json!({ "reason": ErrorCode::ToolNotDeclared }));
+            tracing::warn!(
+                scope = %self.requester.scope(),
+                tool.name = id.as_str(),
+                "Refused a call that the program did not declare"
+            );
             if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
                 tracing::error!(error = %error, "Could not record a refused call");
             }

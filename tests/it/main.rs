@@ -30,4 +30,5 @@ mod results;
 mod spike_client_kinds;
 mod stdio_protocol;
 mod support;
+mod tampering;
 mod threats;
