@@ -124,3 +124,26 @@ fn a_forbidden_edge_is_found() {
         assert_eq!(edge(from, to), [""; 0], "{from} -> {to}");
     }
 }
+
+/// SB-21: an engine trusts the bytecode that it reads, so no code of ours asks it to read any.
+#[test]
+fn no_bytecode_is_read() {
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/src");
+    let mut folders = vec![sources];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for reader in ["Module::load", "JS_ReadObject", "bytecode", "qjs::"] {
+                    assert!(!text.contains(reader), "{}: `{reader}`", path.display());
+                }
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 20, "{files} files");
+}

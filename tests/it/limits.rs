@@ -7,6 +7,7 @@ use crate::support::expect::{failure, success};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::{Installation, Server};
+use crate::support::{PATIENCE, poll};
 
 /// Runs a program on the gateway and, with a client tool declared, on this machine.
 #[track_caller]
@@ -166,4 +167,28 @@ fn every_tenant_has_places_of_its_own() {
         assert!(failure(answer, "BUSY").contains("1 programs of your tenant run and 1 wait"));
         assert_eq!(answer["details"]["retry_after_s"], 1);
     }
+}
+
+/// What an agent reads in the result, its client finds in the header.
+#[test]
+fn a_busy_gateway_says_when_to_come_back() {
+    let places = [("PML_TENANT_PROGRAMS", "1"), ("PML_TENANT_WAITING", "0")];
+    let server = Installation::new().start_with(&places);
+    let client = HttpMcp::new(&server.tenant(), Era::Stateless);
+    let call = |code: &str| {
+        let params = json!({ "name": "pml_execute", "arguments": { "code": code } });
+        let body = Era::Stateless.request(1, "tools/call", params).to_string();
+        client.post(body.as_bytes(), "tools/call", Some("pml_execute"))
+    };
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| call("await new Promise((done) => setTimeout(done, 3_000))"));
+        let refused = poll("the one place to be taken", PATIENCE, || {
+            let reply = call("return 1");
+            let busy = envelope(&reply.json()["result"])["error_code"] == "BUSY";
+            assert_eq!(reply.header("retry-after"), if busy { "1" } else { "" });
+            busy.then_some(reply)
+        });
+        assert_eq!(refused.status, 200);
+        assert_eq!(long.join().unwrap().header("retry-after"), "");
+    });
 }

@@ -259,3 +259,19 @@ fn odd_characters_are_seen() {
 fn alive(pml: &mut StdioClient) {
     assert_eq!(success(&pml.execute("return 1")), 1);
 }
+
+/// SB-21: what looks like an engine's bytecode is text like any other, and no program.
+#[test]
+fn a_program_of_bytecode_is_no_program() {
+    let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
+    // The versions that QuickJS has given its bytecode, then atoms, a function and its end.
+    for version in [1u8, 2, 5, 0x14, 0x15, 0x18, 0x43, 0x45] {
+        let code: String = [version, 1, 8, b'x', 0, 12, 0, 6, 0, 0xa2, 1, 0x29]
+            .iter()
+            .map(|b| char::from(*b))
+            .collect();
+        failure(&client.execute(&code), "PARSE_ERROR");
+    }
+    failure(&client.execute("\u{7f}ELF\u{2}\u{1}\u{1}"), "PARSE_ERROR");
+    failure(&client.execute("\0asm\u{1}\0\0\0"), "PARSE_ERROR");
+}

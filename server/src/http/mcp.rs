@@ -2,11 +2,11 @@
 
 mod refusal;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
@@ -76,10 +76,20 @@ pub async fn post(State(service): State<McpService>, request: Request) -> Respon
         Err(rejection) => return rejection.into_response(),
     };
     let headers = parts.headers.clone();
-    let request = Request::from_parts(parts, Body::from(body.clone()));
-    let response = service.handle(request).await.into_response();
+    let mut request = Request::from_parts(parts, Body::from(body.clone()));
+    let wait = Wait::default();
+    request.extensions_mut().insert(wait.clone());
+    let mut response = service.handle(request).await.into_response();
+    if let Some(seconds) = wait.0.get() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+    }
     refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }
+
+/// How many seconds the caller of a tool is asked to wait before it tries again, if it is: what stands in the
+/// result is for the agent, and the header for the client that sends for it.
+#[derive(Clone, Default)]
+struct Wait(Arc<OnceLock<u64>>);
 
 /// Answers MCP requests.
 #[derive(Clone)]
@@ -124,7 +134,13 @@ impl ServerHandler for McpHandler {
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = context.ct.clone();
-        Ok(self.dispatch(&requester, &request.name, arguments, run, cancel).await.into())
+        let result = self.dispatch(&requester, &request.name, arguments, run, cancel).await;
+        let told = result.structured_content.as_ref();
+        let seconds = told.and_then(|told| told.pointer("/details/retry_after_s")?.as_u64());
+        if let (Some(wait), Some(seconds)) = (parts.extensions.get::<Wait>(), seconds) {
+            let _ = wait.0.set(seconds);
+        }
+        Ok(result.into())
     }
 
     // rmcp answers empty lists where a server declares nothing; a client must hear
