@@ -8,7 +8,7 @@
 //!
 //! It never does I/O and never depends on an async runtime, a database or HTTP.
 //! Fields may be added to the wire types; none is renamed or removed within a
-//! major version. `tests/wire/` holds one golden document per message.
+//! major version. `tests/wire/` holds what is written to files as it was written first.
 //!
 //! ```
 //! use protocol::{Routing, RoutingRules, ToolId};
@@ -25,6 +25,7 @@ mod envelope;
 mod error_code;
 mod fqdn;
 mod integrity;
+mod journal;
 pub mod meta_tools;
 mod outcome;
 mod pattern;
@@ -41,6 +42,10 @@ pub use envelope::{
 pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId};
 pub use integrity::{Integrity, IntegrityError};
+pub use journal::{
+    Journal, JournalAnswer, JournalCall, JournalError, JournalLine, JournalMismatch,
+    JournalRefusal, JournalRun,
+};
 pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
 pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};
