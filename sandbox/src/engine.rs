@@ -187,8 +187,13 @@ impl Engine {
                     "the program waits for something that can never happen: no tool call, timer or job is left",
                 ));
             }
-            if self.shared.wire.borrow_mut().fill(timeout) {
-                self.settle_answers()?;
+            self.shared.wire.borrow_mut().fill(timeout);
+            // One by one: what the program does next must not depend on how many came at once.
+            while self.settle_answer()? {
+                self.run_jobs()?;
+                if let Some(result) = self.settled(&promise) {
+                    return result;
+                }
             }
         }
     }
@@ -265,42 +270,37 @@ impl Engine {
         })
     }
 
-    /// Hands every answer that has arrived to the program.
-    fn settle_answers(&self) -> Result<(), Fault> {
+    /// Hands the next answer that has arrived to the program; tells whether there was one.
+    fn settle_answer(&self) -> Result<bool, Fault> {
         self.context.with(|ctx| {
-            let settled = (|| {
+            let mut wire = self.shared.wire.borrow_mut();
+            let arrived = wire.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
+            let Some(body) = arrived else { return Ok(false) };
+            let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
+                exit(EXIT_PANIC)
+            };
+            let result = result.map(|value| ctx.json_parse(value.get()));
+            // A program may have changed what an object inherits, and so have a word in what is settled.
+            drop(wire);
+            #[expect(clippy::cast_precision_loss, reason = "ids are small")]
+            let id = id as f64;
+            let settled: rquickjs::Result<bool> = (|| {
                 let settle = self.realm.settle.clone().restore(&ctx)?;
-                let mut wire = self.shared.wire.borrow_mut();
-                while let Some(body) =
-                    wire.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC))
-                {
-                    let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
-                        exit(EXIT_PANIC)
-                    };
-                    #[expect(clippy::cast_precision_loss, reason = "ids are small")]
-                    let id = id as f64;
-                    // Settling only queues jobs; no code of the program runs while the wire is borrowed.
-                    let known: bool = match result {
-                        Ok(value) => {
-                            let value: Value<'_> = ctx.json_parse(value.get())?;
-                            settle.call((id, true, value))?
-                        }
-                        Err(thrown) => settle.call((
-                            id,
-                            false,
-                            (),
-                            thrown.name,
-                            thrown.message,
-                            thrown.code,
-                        ))?,
-                    };
-                    if known {
-                        self.shared.in_flight.set(self.shared.in_flight.get() - 1);
+                match result {
+                    Ok(value) => settle.call((id, true, value?)),
+                    Err(thrown) => {
+                        settle.call((id, false, (), thrown.name, thrown.message, thrown.code))
                     }
                 }
-                Ok(())
             })();
-            settled.map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
+            match settled {
+                Ok(known) => {
+                    let answered = u64::from(known);
+                    self.shared.in_flight.set(self.shared.in_flight.get() - answered);
+                    Ok(true)
+                }
+                Err(error) => Err(self.caught(&ctx, &error, FailureKind::Exception)),
+            }
         })
     }
 

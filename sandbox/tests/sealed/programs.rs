@@ -36,6 +36,8 @@ trials![
     a_throwing_timer_fails_the_run,
     waiting_for_a_human_costs_no_wall_time,
     a_seed_and_an_epoch_make_runs_alike,
+    answers_count_in_their_order_and_not_in_their_number,
+    an_inherited_then_may_call_tools,
     cpu_time_is_measured_by_the_host,
 ];
 
@@ -342,6 +344,40 @@ async fn a_seed_and_an_epoch_make_runs_alike() {
     assert_ne!(one[0], other[0]);
     assert_ne!(one[1], other[1]);
     assert_eq!(one[2], json!(true));
+}
+
+/// What a program does next must be the same whether answers come one by one or all at once: the second time
+/// all of them wait in the socket while the program is busy.
+async fn answers_count_in_their_order_and_not_in_their_number() {
+    let race = |busy: &str| {
+        format!(
+            "const steps = [];
+            const chain = async (name) => {{
+                await mcp.test.echo({{}});
+                for (let i = 0; i < 4; i++) {{ steps.push(name + i); await null; }}
+            }};
+            const all = Promise.all(['a', 'b', 'c'].map(chain));
+            {busy}
+            await all;
+            return steps.join(' ')"
+        )
+    };
+    let expected = json!("a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3");
+    assert_eq!(value(&race("")).await, expected);
+    let busy = "await mcp.test.echo({}); const end = Date.now() + 50; while (Date.now() < end) {}";
+    assert_eq!(value(&race(busy)).await, expected);
+}
+
+async fn an_inherited_then_may_call_tools() {
+    let source = "
+        let seen = 0;
+        Object.defineProperty(Object.prototype, 'then', { get() {
+            if (seen++ < 3) mcp.test.echo({ a: 1 }).catch(() => {});
+            return undefined;
+        } });
+        await mcp.test.echo({});
+        return seen > 0";
+    assert_eq!(value(source).await, json!(true));
 }
 
 async fn cpu_time_is_measured_by_the_host() {
