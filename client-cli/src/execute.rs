@@ -188,7 +188,7 @@ fn envelope(
     match (outcome.result, ended.refused) {
         (_, Some(error)) => Envelope::Error(Box::new(RunError { error, run: Some(run) })),
         (Err(failure), None) => Envelope::Error(Box::new(RunError {
-            error: failure::error_body(&failure, &program.code, ended.log.issued()),
+            error: failure::error_body(&failure, &program.code, &ended.log),
             run: Some(run),
         })),
         (Ok(result), None) => Envelope::Success(Box::new(Success {

@@ -36,6 +36,11 @@ impl CallLog {
         notes.into_iter().map(|(_, note)| note).collect()
     }
 
+    /// Returns the tool of the call of this index.
+    pub fn tool(&self, index: u64) -> Option<&str> {
+        self.notes.iter().find(|(known, _)| *known == index).map(|(_, note)| note.tool.as_str())
+    }
+
     /// Returns the codes that calls failed with.
     pub fn issued(&self) -> &HashSet<ErrorCode> {
         &self.issued

@@ -1,10 +1,8 @@
 //! How the failure of a running program is told, alike on both sides.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value};
 
-use crate::{ErrorBody, ErrorCode};
+use crate::{CallLog, ErrorBody, ErrorCode};
 
 /// What the sandbox says of a program that did not end well.
 #[derive(Debug, Clone)]
@@ -23,22 +21,20 @@ pub struct ProgramFailure<'a> {
     pub column: Option<u32>,
     /// The stack, in places of the user's source.
     pub stack: Option<&'a str>,
+    /// The call whose error it is, by its index, where it is one.
+    pub call: Option<u64>,
 }
 
 /// Builds the error of a failed run.
 ///
-/// `issued` are the codes that calls of this very run failed with. Only such a
-/// code is believed when the program throws it: a program can throw any text,
-/// and must not be able to pretend that, say, the user denied something.
-pub fn program_error(
-    failure: &ProgramFailure<'_>,
-    source: &str,
-    issued: &HashSet<ErrorCode>,
-) -> ErrorBody {
+/// `calls` are those of this very run. Only a code that one of them failed with
+/// is believed when the program throws it: a program can throw any text, and
+/// must not be able to pretend that, say, the user denied something.
+pub fn program_error(failure: &ProgramFailure<'_>, source: &str, calls: &CallLog) -> ErrorBody {
     let thrown = failure
         .thrown_code
         .and_then(|code| code.parse().ok())
-        .filter(|code| failure.code == ErrorCode::ProgramFailed && issued.contains(code));
+        .filter(|code| failure.code == ErrorCode::ProgramFailed && calls.issued().contains(code));
     let message = match (failure.name, failure.message) {
         ("", message) => message.to_owned(),
         (name, "") => name.to_owned(),
@@ -55,6 +51,10 @@ pub fn program_error(
     }
     if let Some(stack) = failure.stack {
         details.insert("stack".into(), stack.into());
+    }
+    if let Some(tool) = failure.call.and_then(|call| calls.tool(call)) {
+        details.insert("tool".into(), tool.into());
+        details.insert("call_index".into(), failure.call.into());
     }
     ErrorBody::new(thrown.unwrap_or(failure.code), message).with_details(Value::Object(details))
 }
@@ -101,6 +101,7 @@ pub fn escape_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CallNote, Routing};
 
     fn failure<'a>(code: ErrorCode, thrown: Option<&'a str>) -> ProgramFailure<'a> {
         ProgramFailure {
@@ -111,13 +112,31 @@ mod tests {
             line: Some(2),
             column: Some(3),
             stack: None,
+            call: None,
         }
+    }
+
+    /// The log of a run whose second call failed.
+    fn calls() -> CallLog {
+        let mut log = CallLog::default();
+        for (index, tool, code) in
+            [(1, "a:first", None), (2, "a:second", Some(ErrorCode::ToolFailed))]
+        {
+            let note = CallNote {
+                tool: tool.to_owned(),
+                routing: Routing::Server,
+                ok: code.is_none(),
+                duration_ms: 0.0,
+            };
+            log.record(index, note, code);
+        }
+        log
     }
 
     #[test]
     fn a_program_cannot_pretend_a_code() {
-        let issued = HashSet::from([ErrorCode::ToolFailed]);
-        let code = |thrown, code| program_error(&failure(code, thrown), "", &issued).error_code;
+        let calls = calls();
+        let code = |thrown, code| program_error(&failure(code, thrown), "", &calls).error_code;
         assert_eq!(code(Some("TOOL_FAILED"), ErrorCode::ProgramFailed), ErrorCode::ToolFailed);
         assert_eq!(
             code(Some("APPROVAL_DENIED"), ErrorCode::ProgramFailed),
@@ -125,6 +144,19 @@ mod tests {
         );
         assert_eq!(code(Some("TOOL_FAILED"), ErrorCode::TimeLimit), ErrorCode::TimeLimit);
         assert_eq!(code(None, ErrorCode::ProgramFailed), ErrorCode::ProgramFailed);
+    }
+
+    #[test]
+    fn the_call_that_failed_is_named() {
+        let told = |call| {
+            let failure = ProgramFailure { call, ..failure(ErrorCode::ProgramFailed, None) };
+            program_error(&failure, "", &calls()).details
+        };
+        assert_eq!(
+            (&told(Some(2))["tool"], &told(Some(2))["call_index"]),
+            (&"a:second".into(), &2.into())
+        );
+        assert!(told(None).get("tool").is_none() && told(Some(3)).get("tool").is_none());
     }
 
     #[test]

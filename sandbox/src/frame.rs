@@ -120,6 +120,8 @@ pub(crate) struct ChildFailure {
     pub(crate) column: Option<u32>,
     #[serde(default)]
     pub(crate) stack: Option<String>,
+    #[serde(default)]
+    pub(crate) call: Option<u64>,
 }
 
 /// A frame from the host, read by the child.

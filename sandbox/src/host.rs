@@ -276,6 +276,9 @@ impl<'a> Conversation<'a> {
         {
             return Err("a failure with a text that is too long".to_owned());
         }
+        if told.call.is_some_and(|call| call == 0 || call > self.calls) {
+            return Err("a failure of a call that was never made".to_owned());
+        }
         Ok(Failure {
             kind,
             name: told.name,
@@ -284,6 +287,7 @@ impl<'a> Conversation<'a> {
             line: told.line,
             column: told.column,
             stack: told.stack,
+            call: told.call,
         })
     }
 

@@ -78,6 +78,8 @@ pub struct Failure {
     pub column: Option<u32>,
     /// The program's own stack frames, innermost first.
     pub stack: Option<String>,
+    /// The call whose error it is, from 1, where the error that a tool call threw ended the program.
+    pub call: Option<u64>,
 }
 
 impl Failure {
@@ -92,6 +94,7 @@ impl Failure {
             line: None,
             column: None,
             stack: None,
+            call: None,
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub(crate) struct Realm {
     pub(crate) settle: Persistent<Function<'static>>,
+    pub(crate) call_of: Persistent<Function<'static>>,
     pub(crate) fire: Persistent<Function<'static>>,
     pub(crate) start: Persistent<Function<'static>>,
     pub(crate) stringify: Persistent<Function<'static>>,
@@ -260,6 +261,7 @@ pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
     };
     Ok(Realm {
         settle: take("settle")?,
+        call_of: take("callOf")?,
         fire: take("fire")?,
         start: take("start")?,
         stringify: take("stringify")?,

@@ -389,7 +389,7 @@ fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) 
             dag: dag(&plan.analysis),
         })),
         Err(failure) => Envelope::Error(Box::new(RunError {
-            error: failure::error_body(&failure, &plan.code, calls.issued()),
+            error: failure::error_body(&failure, &plan.code, calls),
             run: Some(run),
         })),
     }

@@ -145,6 +145,15 @@ fn a_failure_is_told_as_one() {
     for envelope in on_both_sides("return await mcp.json.parse({ data: '{' })") {
         assert!(failure(&envelope, "TOOL_FAILED").contains("json:parse"), "{envelope:#}");
     }
+    let second =
+        "await mcp.json.parse({ data: '1' });\n\n  await mcp.math.eval({ expression: '1 +' });";
+    for envelope in on_both_sides(second) {
+        failure(&envelope, "INVALID_ARGUMENTS");
+        let details = &envelope["details"];
+        assert_eq!(details["tool"], "math:eval", "{details}");
+        assert_eq!((&details["call_index"], &details["line"]), (&json!(2), &json!(3)), "{details}");
+        assert!(details["code_frame"].as_str().unwrap().contains("mcp.math.eval"), "{details}");
+    }
 }
 
 /// The program cannot make its failure look like a decision of the user.

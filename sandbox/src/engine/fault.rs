@@ -48,6 +48,7 @@ impl Engine {
                 .unwrap_or_else(|| self.show(ctx, thrown)),
         };
         let code = text("code");
+        let call = object.and_then(|_| self.call_of(ctx, thrown));
         // Also when it was spent in what was asked just now, all of which may be code of the program.
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
@@ -73,7 +74,23 @@ impl Engine {
             line: trace.place.map(|place| place.0),
             column: trace.place.map(|place| place.1),
             stack: (!trace.text.is_empty()).then(|| cut(trace.text, MAX_ERROR_TEXT)),
+            call,
         })
+    }
+
+    /// Returns the call that a thrown error came from.
+    fn call_of<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<u64> {
+        let call_of = self.realm.call_of.clone().restore(ctx).ok()?;
+        let number: Option<f64> = call_of.call((thrown.clone(),)).unwrap_or_else(|_| {
+            ctx.catch();
+            None
+        });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small whole number that was given out here"
+        )]
+        number.map(|number| number as u64)
     }
 
     fn show<'js>(&self, ctx: &Ctx<'js>, value: &Value<'js>) -> String {
@@ -128,6 +145,7 @@ pub(super) fn failure(kind: FailureKind, name: &str, message: &str) -> Fault {
         line: None,
         column: None,
         stack: None,
+        call: None,
     })
 }
 

@@ -101,12 +101,20 @@
     return made;
   };
 
+  // Which call an error came from, for who tells it in the end.
+  const failed = new WeakMap();
+  const { get: weakGet, set: weakSet } = WeakMap.prototype;
+  const callOf = (error) => apply(weakGet, failed, [error]);
+
   const settle = (id, ok, value, name, message, code) => {
     const call = pending[id];
     if (call === undefined) return false;
     delete pending[id];
     if (ok) call.resolve(value);
-    else call.reject(mark(call.site, name, message, code));
+    else {
+      apply(weakSet, failed, [call.site, id]);
+      call.reject(mark(call.site, name, message, code));
+    }
     return true;
   };
 
@@ -274,6 +282,7 @@
 
   return {
     settle,
+    callOf,
     fire,
     start: (args) => fixed(global, "args", args),
     stringify,

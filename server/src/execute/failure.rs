@@ -1,16 +1,10 @@
 //! What the sandbox reports, told in the words of the protocol.
 
-use std::collections::HashSet;
-
-use protocol::{ErrorBody, ErrorCode, ProgramFailure, program_error};
+use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
 use sandbox::{Failure, FailureKind};
 
 /// Turns a failed run into the error of its envelope.
-pub(super) fn error_body(
-    failure: &Failure,
-    source: &str,
-    issued: &HashSet<ErrorCode>,
-) -> ErrorBody {
+pub(super) fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
     let failure = ProgramFailure {
         code: code_of(failure.kind),
         name: &failure.name,
@@ -19,8 +13,9 @@ pub(super) fn error_body(
         line: failure.line,
         column: failure.column,
         stack: failure.stack.as_deref(),
+        call: failure.call,
     };
-    program_error(&failure, source, issued)
+    program_error(&failure, source, calls)
 }
 
 fn code_of(kind: FailureKind) -> ErrorCode {
