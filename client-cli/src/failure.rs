@@ -27,6 +27,7 @@ fn code_of(kind: FailureKind) -> ErrorCode {
         FailureKind::OutOfMemory => ErrorCode::OutOfMemory,
         FailureKind::StackOverflow => ErrorCode::StackOverflow,
         FailureKind::TooManyCalls => ErrorCode::TooManyCalls,
+        FailureKind::TooManyTimers => ErrorCode::TooManyTimers,
         FailureKind::ArgumentTooLarge => ErrorCode::ArgumentTooLarge,
         FailureKind::ToolResultTooLarge => ErrorCode::ToolResultTooLarge,
         FailureKind::ResultTooLarge => ErrorCode::ResultTooLarge,

@@ -151,6 +151,9 @@ error_codes! {
     /// A request's fields are not as documented.
     InvalidRequest = 3016, "INVALID_REQUEST",
         "Compare the request with the tool's input schema.";
+    /// The program has more timers at once than it may.
+    TooManyTimers = 3017, "TOO_MANY_TIMERS",
+        "Clear timers that are no longer needed, or wait for one before the next is set.";
 
     /// The code to run is not the code that was submitted.
     CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",

@@ -116,6 +116,8 @@ pub enum FailureKind {
     StackOverflow,
     /// The program made more calls than it may.
     TooManyCalls,
+    /// The program had more timers at once than it may.
+    TooManyTimers,
     /// A call's arguments were too large.
     ArgumentTooLarge,
     /// A tool's result was too large.
@@ -135,7 +137,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    const NAMES: [(FailureKind, &'static str, &'static str); 15] = [
+    const NAMES: [(FailureKind, &'static str, &'static str); 16] = [
         (FailureKind::Exception, "exception", "Error"),
         (FailureKind::Syntax, "syntax", "SyntaxError"),
         (FailureKind::WallTime, "wall_time", "LimitError"),
@@ -143,6 +145,7 @@ impl FailureKind {
         (FailureKind::OutOfMemory, "out_of_memory", "LimitError"),
         (FailureKind::StackOverflow, "stack_overflow", "RangeError"),
         (FailureKind::TooManyCalls, "too_many_calls", "LimitError"),
+        (FailureKind::TooManyTimers, "too_many_timers", "RangeError"),
         (FailureKind::ArgumentTooLarge, "argument_too_large", "LimitError"),
         (FailureKind::ToolResultTooLarge, "tool_result_too_large", "LimitError"),
         (FailureKind::ResultTooLarge, "result_too_large", "LimitError"),

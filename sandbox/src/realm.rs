@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rquickjs::context::EvalOptions;
-use rquickjs::{
-    Ctx, Error, Exception, Function, IntoJs, Object, Persistent, Result, TypedArray, Value,
-};
+use rquickjs::{Ctx, Error, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
 use serde_json::value::RawValue;
 
 use crate::address;
@@ -37,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) in_flight: Cell<u64>,
     /// Whether a call was refused because its arguments were too large.
     pub(crate) argument_refused: Cell<bool>,
+    /// Whether a timer was refused because there were too many.
+    pub(crate) timer_refused: Cell<bool>,
     last_call: Cell<u64>,
     console_spent: Cell<usize>,
     console_full: Cell<bool>,
@@ -82,6 +82,7 @@ impl Shared {
             tools: RefCell::default(),
             in_flight: Cell::new(0),
             argument_refused: Cell::new(false),
+            timer_refused: Cell::new(false),
             last_call: Cell::new(0),
             console_spent: Cell::new(0),
             console_full: Cell::new(false),
@@ -298,7 +299,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let arm = own();
     host.set(
         "arm",
-        Function::new(ctx.clone(), move |ctx: Ctx<'_>, wait_ms: f64, id: f64| -> Result<f64> {
+        Function::new(ctx.clone(), move |wait_ms: f64, id: f64| -> Option<f64> {
             let wait = Duration::from_secs_f64(wait_ms.max(0.0) / 1000.0);
             #[expect(
                 clippy::cast_possible_truncation,
@@ -306,15 +307,12 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
                 clippy::cast_precision_loss,
                 reason = "ids are small whole numbers that were given out here"
             )]
-            match arm.timers.borrow_mut().arm(wait, id as u64) {
-                Some(id) => Ok(id as f64),
-                None => Err(Exception::throw_range(
-                    &ctx,
-                    &format!("a program has at most {MAX_TIMERS} timers at once"),
-                )),
-            }
+            let armed = arm.timers.borrow_mut().arm(wait, id as u64).map(|id| id as f64);
+            arm.timer_refused.set(arm.timer_refused.get() || armed.is_none());
+            armed
         })?,
     )?;
+    host.set("mostTimers", MAX_TIMERS)?;
     let disarm = own();
     host.set(
         "disarm",

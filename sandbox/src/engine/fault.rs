@@ -61,6 +61,9 @@ impl Engine {
             ("RangeError" | "InternalError", "Maximum call stack size exceeded", _) => {
                 FailureKind::StackOverflow
             }
+            (_, _, Some("TOO_MANY_TIMERS")) if self.shared.timer_refused.get() => {
+                FailureKind::TooManyTimers
+            }
             (_, _, Some("ARGUMENT_TOO_LARGE")) if self.shared.argument_refused.get() => {
                 FailureKind::ArgumentTooLarge
             }

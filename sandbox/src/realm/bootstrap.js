@@ -7,7 +7,7 @@
   const { apply, construct } = Reflect;
   const { stringify } = JSON;
   const isArray = Array.isArray;
-  const BaseProxy = Proxy, BasePromise = Promise, BaseError = Error, BaseTypeError = TypeError;
+  const BaseProxy = Proxy, BasePromise = Promise, BaseError = Error, BaseTypeError = TypeError, BaseRangeError = RangeError;
   const BaseDate = Date, BaseString = String, BaseFunction = Function, BaseMap = Map, BaseSet = Set;
   const hasOwn = Object.hasOwn;
   const toWellFormed = BaseString.prototype.toWellFormed;
@@ -223,6 +223,9 @@
     if (typeof callback !== "function") throw new BaseTypeError("a timer takes a function");
     const wait = Math.max(repeat ? 1 : 0, Math.min(Number(delay) || 0, 2 ** 31 - 1));
     const id = host.arm(wait, 0);
+    if (id === undefined || id === null) {
+      throw mark(new BaseRangeError(""), "RangeError", `a program has at most ${host.mostTimers} timers at once`, "TOO_MANY_TIMERS");
+    }
     timers[id] = { callback, args, wait, repeat };
     return id;
   };

@@ -231,8 +231,14 @@ async fn console_is_cut() {
 
 async fn timers_are_bounded() {
     let failure = failure("for (;;) setTimeout(() => {}, 1000)").await;
+    assert_eq!((failure.kind, failure.line), (FailureKind::TooManyTimers, Some(1)), "{failure:#?}");
     assert_eq!(failure.name, "RangeError", "{failure:#?}");
     assert!(failure.message.contains("1024"), "{}", failure.message);
+    let cleared =
+        "for (let i = 0; i < 5000; i++) clearTimeout(setTimeout(() => {}, 1000)); return 1";
+    assert_eq!(value(cleared).await, json!(1));
+    let forged = "throw Object.assign(new RangeError('no'), { code: 'TOO_MANY_TIMERS' })";
+    fails_as(FailureKind::Exception, forged, &Limits::server()).await;
 }
 
 async fn deep_values_are_refused() {
