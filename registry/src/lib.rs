@@ -41,6 +41,7 @@ mod keys;
 mod operator;
 mod resolve;
 mod routes;
+mod rules;
 mod seed;
 mod shipped;
 mod tenant;
@@ -61,9 +62,10 @@ pub use executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
 };
 pub use keys::{ApiKey, Caller, KeyRecord, NewKey, Right, Rights};
-pub use operator::{Operator, RuleChange};
+pub use operator::Operator;
 pub use resolve::{MissingTool, Resolved, ResolvedTool};
 pub use routes::Routes;
+pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use shipped::shipped_catalog;
 pub use tenant::{Principal, Tenant};

@@ -1,8 +1,9 @@
-//! What only the operator may do, as the role that owns the database.
+//! What only the operator may do, as the role that owns the database; `rules.rs` has the routing rules.
 
 use std::str::FromStr as _;
 
-use protocol::{Routing, Scope, ToolPattern};
+use protocol::Scope;
+use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
@@ -14,16 +15,7 @@ use crate::{ACQUIRE_TIMEOUT, CatalogServer, MIGRATOR, RegistryError, SeedReport,
 /// Row-level security binds the owner as well; each method acts for the scope it names.
 #[derive(Debug, Clone)]
 pub struct Operator {
-    pool: PgPool,
-}
-
-/// A change of the routing rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleChange {
-    /// Tools of the pattern run there.
-    Set(Routing),
-    /// There is no rule for the pattern.
-    Unset,
+    pub(crate) pool: PgPool,
 }
 
 impl Operator {
@@ -92,20 +84,7 @@ impl Operator {
         let scope = scope.clone();
         in_tenant(self.pool.clone(), &tenant, move |connection| {
             Box::pin(async move {
-                sqlx::query!(
-                    "insert into orgs (name) values ($1) on conflict do nothing",
-                    scope.org()
-                )
-                .execute(&mut *connection)
-                .await?;
-                let made = sqlx::query!(
-                    "insert into projects (org, name) values ($1, $2) on conflict do nothing",
-                    scope.org(),
-                    scope.project(),
-                )
-                .execute(&mut *connection)
-                .await?;
-                let new = made.rows_affected() == 1;
+                let new = make(connection, &scope).await?;
                 if new {
                     let event =
                         AuditEvent::new("scope.create", scope.to_string(), AuditOutcome::Allowed);
@@ -117,49 +96,26 @@ impl Operator {
         .await
     }
 
-    /// Changes a routing rule; every gateway follows within a second.
-    ///
-    /// # Errors
-    /// Returns [`RegistryError::NotFound`] when there is no rule to unset.
-    pub async fn change_rule(
-        &self,
-        pattern: &ToolPattern,
-        change: RuleChange,
-    ) -> Result<(), RegistryError> {
-        let pattern = pattern.to_string();
-        in_tenant(self.pool.clone(), &Tenant::anonymous(), move |connection| {
-            Box::pin(async move {
-                match change {
-                    RuleChange::Set(routing) => {
-                        sqlx::query!(
-                            "insert into routing_rules (pattern, routing, origin)
-                            values ($1, $2, 'operator')
-                            on conflict (pattern) do update
-                            set routing = excluded.routing, origin = 'operator', updated_at = now()",
-                            pattern,
-                            routing.as_str(),
-                        )
-                        .execute(connection)
-                        .await?;
-                    }
-                    RuleChange::Unset => {
-                        let gone =
-                            sqlx::query!("delete from routing_rules where pattern = $1", pattern)
-                                .execute(connection)
-                                .await?;
-                        if gone.rows_affected() == 0 {
-                            return Err(RegistryError::NotFound(pattern));
-                        }
-                    }
-                }
-                Ok(())
-            })
-        })
-        .await
-    }
-
     /// Closes the connection.
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Makes an organisation and a project where they are missing; returns whether the project is new.
+pub(crate) async fn make(
+    connection: &mut PgConnection,
+    scope: &Scope,
+) -> Result<bool, RegistryError> {
+    sqlx::query!("insert into orgs (name) values ($1) on conflict do nothing", scope.org())
+        .execute(&mut *connection)
+        .await?;
+    let made = sqlx::query!(
+        "insert into projects (org, name) values ($1, $2) on conflict do nothing",
+        scope.org(),
+        scope.project(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(made.rows_affected() == 1)
 }

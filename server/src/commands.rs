@@ -1,5 +1,6 @@
 //! What each subcommand of `pml-server` does.
 
+mod routing;
 mod serve;
 
 use std::io::Write as _;
@@ -47,6 +48,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Keys(KeysCommand::Create { scope, can })) => {
             let key = create_key(settings, runtime, &scope, &can)?;
             say(&format!("{key}\n"))?;
+        }
+        Some(Command::Routing(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(routing::run(&database, &command))?)?;
         }
         Some(Command::Routes { json }) => say(&routes(json)?)?,
     }

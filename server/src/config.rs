@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::Scope;
+use protocol::{Routing, Scope, ToolPattern};
 use registry::Right;
 use sandbox::PoolConfig;
 
@@ -89,6 +89,9 @@ pub enum Command {
     /// Make API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Say which tools run on the gateway and which on the user's machine.
+    #[command(subcommand)]
+    Routing(RoutingCommand),
     /// List the HTTP routes and what each needs.
     Routes {
         /// Print JSON: `[{"method","path","auth"}]`.
@@ -209,6 +212,39 @@ pub enum KeysCommand {
         )]
         can: Vec<Right>,
     },
+}
+
+/// `pml-server routing …`
+#[derive(Debug, Subcommand)]
+pub enum RoutingCommand {
+    /// Print all rules. The most specific one counts: a tool's, its namespace's, then `*`; without any, a tool runs
+    /// on the user's machine. An entry of the registry that says where it runs stands above all rules.
+    List {
+        /// Print JSON: `[{"pattern","routing","origin"}]`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a rule; every gateway on this database follows within a second.
+    Set {
+        /// `NAMESPACE:*`, `NAMESPACE:ACTION` or `*`.
+        pattern: ToolPattern,
+        /// `client` for the user's machine, `server` for the gateway.
+        #[arg(value_parser = parse_routing)]
+        routing: Routing,
+    },
+    /// Take a rule back; what ships with this version for the pattern counts again.
+    Unset {
+        /// The rule's pattern.
+        pattern: ToolPattern,
+    },
+}
+
+fn parse_routing(text: &str) -> Result<Routing, String> {
+    match text {
+        "client" | "local" => Ok(Routing::Client),
+        "server" | "cloud" => Ok(Routing::Server),
+        _ => Err("expected client or server".to_owned()),
+    }
 }
 
 fn parse_right(text: &str) -> Result<Right, String> {

@@ -27,6 +27,7 @@ mod plan;
 mod programs;
 mod registry_http;
 mod results;
+mod routing;
 mod spike_client_kinds;
 mod stdio_protocol;
 mod support;

@@ -1,7 +1,7 @@
 //! The routing snapshot follows the database.
 
 use protocol::{Routing, ToolId};
-use registry::{Registry, RegistryError, RuleChange, Tenant};
+use registry::{Registry, RegistryError, RuleChange, RuleOrigin, Tenant};
 use sqlx::Executor as _;
 
 use crate::cluster::eventually;
@@ -46,6 +46,34 @@ async fn a_changed_rule_reaches_every_gateway() {
     becomes(&there, tool, Routing::Client).await;
     assert_eq!(there.routes().etag, before.etag, "the same rules have the same name");
     assert!(is_not_found(operator.change_rule(&pattern, RuleChange::Unset).await));
+}
+
+/// A shipped rule is nobody's to take back, and comes back when the operator's is gone. Each change is on record.
+#[tokio::test]
+async fn what_ships_comes_back() {
+    let database = Database::seeded().await;
+    let operator = database.operator().await;
+    let pattern = "math:*".parse().unwrap();
+    let of_math = async || {
+        let rules = operator.rules().await.unwrap();
+        rules.into_iter().find(|rule| rule.pattern == pattern).unwrap()
+    };
+    assert!(is_not_found(operator.change_rule(&pattern, RuleChange::Unset).await));
+    let shipped = of_math().await;
+    assert_eq!((shipped.routing, shipped.origin), (Routing::Server, RuleOrigin::Shipped));
+    operator.change_rule(&pattern, RuleChange::Set(Routing::Client)).await.unwrap();
+    assert_eq!(of_math().await.origin, RuleOrigin::Operator);
+    operator.change_rule(&pattern, RuleChange::Unset).await.unwrap();
+    assert_eq!(of_math().await, shipped);
+    let recorded: Vec<(String, String)> = sqlx::query_as(
+        "select action, detail ->> 'origin' from audit_log where target = 'math:*' order by id",
+    )
+    .fetch_all(&mut database.superuser().await)
+    .await
+    .unwrap();
+    let told: Vec<(&str, &str)> =
+        recorded.iter().map(|(action, origin)| (action.as_str(), origin.as_str())).collect();
+    assert_eq!(told, [("routing.set", "operator"), ("routing.unset", "shipped")]);
 }
 
 /// The snapshot and the view of the database decide alike.

@@ -43,6 +43,11 @@ impl Installation {
         Self { data_dir: folder.join("data"), log: folder.join("log") }
     }
 
+    /// Returns the same database for another gateway, which logs elsewhere.
+    pub(crate) fn replica(&self) -> Self {
+        Self { data_dir: self.data_dir.clone(), log: self.log.with_extension("replica") }
+    }
+
     /// Returns the data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         &self.data_dir
