@@ -1,5 +1,6 @@
 //! The audit log: what was decided, recorded before its effect.
 
+use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -54,7 +55,91 @@ impl AuditEvent {
     }
 }
 
+/// An event as it was recorded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AuditRecord {
+    /// Its place in the tenant's chain, from 1 and without gaps.
+    pub seq: i64,
+    /// When it was decided: RFC 3339, in UTC.
+    pub at: String,
+    /// Who acted.
+    pub principal: String,
+    /// What was decided about, for example `key.create`.
+    pub action: String,
+    /// To what it was done.
+    pub target: String,
+    /// `allowed`, `refused` or `failed`.
+    pub outcome: String,
+    /// Further facts.
+    pub detail: Value,
+    /// SHA-256 of the hash before it and of the event, in hex.
+    pub hash: String,
+}
+
+/// A page of the log, the newest events first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AuditPage {
+    /// The events.
+    pub events: Vec<AuditRecord>,
+    /// Ask for what is before this; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<i64>,
+}
+
 impl Registry {
+    /// Returns events of the tenant, the newest first and only those before `before` where it is given.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn audit_log(
+        &self,
+        tenant: &Tenant,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<AuditPage, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let mut events = sqlx::query_as!(
+                    AuditRecord,
+                    r#"select seq,
+                        to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "at!",
+                        principal, action, target, outcome, detail, encode(hash, 'hex') as "hash!"
+                    from audit_log
+                    where org = $1 and project = $2 and ($3::bigint is null or seq < $3)
+                    order by seq desc limit $4"#,
+                    scope.org(),
+                    scope.project(),
+                    before,
+                    i64::from(limit) + 1,
+                )
+                .fetch_all(connection)
+                .await?;
+                let most = usize::try_from(limit).unwrap_or(usize::MAX);
+                let more = events.len() > most;
+                events.truncate(most);
+                let next_before = events.last().filter(|_| more).map(|event| event.seq);
+                Ok(AuditPage { events, next_before })
+            })
+        })
+        .await
+    }
+
+    /// Returns the place of the tenant's first event that does not follow from those before it, `None` if all do.
+    /// Reads the whole log of the tenant.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn first_bad_event(&self, tenant: &Tenant) -> Result<Option<i64>, RegistryError> {
+        self.in_tenant(tenant, |connection| {
+            Box::pin(async move {
+                let first = sqlx::query_scalar!("select audit_first_bad()").fetch_one(connection);
+                Ok(first.await?)
+            })
+        })
+        .await
+    }
+
     /// Records an event of the tenant; call it before what it speaks of.
     ///
     /// # Errors

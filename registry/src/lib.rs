@@ -53,7 +53,7 @@ use std::time::Duration;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-pub use audit::{AuditEvent, AuditOutcome};
+pub use audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
 pub use discover::{DiscoverQuery, Discovered};
 pub use entry::{Entry, EntryName, Visibility};

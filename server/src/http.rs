@@ -1,5 +1,6 @@
 //! The routes and the layers around them.
 
+pub mod audit;
 pub mod health;
 pub mod mcp;
 pub mod registry;
@@ -38,6 +39,7 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/mcp", auth: "public" },
     Route { method: "GET", path: "/mcp/{fqdn}", auth: "public" },
     Route { method: "GET", path: "/api/v1/routing", auth: "key" },
+    Route { method: "GET", path: "/api/v1/audit", auth: "key" },
     Route { method: "GET", path: "/health", auth: "none" },
     Route { method: "GET", path: "/ready", auth: "none" },
     Route { method: "GET", path: "/version", auth: "none" },
@@ -51,6 +53,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     let keyed = Router::new()
         .route("/mcp", post(mcp::post).with_state(mcp))
         .route("/api/v1/routing", get(registry::get_routing).with_state(gateway.clone()))
+        .route("/api/v1/audit", get(audit::list_events).with_state(gateway.clone()))
         .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
     let public = Router::new()
         .route("/mcp", get(registry::list_entries))

@@ -6,6 +6,7 @@ mod adr_hybrid_routing;
 mod analyze;
 mod approvals;
 mod attacks;
+mod audit;
 mod bombs;
 mod clients;
 mod conformance;

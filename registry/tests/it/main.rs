@@ -8,6 +8,7 @@
 #[path = "../../../server/src/embedded_postgres.rs"]
 pub mod embedded_postgres;
 
+mod audit;
 mod cancellation;
 mod catalog;
 mod cluster;

@@ -1,0 +1,77 @@
+//! `GET /api/v1/audit`: what was decided in the caller's scope.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use protocol::ErrorCode;
+use registry::{AuditPage, Caller, Right};
+use serde::{Deserialize, Serialize};
+
+use crate::auth::Requester;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest page.
+const PAGE_LIMIT: u32 = 200;
+
+/// The query parameters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditQuery {
+    /// Only events before this place in the chain.
+    before: Option<i64>,
+    /// Events per page, 1 to 200.
+    limit: Option<u32>,
+    /// Whether the whole chain is checked, which reads all of it.
+    #[serde(default)]
+    verify: bool,
+}
+
+/// The answer: a page, and what the check found where it was asked for.
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    page: AuditPage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain: Option<Chain>,
+}
+
+/// Whether every event follows from the one before it.
+#[derive(Debug, Serialize)]
+struct Chain {
+    intact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_bad: Option<i64>,
+}
+
+/// Lists events, the newest first, for whoever administers the scope.
+pub async fn list_events(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    headers: HeaderMap,
+    query: Result<Query<AuditQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let invalid = |detail: String| ApiError::new(ErrorCode::InvalidRequest, detail);
+    if !caller.rights.contains(Right::Admin) {
+        return Err(ApiError::new(ErrorCode::Forbidden, "the key lacks the right `admin`"));
+    }
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_LIMIT).contains(&limit) {
+        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} events")));
+    }
+    let tenant = Requester::new(caller, &headers).tenant();
+    let page = gateway.registry.audit_log(&tenant, query.before, limit).await?;
+    let chain = if query.verify {
+        let first_bad = gateway.registry.first_bad_event(&tenant).await?;
+        Some(Chain { intact: first_bad.is_none(), first_bad })
+    } else {
+        None
+    };
+    Ok(([(header::CACHE_CONTROL, "private, no-store")], Json(Answer { page, chain }))
+        .into_response())
+}
