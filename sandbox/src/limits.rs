@@ -18,7 +18,7 @@ pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
 /// How far past its CPU limit a program may go before the host kills it. Up to there the engine can still
 /// stop it by itself and say at which line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
-/// CPU time after which a program makes way for others. Most end long before.
+/// CPU time after which a program makes way for others, where it has to. Most end long before.
 pub(crate) const CPU_YOUNG: Duration = Duration::from_millis(10);
 /// Room for the fields around a payload in a frame.
 pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;
@@ -110,11 +110,14 @@ pub struct PoolConfig {
     /// Children that are forked of one process before it is replaced. They share where things lie in memory;
     /// 1 lets no two programs share that.
     pub forks: u32,
+    /// Whether a program that has used 10 ms of CPU time runs on only where nothing else wants to. For hosts that run
+    /// the programs of several people.
+    pub make_way: bool,
 }
 
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        PoolConfig { warm: (2 * cores).min(16), max_running: 64, forks: 256 }
+        PoolConfig { warm: (2 * cores).min(16), max_running: 64, forks: 256, make_way: false }
     }
 }

@@ -13,16 +13,12 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal,
-    setpriority_process, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::sync::oneshot;
 
 use crate::child::CHILD_MARK;
 use crate::herd::{Herd, Zygote};
-
-/// The lowest priority, as `nice` counts.
-const LEAST: i32 = 19;
 
 pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
 
@@ -113,12 +109,20 @@ impl Child {
         move || cpu_of(pid)
     }
 
-    /// Returns what lets the process run only when nobody else wants to. Use it only while the child lives.
+    /// Returns what lets the process run only where nothing else wants to. Use it only while the child lives.
+    ///
+    /// A low priority would not do: whoever wakes up still waits for the end of a slice, and a request wakes up
+    /// somebody a dozen times. An idle process is interrupted at once.
     pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
-        let pid = self.pid;
+        let pid = self.pid.as_raw_nonzero().get();
         move || {
-            // A program that keeps its place costs others time, and nothing else.
-            let _ = setpriority_process(Some(pid), LEAST);
+            let idle = libc::sched_param { sched_priority: 0 };
+            #[expect(unsafe_code, reason = "no safe wrapper")]
+            // SAFETY: the parameter lives across the call. A program that keeps its place costs others time, and
+            // nothing else.
+            unsafe {
+                libc::sched_setscheduler(pid, libc::SCHED_IDLE, &raw const idle);
+            }
         }
     }
 

@@ -33,6 +33,7 @@ const DEATH_PATIENCE: Duration = Duration::from_millis(250);
 pub struct Pool {
     warm: Arc<Warm>,
     running: Arc<Semaphore>,
+    make_way: bool,
     layers: Mutex<Vec<LayerReport>>,
 }
 
@@ -45,6 +46,7 @@ impl Pool {
         Ok(Pool {
             warm: Warm::new(Kind::Fork(Herd::new(config.forks)), config.warm, false),
             running: Arc::new(Semaphore::new(config.max_running)),
+            make_way: config.make_way,
             layers: Mutex::default(),
         })
     }
@@ -73,7 +75,10 @@ impl Pool {
             started = start => started,
         };
         match started {
-            Ok(ready) => ready.run(turn, &program, &limits.granted(), tools, &cancel).await,
+            Ok(ready) => {
+                let make_way = self.make_way;
+                ready.run(turn, make_way, &program, &limits.granted(), tools, &cancel).await
+            }
             Err(why) => {
                 let message = format!("no sealed child could be started: {why}");
                 Outcome::never_started(Failure::new(FailureKind::Unavailable, message))
@@ -142,6 +147,7 @@ impl Ready {
     async fn run(
         self,
         turn: OwnedSemaphorePermit,
+        make_way: bool,
         program: &Program,
         limits: &Limits,
         tools: Arc<dyn ToolCaller>,
@@ -152,9 +158,14 @@ impl Ready {
         let child = lent.child();
         let before = child.cpu().unwrap_or_default();
         let mut conversation = Conversation::new(&line, limits, tools, cancel);
-        let ending = conversation
-            .hold(program, &mut inbox, child.cpu_reader(), child.step_back(), cancel)
-            .await;
+        let step_back = child.step_back();
+        let grown = || {
+            if make_way {
+                step_back();
+            }
+        };
+        let ending =
+            conversation.hold(program, &mut inbox, child.cpu_reader(), grown, cancel).await;
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
         let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
         let console = std::mem::take(&mut conversation.console);

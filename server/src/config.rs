@@ -154,6 +154,7 @@ impl Serve {
         PoolConfig {
             warm: self.sandbox_warm.unwrap_or(default.warm),
             forks: if self.isolation == Isolation::Strict { 1 } else { default.forks },
+            make_way: true,
             ..default
         }
     }

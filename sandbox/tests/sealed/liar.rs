@@ -259,7 +259,7 @@ fn tell(control: BorrowedFd<'_>, bytes: &[u8], descriptor: Option<&OwnedFd>) {
 /// The host's side: whatever a child does, its run ends in time with a failure that says what happened, and
 /// nothing of it stays.
 pub(crate) async fn be_lied_to() {
-    let config = PoolConfig { warm: 1, max_running: 1, forks: u32::MAX };
+    let config = PoolConfig { warm: 1, max_running: 1, forks: u32::MAX, make_way: true };
     let pool = Pool::new(config).expect("a pool");
     let (wall, cpu) = (Duration::from_millis(700), Duration::from_millis(200));
     let limits = Limits { wall, cpu, ..Limits::server() };
