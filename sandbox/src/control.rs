@@ -1,4 +1,7 @@
-//! The messages between the host and a zygote: whole packets, with descriptors beside them.
+//! The messages between the host and a zygote: whole packets, some of the host's with a descriptor.
+//!
+//! A zygote sends none: the kernel counts those of all processes of a user that are under way, and refuses one more
+//! to a process that may have few descriptors itself.
 //!
 //! Unlike a program's child, a zygote has never seen anything of a tenant, so both sides are trusted.
 
@@ -27,7 +30,7 @@ pub(crate) enum Ask {
 /// What the zygote answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The new child's number; its pidfd comes with the message.
+    /// The new child's number, which is its own until it is reaped.
     Forked(u32),
     /// The status of a child that was reaped: its exit code, or the signal that killed it.
     Reaped(Result<i32, i32>),
@@ -98,11 +101,7 @@ impl Ask {
 }
 
 impl Answer {
-    pub(crate) fn send(
-        &self,
-        socket: impl AsFd,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(), Errno> {
+    pub(crate) fn send(&self, socket: impl AsFd) -> Result<(), Errno> {
         let mut bytes = Vec::new();
         match self {
             Answer::Forked(pid) => {
@@ -124,22 +123,21 @@ impl Answer {
                 );
             }
         }
-        send(socket, &bytes, descriptor)
+        send(socket, &bytes, None)
     }
 
     /// Returns the next answer; an error means that the zygote is gone or does not answer.
-    pub(crate) fn receive(socket: impl AsFd) -> Result<(Answer, Option<OwnedFd>), Errno> {
-        let (bytes, descriptor) = receive(socket)?;
+    pub(crate) fn receive(socket: impl AsFd) -> Result<Answer, Errno> {
+        let (bytes, _) = receive(socket)?;
         let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Errno::PROTO);
-        let answer = match kind {
+        Ok(match kind {
             b'f' => Answer::Forked(number()?),
             b'e' => Answer::Reaped(Ok(number()?.cast_signed())),
             b's' => Answer::Reaped(Err(number()?.cast_signed())),
             b'n' => Answer::Refused(String::from_utf8_lossy(rest).into_owned()),
             _ => return Err(Errno::PROTO),
-        };
-        Ok((answer, descriptor))
+        })
     }
 }
 
@@ -162,8 +160,8 @@ mod tests {
         assert_eq!(Ask::receive(&zygote).unwrap().0, Ask::Reap(7));
         let long = Answer::Refused("é".repeat(1_000));
         for answer in [Answer::Forked(9), Answer::Reaped(Ok(0)), Answer::Reaped(Err(9)), long] {
-            answer.send(&zygote, None).unwrap();
-            let (got, _) = Answer::receive(&host).unwrap();
+            answer.send(&zygote).unwrap();
+            let got = Answer::receive(&host).unwrap();
             match (&got, &answer) {
                 (Answer::Refused(got), Answer::Refused(sent)) => assert!(sent.starts_with(got)),
                 _ => assert_eq!(got, answer),

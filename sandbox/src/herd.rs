@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
 use crate::child::ZYGOTE;
@@ -62,6 +62,8 @@ enum What {
 pub(crate) struct Birth {
     herd: Arc<Herd>,
     attempts: u32,
+    /// Why the last zygote was of no use.
+    why: String,
     done: OnSpawn,
 }
 
@@ -82,7 +84,7 @@ impl Herd {
 
     /// Asks for a child; returns the zygote that will answer.
     pub(crate) fn fork(self: Arc<Self>, done: OnSpawn) -> Option<Arc<Zygote>> {
-        Birth { herd: self, attempts: 0, done }.begin()
+        Birth { herd: self, attempts: 0, why: String::new(), done }.begin()
     }
 
     /// Returns the zygote to fork from now, and counts the fork.
@@ -118,7 +120,8 @@ impl Birth {
     fn begin(mut self) -> Option<Arc<Zygote>> {
         loop {
             if self.attempts == ATTEMPTS {
-                let message = "the process that children are forked of does not answer";
+                let why = &self.why;
+                let message = format!("the process that children are forked of is gone: {why}");
                 (self.done)(Err(io::Error::other(message)));
                 return None;
             }
@@ -135,9 +138,12 @@ impl Birth {
                     return None;
                 }
             };
-            if Ask::Fork.send(&zygote.control, Some(theirs.as_fd())).is_ok() {
-                zygote.expect(What::Fork { birth: self, socket });
-                return Some(zygote);
+            match Ask::Fork.send(&zygote.control, Some(theirs.as_fd())) {
+                Ok(()) => {
+                    zygote.expect(What::Fork { birth: self, socket });
+                    return Some(zygote);
+                }
+                Err(error) => self.why = format!("it cannot be asked: {error}"),
             }
             self.herd.give_up(&zygote);
         }
@@ -184,9 +190,9 @@ impl Zygote {
                 return Vec::new();
             }
             match Answer::receive(&self.control) {
-                Ok((answer, pidfd)) => self.heard(answer, pidfd),
+                Ok(answer) => self.heard(answer),
                 Err(rustix::io::Errno::AGAIN) if !self.is_late() => return Vec::new(),
-                Err(_) => return self.fail(),
+                Err(error) => return self.fail(&format!("it did not answer: {error}")),
             }
         }
     }
@@ -195,17 +201,12 @@ impl Zygote {
         lock(&self.asked).front().is_some_and(|asked| asked.since.elapsed() > PATIENCE)
     }
 
-    fn heard(self: &Arc<Self>, answer: Answer, pidfd: Option<OwnedFd>) {
+    fn heard(self: &Arc<Self>, answer: Answer) {
         let Some(asked) = lock(&self.asked).pop_front() else { return };
         match (asked.what, answer) {
             (What::Fork { birth, socket }, Answer::Forked(pid)) => {
-                let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-                (birth.done)(match (pid, pidfd) {
-                    (Some(pid), Some(pidfd)) => {
-                        Ok(Child::forked(pid, pidfd, socket, Arc::clone(self)))
-                    }
-                    _ => Err(io::Error::other("a forked child came without its pidfd")),
-                });
+                let child = self.child_of(pid, socket);
+                (birth.done)(child);
             }
             (What::Fork { birth, .. }, Answer::Refused(message)) => {
                 birth.herd.give_up(self);
@@ -222,14 +223,28 @@ impl Zygote {
         }
     }
 
+    /// Takes hold of a child that was forked.
+    fn child_of(self: &Arc<Self>, pid: u32, socket: UnixStream) -> io::Result<Child> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("a forked child has no number"))?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        // Only a living zygote keeps the number from being given to another process.
+        if self.process.is_alive() {
+            Ok(Child::forked(pid, pidfd, socket, Arc::clone(self)))
+        } else {
+            Err(io::Error::other("the process that children are forked of has died"))
+        }
+    }
+
     /// Asks others for the children that this one still owes.
-    fn fail(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
+    fn fail(self: &Arc<Self>, why: &str) -> Vec<Arc<Zygote>> {
         let open = std::mem::take(&mut *lock(&self.asked));
         let mut others = Vec::new();
         for asked in open {
             match asked.what {
-                What::Fork { birth, .. } => {
+                What::Fork { mut birth, .. } => {
                     birth.herd.give_up(self);
+                    birth.why = why.to_owned();
                     others.extend(birth.begin());
                 }
                 What::Reap { ended } => tell(ended, Ended::Unknown),

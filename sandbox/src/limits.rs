@@ -110,8 +110,8 @@ pub struct PoolConfig {
     /// Children that are forked of one process before it is replaced. They share where things lie in memory;
     /// 1 lets no two programs share that.
     pub forks: u32,
-    /// Whether a program that has used 10 ms of CPU time runs on only where nothing else wants to. For hosts that run
-    /// the programs of several people.
+    /// Whether a program that has used 10 ms of CPU time goes on with the lowest priority, in short slices. For hosts
+    /// that run the programs of several people.
     pub make_way: bool,
 }
 

@@ -3,9 +3,9 @@
 //! A fork costs a fraction of what it costs to start the binary, to seal it and to build the globals. All of
 //! that is done once, here; a forked child only closes what is not its own and takes the last layers.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::child::{self, EXIT_PANIC, exit};
 use crate::control::{Answer, Ask};
@@ -35,7 +35,7 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
                 Some(socket) => womb.fork(&control, socket),
                 None => refused(&control, "no socket came with the question"),
             },
-            Ask::Reap(pid) => Answer::Reaped(reap(pid)).send(&control, None),
+            Ask::Reap(pid) => Answer::Reaped(reap(pid)).send(&control),
         };
         if answered.is_err() {
             break;
@@ -55,7 +55,7 @@ pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
 }
 
 fn refused(control: &OwnedFd, message: &str) -> Result<(), rustix::io::Errno> {
-    Answer::Refused(message.to_owned()).send(control, None)
+    Answer::Refused(message.to_owned()).send(control)
 }
 
 fn reap(pid: u32) -> Result<i32, i32> {
@@ -87,15 +87,7 @@ impl Womb {
         let pid = unsafe { libc::fork() };
         match Pid::from_raw(pid) {
             Some(_) if pid < 0 => refused(control, "no process can be forked"),
-            // The child cannot be reaped before it is asked for, so its number is still its own.
-            Some(child) => match pidfd_open(child, PidfdFlags::empty()) {
-                Ok(pidfd) => Answer::Forked(pid.unsigned_abs()).send(control, Some(pidfd.as_fd())),
-                Err(error) => {
-                    drop(socket);
-                    let _ = reap(pid.unsigned_abs());
-                    refused(control, &format!("pidfd_open: {error}"))
-                }
-            },
+            Some(_) => Answer::Forked(pid.unsigned_abs()).send(control),
             None => self.born(parent, socket),
         }
     }

@@ -1,27 +1,31 @@
-//! How long a program in a sealed child takes, beside a Deno Worker, a bare process and a bare fork.
+//! How long a program in a sealed child takes, beside what others run programs in, and beside the floors: a bare
+//! process, a bare fork and a bare call. Then what a child keeps in memory and how far the limits are overrun.
 
-mod deno;
+#[path = "../../../tests/benches/support/attacks.rs"]
+mod attacks;
 #[path = "../../../tests/benches/support/figures.rs"]
 mod figures;
+mod floods;
+mod floor;
+mod lines;
+mod memory;
+mod ours;
+mod overshoot;
+mod peer;
 #[path = "../../../tests/benches/support/pins.rs"]
 mod pins;
 #[path = "../../../tests/benches/support/spent.rs"]
 mod spent;
 
 use std::error::Error;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::BoxFuture;
-use sandbox::{CallError, Limits, Pool, PoolConfig, Program, ToolCall, ToolCaller};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
-use tokio_util::sync::CancellationToken;
 
-use deno::Deno;
-use figures::{Rounds, median, time};
+use figures::Rounds;
+use floor::Forks;
+use ours::Ours;
+use peer::Peers;
 
 const TRIVIAL: &str = "return args.n + 1";
 const IN_TURN: &str =
@@ -29,271 +33,157 @@ const IN_TURN: &str =
 const TOGETHER: &str =
     "const all = await Promise.all(Array.from({ length: 1000 }, (_, i) => mcp.demo.echo({ i })));
     return all.reduce((sum, { i }) => sum + i, 0)";
-/// What the two programs above return.
+/// Calls that the two programs above make, and what they return.
+const CALLS: u64 = 1000;
 const SUM: u64 = 499_500;
 
 const START_ROUNDS: usize = 200;
 const CALL_ROUNDS: usize = 60;
-const FLOOD_ROUNDS: usize = 3;
-const FLOOD: Duration = Duration::from_secs(2);
-const SIDE_BY_SIDE: usize = 8;
+/// The pause between two samples.
+const PAUSE: Duration = Duration::from_millis(3);
+/// A pause in which the processor falls asleep.
+const IDLENESS: Duration = Duration::from_millis(20);
 
-const WORKER: &str = "a Deno Worker without permissions";
-const FORK: &str = "fork + exit + wait";
-const PROCESS: &str = "`/bin/true`, start to end";
 const POOLED: &str = "pooled sealed child: program in → result out";
 const COLD: &str = "the same from an empty pool";
-const TURN_OURS: &str = "1,000 calls in turn, sealed child, its start included";
-const TURN_DENO: &str = "1,000 calls in turn, Deno Worker that has started";
-const ALL_OURS: &str = "1,000 calls in `Promise.all`, sealed child, its start included";
-const ALL_DENO: &str = "1,000 calls in `Promise.all`, Deno Worker that has started";
+const DENO: &str = "a Deno Worker without permissions";
+const NODE: &str = "a Node Worker";
+const ISOLATE: &str = "an isolate of `isolated-vm`";
+const PROCESS: &str = "`/bin/true`, start to end";
+const FORK: &str = "fork + exit + wait";
+const IDLE_POOLED: &str = "pooled sealed child, after 20 ms of idleness";
+const IDLE_DENO: &str = "a Deno Worker, after 20 ms of idleness";
 
-struct Echo;
+const CALLS_OURS: &str = "a sealed child with its start";
+const CALLS_DENO: &str = "a Deno Worker that has started";
+const CALLS_FRESH_DENO: &str = "a fresh Deno Worker with its start";
+const CALLS_NODE: &str = "a Node Worker that has started";
+const CALLS_FRESH_NODE: &str = "a fresh Node Worker with its start";
+const CALLS_ISOLATE: &str = "a fresh isolate of `isolated-vm` with its start";
+const CALLS_FLOOR: &str = "the tool called in this process";
 
-impl ToolCaller for Echo {
-    fn call(
-        &self,
-        call: ToolCall,
-        _: CancellationToken,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
-        Box::pin(async move { Ok(call.args) })
-    }
-}
-
-/// A pool and a runtime like the gateway's.
-struct Ours {
-    runtime: Runtime,
-    pool: Arc<Pool>,
-    empty: Arc<Pool>,
-}
-
-impl Ours {
-    fn start() -> Result<Ours, Box<dyn Error>> {
-        let runtime = Runtime::new()?;
-        let inside = runtime.enter();
-        let pool = Arc::new(Pool::new(PoolConfig::default())?);
-        let empty = Arc::new(Pool::new(PoolConfig { warm: 0, ..PoolConfig::default() })?);
-        drop(inside);
-        Ok(Ours { runtime, pool, empty })
-    }
-
-    /// Runs a program on one of the runtime's own threads, as the gateway does.
-    fn run(&self, pool: &Arc<Pool>, source: &str) -> Result<(Value, Duration), Box<dyn Error>> {
-        let (pool, program) = (Arc::clone(pool), program(source));
-        let task = self.runtime.spawn(async move {
-            let started = Instant::now();
-            let outcome = pool
-                .run(program, &Limits::server(), Arc::new(Echo), CancellationToken::new())
-                .await;
-            (outcome.result, started.elapsed())
-        });
-        let (result, took) = self.runtime.block_on(task)?;
-        Ok((result.map_err(|failure| failure.message)?, took))
-    }
-
-    /// Runs the trivial program over and over; returns how often.
-    fn flood(&self, length: Duration) -> Result<u64, Box<dyn Error>> {
-        let count = Arc::new(AtomicU64::new(0));
-        let started = Instant::now();
-        let lanes: Vec<_> = (0..SIDE_BY_SIDE)
-            .map(|_| {
-                let (pool, count) = (Arc::clone(&self.pool), Arc::clone(&count));
-                self.runtime.spawn(async move {
-                    let limits = Limits::server();
-                    while started.elapsed() < length {
-                        let cancel = CancellationToken::new();
-                        let run = pool.run(program(TRIVIAL), &limits, Arc::new(Echo), cancel);
-                        run.await.result.map_err(|failure| failure.message)?;
-                        count.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Ok::<(), String>(())
-                })
-            })
-            .collect();
-        for lane in lanes {
-            self.runtime.block_on(lane)??;
-        }
-        Ok(count.load(Ordering::Relaxed))
-    }
-}
-
-fn program(source: &str) -> Program {
-    Program { source: source.to_owned(), args: json!({ "n": 41 }), ..Program::default() }
-}
-
-/// What was started before has a moment to end, so that nobody pays for another's leftovers.
+/// What was started before has a moment to end, so that nobody pays for another's leftovers. Not more than a
+/// moment: after 20 ms of idleness the virtual processor sleeps so deeply that everything, the peers too, takes
+/// half as long again.
 fn settle() {
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(PAUSE);
 }
 
 fn same(found: &Value, wanted: u64) -> Result<(), String> {
-    // Deno's numbers come as they are printed, ours may be floating.
+    // The numbers of the peers come as they are printed, ours may be floating.
     if found.as_f64() == Some(wanted as f64) {
         return Ok(());
     }
     Err(format!("a program returned {found}, not {wanted}"))
 }
 
-fn bare_process() -> Result<Duration, Box<dyn Error>> {
-    let started = Instant::now();
-    let status = Command::new("/bin/true")
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
-    let took = started.elapsed();
-    if status.success() { Ok(took) } else { Err("/bin/true failed".into()) }
+/// Takes one sample of one case.
+fn sample(
+    rounds: &mut Rounds,
+    name: &'static str,
+    wanted: u64,
+    (value, took): (Value, Duration),
+) -> Result<(), String> {
+    same(&value, wanted)?;
+    rounds.add(name, took);
+    settle();
+    Ok(())
 }
 
-fn bare_fork() -> Result<Duration, Box<dyn Error>> {
-    let started = Instant::now();
-    #[expect(unsafe_code, reason = "nothing safe forks")]
-    // SAFETY: the child calls nothing but `_exit`, which may be called after a fork of many threads.
-    let pid = unsafe {
-        let pid = libc::fork();
-        if pid == 0 {
-            libc::_exit(0);
-        }
-        pid
-    };
-    let mut status = 0;
-    #[expect(unsafe_code, reason = "waits for one pid, not for any child")]
-    // SAFETY: `status` is a valid place for one number.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    let took = started.elapsed();
-    if pid > 0 && waited == pid { Ok(took) } else { Err("cannot fork".into()) }
-}
-
-fn starts(ours: &Ours, deno: &mut Deno) -> Result<Rounds, Box<dyn Error>> {
+fn starts(ours: &Ours, peers: &mut Peers) -> Result<Rounds, Box<dyn Error>> {
     let mut rounds = Rounds::default();
     let args = json!({ "n": 41 });
+    let mut forks = Forks::start()?;
     for _ in 0..START_ROUNDS {
-        let answer = deno.fresh(TRIVIAL, &args)?;
-        same(&answer.value, 42)?;
-        rounds.add(WORKER, answer.took);
-        settle();
-        rounds.add(PROCESS, bare_process()?);
-        settle();
-        rounds.add(FORK, bare_fork()?);
-        settle();
-        for (name, pool) in [(POOLED, &ours.pool), (COLD, &ours.empty)] {
-            let (value, took) = ours.run(pool, TRIVIAL)?;
-            same(&value, 42)?;
-            rounds.add(name, took);
-            settle();
+        let all = &mut rounds;
+        sample(all, DENO, 42, peers.deno.fresh(TRIVIAL, &args)?)?;
+        sample(all, NODE, 42, peers.node.fresh(TRIVIAL, &args)?)?;
+        if let Ok(isolates) = &mut peers.isolates {
+            sample(all, ISOLATE, 42, isolates.fresh(TRIVIAL, &args)?)?;
         }
+        all.add(PROCESS, floor::bare_process()?);
+        settle();
+        all.add(FORK, forks.fork()?);
+        settle();
+        sample(all, POOLED, 42, ours.run(&ours.pool, TRIVIAL)?)?;
+        sample(all, COLD, 42, ours.run(&ours.empty, TRIVIAL)?)?;
+        std::thread::sleep(IDLENESS - PAUSE);
+        sample(all, IDLE_POOLED, 42, ours.run(&ours.pool, TRIVIAL)?)?;
+        std::thread::sleep(IDLENESS - PAUSE);
+        sample(all, IDLE_DENO, 42, peers.deno.fresh(TRIVIAL, &args)?)?;
     }
     Ok(rounds)
 }
 
-fn calls(ours: &Ours, deno: &mut Deno) -> Result<Rounds, Box<dyn Error>> {
+fn calls(ours: &Ours, peers: &mut Peers, in_turn: bool) -> Result<Rounds, Box<dyn Error>> {
+    let program = if in_turn { IN_TURN } else { TOGETHER };
     let mut rounds = Rounds::default();
+    let args = json!({});
     for _ in 0..CALL_ROUNDS {
-        for (source, theirs, own) in
-            [(IN_TURN, TURN_DENO, TURN_OURS), (TOGETHER, ALL_DENO, ALL_OURS)]
-        {
-            let answer = deno.started(source, &json!({}))?;
-            same(&answer.value, SUM)?;
-            rounds.add(theirs, answer.took);
-            settle();
-            let (value, took) = ours.run(&ours.pool, source)?;
-            same(&value, SUM)?;
-            rounds.add(own, took);
-            settle();
+        let all = &mut rounds;
+        sample(all, CALLS_DENO, SUM, peers.deno.started(program, &args)?)?;
+        sample(all, CALLS_FRESH_DENO, SUM, peers.deno.fresh(program, &args)?)?;
+        sample(all, CALLS_NODE, SUM, peers.node.started(program, &args)?)?;
+        sample(all, CALLS_FRESH_NODE, SUM, peers.node.fresh(program, &args)?)?;
+        if let Ok(isolates) = &mut peers.isolates {
+            sample(all, CALLS_ISOLATE, SUM, isolates.fresh(program, &args)?)?;
         }
+        sample(all, CALLS_OURS, SUM, ours.run(&ours.pool, program)?)?;
+        sample(all, CALLS_FLOOR, SUM, floor::calls(ours, CALLS, in_turn)?)?;
     }
     Ok(rounds)
-}
-
-/// One who runs as many programs as it can for a while: programs a second, CPU seconds for each.
-struct Flood {
-    name: String,
-    rate: Vec<f64>,
-    cpu: Vec<f64>,
-}
-
-impl Flood {
-    fn new(name: String) -> Flood {
-        Flood { name, rate: Vec::new(), cpu: Vec::new() }
-    }
-
-    fn add(
-        &mut self,
-        pid: u32,
-        mut run: impl FnMut() -> Result<u64, Box<dyn Error>>,
-    ) -> Result<(), Box<dyn Error>> {
-        let (before, started) = (spent::cpu_of_tree(pid), Instant::now());
-        let count = run()? as f64;
-        let took = started.elapsed();
-        // The last ones are still being reaped and replaced; that is part of the price.
-        std::thread::sleep(Duration::from_millis(300));
-        let cpu = spent::cpu_of_tree(pid).saturating_sub(before);
-        self.rate.push(count / took.as_secs_f64());
-        self.cpu.push(cpu.as_secs_f64() / count);
-        Ok(())
-    }
-
-    fn row(&self) -> String {
-        let (rate, cpu) = (median(self.rate.iter().copied()), median(self.cpu.iter().copied()));
-        format!("| {} | {rate:.0} /s | {} |", self.name, time(cpu))
-    }
-}
-
-fn floods(ours: &Ours, deno: &mut Deno) -> Result<String, Box<dyn Error>> {
-    let mut own = Flood::new(format!("sealed children, {SIDE_BY_SIDE} side by side"));
-    let mut bare = Flood::new("`/bin/true`, 2 side by side".to_owned());
-    let mut peer = Flood::new("Deno Workers, 2 side by side".to_owned());
-    let own_pid = std::process::id();
-    let pid = deno.pid();
-    for _ in 0..FLOOD_ROUNDS {
-        peer.add(pid, || {
-            let answer = deno.flood(TRIVIAL, &json!({ "n": 41 }), FLOOD, 2)?;
-            answer.value.as_u64().ok_or_else(|| "Deno counts nothing".into())
-        })?;
-        own.add(own_pid, || ours.flood(FLOOD))?;
-        bare.add(own_pid, || {
-            let started = Instant::now();
-            let lane = || {
-                let mut count = 0;
-                while started.elapsed() < FLOOD {
-                    bare_process().map_err(|e| e.to_string())?;
-                    count += 1;
-                }
-                Ok::<u64, String>(count)
-            };
-            std::thread::scope(|scope| {
-                let other = scope.spawn(lane);
-                let count = lane()?;
-                let other = other.join().map_err(|_| "the other lane panicked")??;
-                Ok(count + other)
-            })
-        })?;
-    }
-    let head = "| who | programs | CPU each, whole tree |\n|---|---:|---:|";
-    Ok([head, &own.row(), &bare.row(), &peer.row()].join("\n"))
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
     sandbox::child_main_if_requested(&[]);
+    if std::env::args().nth(1).as_deref() == Some(floor::FORKS) {
+        return floor::serve_forks();
+    }
     let ours = Ours::start()?;
-    let mut deno = Deno::start()?;
+    let mut peers = Peers::start()?;
     // What happens once is not what is measured.
     for _ in 0..5 {
-        deno.fresh(TRIVIAL, &json!({ "n": 1 }))?;
+        for peer in peers.all() {
+            peer.fresh(TRIVIAL, &json!({ "n": 1 }))?;
+        }
         ours.run(&ours.pool, TRIVIAL)?;
         settle();
     }
-    println!("### Programs in the sandbox, beside {}\n", deno.version);
+    let names: Vec<String> = peers.all().iter().map(|peer| peer.name.clone()).collect();
+    println!("### Programs in the sandbox, beside {}\n", names.join(", "));
     let layers = ours.runtime.block_on(ours.pool.layers())?;
     let layers: Vec<String> =
         layers.iter().map(|layer| format!("{} {:?}", layer.name, layer.state)).collect();
     println!("Layers: {}.\n", layers.join(", "));
-    let table = starts(&ours, &mut deno)?;
-    println!("{}", table.table(&[(POOLED, &[WORKER, FORK, PROCESS]), (COLD, &[WORKER, PROCESS])]));
-    let table = calls(&ours, &mut deno)?;
-    println!("{}", table.table(&[(TURN_OURS, &[TURN_DENO]), (ALL_OURS, &[ALL_DENO])]));
-    println!("{}\n", floods(&ours, &mut deno)?);
+    if let Err(why) = &peers.isolates {
+        println!("`isolated-vm` could not be built here, so its rows are missing: {why}\n");
+    }
+    let table = starts(&ours, &mut peers)?;
+    let against: [(&str, &[&str]); 3] = [
+        (POOLED, &[DENO, NODE, ISOLATE, PROCESS, FORK]),
+        (COLD, &[DENO, PROCESS]),
+        (IDLE_POOLED, &[IDLE_DENO]),
+    ];
+    println!("{}", table.table(&against));
+    for (title, in_turn) in [("in turn", true), ("in `Promise.all`", false)] {
+        println!("A program of 1,000 calls {title}:\n");
+        let table = calls(&ours, &mut peers, in_turn)?;
+        let against: [(&str, &[&str]); 1] = [(
+            CALLS_OURS,
+            &[
+                CALLS_DENO,
+                CALLS_FRESH_DENO,
+                CALLS_NODE,
+                CALLS_FRESH_NODE,
+                CALLS_ISOLATE,
+                CALLS_FLOOR,
+            ],
+        )];
+        println!("{}", table.table(&against));
+    }
+    println!("{}", floods::table(&ours, &mut peers)?);
+    println!("{}", memory::table(&ours)?);
+    println!("{}", overshoot::table(&ours)?);
     Ok(())
 }

@@ -12,6 +12,7 @@ trials![
     many_runs_leave_nothing_behind,
     a_child_that_lies_harms_nobody,
     a_long_program_makes_way,
+    many_children_may_be_wanted_at_once,
     programs_share_nothing,
 ];
 
@@ -52,6 +53,16 @@ async fn a_child_that_lies_harms_nobody() {
         tokio::task::spawn_blocking(|| other_host(LIED_TO)).await.expect("no panic");
     assert_eq!(line, "clean");
     assert!(host.wait().expect("reaped").success());
+}
+
+/// Every child that is wanted is a descriptor on its way, of which the kernel counts all that a user has.
+async fn many_children_may_be_wanted_at_once() {
+    for role in ["crowded", "crowded, as an ordinary user"] {
+        let (mut host, line) =
+            tokio::task::spawn_blocking(|| other_host(role)).await.expect("no panic");
+        assert_eq!(line, "all of them", "{role}");
+        assert!(host.wait().expect("reaped").success());
+    }
 }
 
 async fn a_long_program_makes_way() {

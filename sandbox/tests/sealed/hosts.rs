@@ -55,19 +55,20 @@ fn is_zombie(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// Tells whether a process runs only where nothing else wants to.
-fn is_idle(pid: u32) -> bool {
+/// The priority of a process, as `nice` counts.
+fn niceness(pid: u32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
-    let policy = fields.split_whitespace().nth(38).and_then(|policy| policy.parse().ok());
-    policy == Some(libc::SCHED_IDLE)
+    fields.split_whitespace().nth(16).and_then(|nice| nice.parse().ok()).unwrap_or(0)
 }
 
 /// What this binary does when it is started as another host.
 pub(crate) fn be_another_host(role: &str) {
     // Before there is a second thread: each of these counts for the whole process.
     match role {
-        "self-test as an ordinary user" | "an ordinary user who looks into children" => {
+        "self-test as an ordinary user"
+        | "an ordinary user who looks into children"
+        | "crowded, as an ordinary user" => {
             becoming::an_ordinary_user();
         }
         "self-test without namespaces" => becoming::without_user_namespaces(),
@@ -160,6 +161,23 @@ pub(crate) fn be_another_host(role: &str) {
                 be_lied_to().await;
                 print_line("clean");
             }
+            "crowded" | "crowded, as an ordinary user" => {
+                let config = PoolConfig { warm: 0, max_running: 200, ..PoolConfig::default() };
+                let pool = Pool::new(config).expect("a pool");
+                let limits = Limits::server();
+                let run = async || {
+                    let tools = Arc::new(Tools::default()) as _;
+                    let source = "await new Promise((done) => setTimeout(done, 20)); return 1";
+                    pool.run(program(source), &limits, tools, CancellationToken::new()).await.result
+                };
+                for _ in 0..5 {
+                    let ended = futures::future::join_all((0..150).map(|_| run())).await;
+                    for result in ended {
+                        assert_eq!(result, Ok(serde_json::json!(1)));
+                    }
+                }
+                print_line("all of them");
+            }
             "long" => {
                 let pool =
                     Pool::new(PoolConfig { make_way: true, warm: 1, ..PoolConfig::default() })
@@ -173,7 +191,7 @@ pub(crate) fn be_another_host(role: &str) {
                 let short = run("await mcp.test.never({})");
                 let told = async {
                     eventually("one of the two has stepped back", || {
-                        let last = own().into_iter().filter(|pid| is_idle(*pid));
+                        let last = own().into_iter().filter(|pid| niceness(*pid) == 19);
                         own().len() >= 2 + OF_A_ZYGOTE && last.count() == 1
                     })
                     .await;

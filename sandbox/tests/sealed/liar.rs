@@ -11,7 +11,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use sandbox::{FailureKind, Limits, Pool, PoolConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -194,7 +194,7 @@ fn be_a_zygote() -> ! {
     let control = rustix::stdio::stdin();
     let mut number = 0;
     while let Some((ask, descriptor)) = hear(control) {
-        let (answer, beside) = match (ask.split_first(), descriptor) {
+        let answer = match (ask.split_first(), descriptor) {
             (Some((b'f', _)), Some(socket)) => {
                 #[expect(unsafe_code, reason = "nothing safe forks")]
                 // SAFETY: this process has one thread.
@@ -208,9 +208,7 @@ fn be_a_zygote() -> ! {
                     std::process::exit(0);
                 }
                 number += 1;
-                let child = Pid::from_raw(pid).expect("a fork");
-                let pidfd = pidfd_open(child, PidfdFlags::empty()).expect("a pidfd");
-                ([&[b'f'][..], &pid.to_le_bytes()].concat(), Some(pidfd))
+                [&[b'f'][..], &pid.to_le_bytes()].concat()
             }
             (Some((b'r', pid)), _) => {
                 let pid = i32::from_le_bytes(pid.try_into().expect("a number"));
@@ -221,11 +219,11 @@ fn be_a_zygote() -> ! {
                     Some(signal) => (b's', signal),
                     None => (b'e', status.exit_status().unwrap_or(0)),
                 };
-                ([&[kind][..], &code.to_le_bytes()].concat(), None)
+                [&[kind][..], &code.to_le_bytes()].concat()
             }
             other => panic!("{other:?}"),
         };
-        tell(control, &answer, beside.as_ref());
+        rustix::io::write(control, &answer).expect("the host listens");
     }
     std::process::exit(0)
 }
@@ -244,16 +242,6 @@ fn hear(control: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     }
     bytes.truncate(got.bytes);
     (!bytes.is_empty()).then_some((bytes, descriptor))
-}
-
-fn tell(control: BorrowedFd<'_>, bytes: &[u8], descriptor: Option<&OwnedFd>) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    let given: Vec<BorrowedFd<'_>> = descriptor.iter().map(|one| one.as_fd()).collect();
-    if !given.is_empty() {
-        beside.push(SendAncillaryMessage::ScmRights(&given));
-    }
-    let _ = sendmsg(control, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL);
 }
 
 /// The host's side: whatever a child does, its run ends in time with a failure that says what happened, and
