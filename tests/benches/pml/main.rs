@@ -5,6 +5,7 @@
 
 #[path = "../support/figures.rs"]
 mod figures;
+#[path = "../support/harness.rs"]
 mod support;
 
 use std::process::{Command, Stdio};

@@ -39,3 +39,20 @@ pub(crate) fn installed(file: &str) -> Result<PathBuf, Box<dyn Error>> {
     }
     Ok(folder)
 }
+
+/// Builds a package of the folder that is native code; `file` is what comes of it. A machine without compilers
+/// cannot, and is told so by the error.
+#[allow(dead_code, reason = "not every bench needs native code")]
+pub(crate) fn built(folder: &Path, package: &str, file: &str) -> Result<(), Box<dyn Error>> {
+    let file = folder.join("node_modules").join(package).join(file);
+    if file.is_file() {
+        return Ok(());
+    }
+    let output = Command::new("npm").args(["rebuild", package]).current_dir(folder).output()?;
+    if output.status.success() && file.is_file() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let why = stderr.lines().find_map(|line| Some(line.split_once(" stack Error: ")?.1));
+    Err(format!("`npm rebuild {package}` failed: {}", why.unwrap_or("it does not say why")).into())
+}

@@ -37,13 +37,34 @@ pub(crate) fn resident_mib(pid: u32) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(f64::NAN) / 1024.0
 }
 
+/// Returns the memory that a process shares with no other, in KiB; `None` if we may not look.
+#[allow(dead_code, reason = "not every bench looks at memory")]
+pub(crate) fn private_kib(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let private = text.lines().filter_map(|line| {
+        let line = line.strip_prefix("Private_Clean:").or(line.strip_prefix("Private_Dirty:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    });
+    Some(private.sum())
+}
+
+/// Returns the children of a process, the oldest first.
+#[allow(dead_code, reason = "not every bench looks for children")]
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let mut children: Vec<(u64, u32)> = processes()
+        .into_iter()
+        .filter(|(_, stat)| stat.parent == parent)
+        .map(|(pid, stat)| (stat.started, pid))
+        .collect();
+    // Those of the same tick have numbers in the order of their births.
+    children.sort_unstable();
+    children.into_iter().map(|(_, pid)| pid).collect()
+}
+
 fn tree(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        if let Some(stat) = stat(pid) {
-            children.entry(stat.parent).or_default().push(pid);
-        }
+    for (pid, stat) in processes() {
+        children.entry(stat.parent).or_default().push(pid);
     }
     let mut tree = vec![root];
     let mut next = 0;
@@ -54,12 +75,24 @@ fn tree(root: u32) -> Vec<u32> {
     tree
 }
 
+fn processes() -> Vec<(u32, Stat)> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect()
+}
+
 struct Stat {
     parent: u32,
     /// In user and kernel mode.
     own: u64,
     /// In user and kernel mode, its own and of the children that it has waited for.
     ticks: u64,
+    /// When it was started, in ticks.
+    started: u64,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -69,5 +102,10 @@ fn stat(pid: u32) -> Option<Stat> {
     let ticks = |range: Range<usize>| -> Option<u64> {
         Some(fields.get(range)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum())
     };
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, own: ticks(11..13)?, ticks: ticks(11..15)? })
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        own: ticks(11..13)?,
+        ticks: ticks(11..15)?,
+        started: ticks(19..20)?,
+    })
 }

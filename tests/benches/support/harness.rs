@@ -1,6 +1,7 @@
-//! The harness of the black-box tests, as far as this bench needs it.
+//! The harness of the black-box tests, as far as the benches need it.
 
-#![allow(dead_code, reason = "the tests use all of it")]
+#![allow(dead_code, reason = "the tests use all of it, no bench does")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../../it/support/binaries.rs"]
 pub(crate) mod binaries;
@@ -8,6 +9,8 @@ pub(crate) mod binaries;
 pub(crate) mod cli;
 #[path = "../../it/support/guard.rs"]
 pub(crate) mod guard;
+#[path = "../../it/support/http.rs"]
+pub(crate) mod http;
 #[path = "../../it/support/mcp_client.rs"]
 pub(crate) mod mcp_client;
 #[path = "../../it/support/mcp_servers.rs"]

@@ -1,0 +1,75 @@
+//! A tenant that always has as many attacks in flight as it has lanes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use serde_json::json;
+
+use crate::attacks::Attack;
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, envelope};
+use crate::support::server::Tenant;
+
+/// Requests in flight.
+pub(crate) const LANES: usize = 32;
+
+/// The attacking tenant, and how its programs have ended.
+pub(crate) struct Attackers {
+    tenant: Tenant,
+    attacks: Vec<Attack>,
+    next: AtomicUsize,
+    ended: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Attackers {
+    /// Returns a tenant that has not begun.
+    pub(crate) fn new(tenant: Tenant, attacks: Vec<Attack>) -> Attackers {
+        Attackers { tenant, attacks, next: AtomicUsize::new(0), ended: Mutex::default() }
+    }
+
+    /// Attacks as long as `meanwhile` takes, and until what is in flight then has ended. Goes through the list
+    /// of attacks from where it was, over and over.
+    pub(crate) fn attack<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..LANES {
+                scope.spawn(|| {
+                    let client = HttpMcp::new(&self.tenant, Era::Stateless);
+                    while !over.load(Ordering::Relaxed) {
+                        self.send(&client);
+                    }
+                });
+            }
+            let result = meanwhile();
+            over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn send(&self, client: &HttpMcp) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let attack = &self.attacks[number % self.attacks.len()];
+        let mut arguments = json!({ "code": attack.code });
+        if let Some(timeout_ms) = attack.timeout_ms {
+            arguments["options"] = json!({ "timeout_ms": timeout_ms });
+        }
+        let envelope = envelope(&client.call("pml_execute", arguments));
+        let code = envelope["error_code"].as_str().unwrap_or("none: it succeeded");
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        *ended.entry(code.to_owned()).or_default() += 1;
+    }
+
+    /// Returns a Markdown table of how they ended.
+    pub(crate) fn table(&self) -> String {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows: Vec<(&String, &usize)> = ended.iter().collect();
+        rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let mut table = "| the attacks ended with | programs |\n|---|---:|\n".to_owned();
+        for (code, count) in rows {
+            table += &format!("| `{code}` | {count} |\n");
+        }
+        table
+    }
+}
