@@ -57,6 +57,9 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     let prepared = prepare_process();
     match role {
         Role::Zygote => {
+            // A session of its own: the kernel shares the processor between sessions, so that programs neither slow
+            // their host down nor wait for all else that it does. Where it does not, this does no harm.
+            let _ = rustix::process::setsid();
             let sealed = prepared.and_then(|()| {
                 // It waits for questions, and answers them in their order.
                 rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;

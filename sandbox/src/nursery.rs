@@ -63,21 +63,6 @@ pub(crate) struct Child {
     zygote: Option<Arc<Zygote>>,
 }
 
-/// `struct sched_attr` of the kernel, in its first version.
-#[derive(Default)]
-#[repr(C)]
-struct SchedulingAttributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    /// The slice in nanoseconds.
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
 /// A child that was killed and is to be reaped.
 struct Dead {
     pid: Pid,
@@ -124,22 +109,19 @@ impl Child {
         move || cpu_of(pid)
     }
 
-    /// Returns what gives the process the lowest priority and the shortest slice. Use it only while the child lives.
+    /// Returns what lets the process run only where no short program wants to. Use it only while the child lives.
     ///
-    /// The priority alone would not do: whoever wakes up waits for the end of the slice that runs, and a request
-    /// wakes up somebody a dozen times. To run only where nothing else wants to would be too much: on a machine that
-    /// is always busy a long program would never end. Kernels before 6.12 know no slices and keep their own.
+    /// A low priority would not do: whoever wakes up still waits for the end of a slice, and a request wakes up
+    /// somebody a dozen times. An idle process is interrupted at once.
     pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
         let pid = self.pid.as_raw_nonzero().get();
         move || {
-            let mut last =
-                SchedulingAttributes { nice: 19, runtime: 100_000, ..Default::default() };
-            last.size = size_of_val(&last) as u32;
+            let idle = libc::sched_param { sched_priority: 0 };
             #[expect(unsafe_code, reason = "no safe wrapper")]
-            // SAFETY: the kernel reads as many bytes as `size` says. A program that keeps its place costs others time,
-            // and nothing else.
+            // SAFETY: the parameter lives across the call. A program that keeps its place costs others time, and
+            // nothing else.
             unsafe {
-                libc::syscall(libc::SYS_sched_setattr, pid, &raw const last, 0);
+                libc::sched_setscheduler(pid, libc::SCHED_IDLE, &raw const idle);
             }
         }
     }

@@ -48,7 +48,10 @@ fn ends(client: &HttpMcp, attack: &Attack<'_>) -> Result<(), String> {
     let begun = Instant::now();
     let envelope = envelope(&client.call("pml_execute", arguments));
     let (code, took) = (envelope["error_code"].as_str().unwrap_or("none"), begun.elapsed());
-    if envelope["status"] != "error" || !attack.codes.contains(&code) {
+    // A loop makes way for all that is short, and on a busy machine that may last for its whole wall time.
+    let expected = attack.codes.contains(&code)
+        || (code == "TIME_LIMIT" && attack.codes.contains(&"CPU_LIMIT"));
+    if envelope["status"] != "error" || !expected {
         return Err(format!("{}: {code}, not {:?}: {envelope:.400}", attack.what, attack.codes));
     }
     // All of them together take the processors for a minute.
