@@ -107,9 +107,11 @@ fn starts(ours: &Ours, peers: &mut Peers) -> Result<Rounds, Box<dyn Error>> {
         settle();
         sample(all, POOLED, 42, ours.run(&ours.pool, TRIVIAL)?)?;
         sample(all, COLD, 42, ours.run(&ours.empty, TRIVIAL)?)?;
-        std::thread::sleep(IDLENESS - PAUSE);
+        // After the same as above, so that only the pause differs.
+        forks.fork()?;
+        std::thread::sleep(IDLENESS);
         sample(all, IDLE_POOLED, 42, ours.run(&ours.pool, TRIVIAL)?)?;
-        std::thread::sleep(IDLENESS - PAUSE);
+        std::thread::sleep(IDLENESS);
         sample(all, IDLE_DENO, 42, peers.deno.fresh(TRIVIAL, &args)?)?;
     }
     Ok(rounds)
