@@ -1,4 +1,4 @@
-//! What the host does with every child, whatever it runs: reads its socket, its seal and its CPU clock.
+//! What the host does with every child, whatever it runs: reads its seal and its CPU clock.
 
 use std::time::{Duration, Instant};
 

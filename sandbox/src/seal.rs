@@ -28,7 +28,7 @@ use crate::limits::{CPU_BACKSTOP, PROGRAM_ADDRESS_SPACE, THREAD_STACK};
 
 /// Descriptors 0 to 3 are all there will ever be.
 const DESCRIPTORS: u64 = 4;
-/// A zygote has, for a moment, a child's socket and its pidfd too.
+/// A zygote has, for a moment, a child's socket too.
 const ZYGOTE_DESCRIPTORS: u64 = 16;
 
 /// Why a mandatory layer does not hold.
