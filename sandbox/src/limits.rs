@@ -110,8 +110,8 @@ pub struct PoolConfig {
     /// Children that are forked of one process before it is replaced. They share where things lie in memory;
     /// 1 lets no two programs share that.
     pub forks: u32,
-    /// Whether a program that has used 10 ms of CPU time goes on only where no short program wants to run. For hosts
-    /// that run the programs of several people.
+    /// Whether a program that has used 10 ms of CPU time goes on only where no short program wants to run, and leaves
+    /// one processor free. For hosts that run the programs of several people.
     pub make_way: bool,
 }
 

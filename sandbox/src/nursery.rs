@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::oneshot;
 
 use crate::child::CHILD_MARK;
@@ -109,19 +110,31 @@ impl Child {
         move || cpu_of(pid)
     }
 
-    /// Returns what lets the process run only where no short program wants to. Use it only while the child lives.
+    /// Returns what lets the process run only where no short program wants to, and leaves it one processor fewer than
+    /// the host has. Use it only while the child lives.
     ///
     /// A low priority would not do: whoever wakes up still waits for the end of a slice, and a request wakes up
-    /// somebody a dozen times. An idle process is interrupted at once.
+    /// somebody a dozen times. An idle process is interrupted at once, but only by processes of the same session and
+    /// control group; for all others there is a processor on which no long program runs.
     pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
-        let pid = self.pid.as_raw_nonzero().get();
+        let pid = self.pid;
         move || {
             let idle = libc::sched_param { sched_priority: 0 };
             #[expect(unsafe_code, reason = "no safe wrapper")]
             // SAFETY: the parameter lives across the call. A program that keeps its place costs others time, and
             // nothing else.
             unsafe {
-                libc::sched_setscheduler(pid, libc::SCHED_IDLE, &raw const idle);
+                libc::sched_setscheduler(
+                    pid.as_raw_nonzero().get(),
+                    libc::SCHED_IDLE,
+                    &raw const idle,
+                );
+            }
+            let Ok(mut allowed) = sched_getaffinity(None) else { return };
+            let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+            if let Some(first) = first.filter(|_| allowed.count() > 1) {
+                allowed.unset(first);
+                let _ = sched_setaffinity(Some(pid), &allowed);
             }
         }
     }

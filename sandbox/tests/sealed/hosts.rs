@@ -55,12 +55,24 @@ fn is_zombie(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// Tells whether a process runs only where nothing else wants to.
-fn is_idle(pid: u32) -> bool {
+/// On how many processors a process may run.
+fn processors(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
+    mask.unwrap_or_default()
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .map(u32::count_ones)
+        .sum()
+}
+
+/// Tells whether a process runs only where nothing else wants to, and leaves its host a processor.
+fn has_stepped_back(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
     let policy = fields.split_whitespace().nth(38).and_then(|policy| policy.parse().ok());
-    policy == Some(libc::SCHED_IDLE)
+    let left = (processors(std::process::id()) - 1).max(1);
+    policy == Some(libc::SCHED_IDLE) && processors(pid) == left
 }
 
 /// What this binary does when it is started as another host.
@@ -192,7 +204,7 @@ pub(crate) fn be_another_host(role: &str) {
                 let short = run("await mcp.test.never({})");
                 let told = async {
                     eventually("one of the two has stepped back", || {
-                        let last = own().into_iter().filter(|pid| is_idle(*pid));
+                        let last = own().into_iter().filter(|pid| has_stepped_back(*pid));
                         own().len() >= 2 + OF_A_ZYGOTE && last.count() == 1
                     })
                     .await;
