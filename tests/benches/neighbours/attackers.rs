@@ -1,4 +1,4 @@
-//! A tenant that always has as many attacks in flight as it has lanes.
+//! A tenant that always has the same number of attacks in flight.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,6 @@ use crate::attacks::Attack;
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::Tenant;
-
-/// Requests in flight.
-pub(crate) const LANES: usize = 32;
 
 /// The attacking tenant, and how its programs have ended.
 pub(crate) struct Attackers {
@@ -29,12 +26,12 @@ impl Attackers {
         Attackers { tenant, attacks, next: AtomicUsize::new(0), ended: Mutex::default() }
     }
 
-    /// Attacks as long as `meanwhile` takes, and until what is in flight then has ended. Goes through the list
+    /// Attacks with so many requests in flight as long as `meanwhile` takes, and until what is in flight then has ended. Goes through the list
     /// of attacks from where it was, over and over.
-    pub(crate) fn attack<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+    pub(crate) fn attack<T>(&self, in_flight: usize, meanwhile: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            for _ in 0..LANES {
+            for _ in 0..in_flight {
                 scope.spawn(|| {
                     let client = HttpMcp::new(&self.tenant, Era::Stateless);
                     while !over.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use attackers::{Attackers, LANES};
+use attackers::Attackers;
 use attacks::attacks;
 use figures::{quantile, sorted, time};
 use support::http::HttpMcp;
@@ -25,10 +25,10 @@ const PROGRAM: &str = "return await mcp.math.eval({ expression: '1+1' })";
 const BLOCKS: usize = 3;
 /// Samples of a block.
 const SAMPLES: usize = 100;
-/// Between two samples without attacks: too short for the processor to fall asleep.
-const PAUSE: Duration = Duration::from_millis(3);
-/// Between two samples with attacks: a block sees many of them.
-const LONG_PAUSE: Duration = Duration::from_millis(100);
+/// Between two samples, with attacks and without: what rests for longer starts more slowly.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Attacks at the same time: one after the other, and as many as a tenant may have and more.
+const IN_FLIGHT: [usize; 2] = [1, 32];
 /// After this all attackers are at work.
 const RISE: Duration = Duration::from_secs(3);
 
@@ -45,12 +45,7 @@ struct Seen {
 
 impl Seen {
     /// Runs the program over and over, one after the other.
-    fn look(
-        &mut self,
-        client: &HttpMcp,
-        samples: usize,
-        pause: Duration,
-    ) -> Result<(), Box<dyn Error>> {
+    fn look(&mut self, client: &HttpMcp, samples: usize) -> Result<(), Box<dyn Error>> {
         for _ in 0..samples {
             let started = Instant::now();
             let envelope = client.execute(PROGRAM);
@@ -62,7 +57,7 @@ impl Seen {
             } else {
                 self.failed += 1;
             }
-            thread::sleep(pause);
+            thread::sleep(PAUSE);
         }
         Ok(())
     }
@@ -83,6 +78,19 @@ fn row(name: &str, counts: [String; 2], figures: [String; 4]) -> String {
     format!("| {name} | {} | {} |\n", counts.join(" | "), figures.join(" | "))
 }
 
+fn table(in_flight: usize, alone: &Seen, meanwhile: &Seen) -> String {
+    let mut table = format!(
+        "| {in_flight} in flight | answers | failures | median | p99 | of it the program, median | p99 |\n|---|---:|---:|---:|---:|---:|---:|\n"
+    );
+    for (name, seen) in [("alone", alone), ("meanwhile", meanwhile)] {
+        let counts = [seen.requests.len(), seen.failed].map(|count| count.to_string());
+        table += &row(name, counts, seen.figures().map(time));
+    }
+    let (before, after) = (alone.figures(), meanwhile.figures());
+    let ratios = std::array::from_fn(|i| format!("{:.1}×", after[i] / before[i]));
+    table + &row("meanwhile, of alone", Default::default(), ratios)
+}
+
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
     let server = Installation::new().start();
@@ -90,29 +98,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let attackers = Attackers::new(server.tenant(), attacks()?);
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     // What happens once is not what is measured.
-    Seen::default().look(&client, 20, PAUSE)?;
-    let (mut alone, mut meanwhile) = (Seen::default(), Seen::default());
-    for _ in 0..BLOCKS {
-        alone.look(&client, SAMPLES, PAUSE)?;
-        attackers.attack(|| {
-            thread::sleep(RISE);
-            meanwhile.look(&client, SAMPLES, LONG_PAUSE)
-        })?;
-    }
-
+    Seen::default().look(&client, 20)?;
     println!("### A tenant beside one that attacks\n");
     println!(
-        "The measured tenant runs `{PROGRAM}` by `pml_execute`, one after the other. The other one keeps {LANES} requests in flight: the programs of `tests/fixtures/attacks.txt` in turn.\n"
+        "The measured tenant runs `{PROGRAM}` by `pml_execute`, one after the other. The other one runs the programs of `tests/fixtures/attacks.txt` in turn.\n"
     );
-    let mut table = "| the measured tenant | answers | failures | median | p99 | of it the program, median | p99 |\n|---|---:|---:|---:|---:|---:|---:|\n".to_owned();
-    for (name, seen) in [("alone", &alone), ("meanwhile", &meanwhile)] {
-        let counts = [seen.requests.len(), seen.failed].map(|count| count.to_string());
-        table += &row(name, counts, seen.figures().map(time));
+    for in_flight in IN_FLIGHT {
+        let (mut alone, mut meanwhile) = (Seen::default(), Seen::default());
+        for _ in 0..BLOCKS {
+            alone.look(&client, SAMPLES)?;
+            attackers.attack(in_flight, || {
+                thread::sleep(RISE);
+                meanwhile.look(&client, SAMPLES)
+            })?;
+        }
+        println!("{}", table(in_flight, &alone, &meanwhile));
     }
-    let (before, after) = (alone.figures(), meanwhile.figures());
-    let ratios = std::array::from_fn(|i| format!("{:.1}×", after[i] / before[i]));
-    table += &row("meanwhile, of alone", Default::default(), ratios);
-    println!("{table}");
     println!("{}", attackers.table());
     let same = server.pid() == pid && pid.is_alive();
     let verdict = if same { "the same" } else { "**another one or none**" };
