@@ -10,7 +10,7 @@ use crate::{Registry, RegistryError, Tenant, content};
 /// The most entries on one page.
 const PAGE_LIMIT: u32 = 100;
 /// Up to here totals are counted exactly.
-const EXACT_TOTAL: i64 = 10_000;
+pub(crate) const EXACT_TOTAL: i64 = 10_000;
 /// Divides the parts of a cursor; no name has it.
 const CURSOR_MARK: char = '/';
 
@@ -55,6 +55,16 @@ pub enum Total {
     Total(u64),
     /// At least so many.
     TotalAtLeast(u64),
+}
+
+impl Total {
+    /// Says what a count means that stopped one above [`EXACT_TOTAL`].
+    pub(crate) fn of(counted: i64) -> Self {
+        match counted {
+            counted if counted > EXACT_TOTAL => Self::TotalAtLeast(EXACT_TOTAL.unsigned_abs()),
+            counted => Self::Total(counted.unsigned_abs()),
+        }
+    }
 }
 
 /// A page of the catalog.
@@ -189,11 +199,7 @@ async fn page(
     let more = items.len() > limit;
     items.truncate(limit);
     let next_cursor = items.last().filter(|_| more).map(|item| write_cursor(&item.fqdn));
-    let total = match counted {
-        counted if counted > EXACT_TOTAL => Total::TotalAtLeast(EXACT_TOTAL.unsigned_abs()),
-        counted => Total::Total(counted.unsigned_abs()),
-    };
-    Ok(CatalogPage { items, next_cursor, total })
+    Ok(CatalogPage { items, next_cursor, total: Total::of(counted) })
 }
 
 fn kind_of(word: &str) -> EntryType {

@@ -1,5 +1,6 @@
-//! API keys: made, shown once, checked, revoked.
+//! API keys: their rights, and how one that is presented is checked.
 
+mod manage;
 mod secret;
 
 use std::collections::HashMap;
@@ -14,9 +15,9 @@ use protocol::Scope;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use manage::{KeyPage, KeyRecord, NewKey};
 pub use secret::ApiKey;
 
-use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::tenant::on_live;
 use crate::{Principal, Registry, RegistryError, Tenant};
 
@@ -111,11 +112,11 @@ impl fmt::Display for Rights {
     }
 }
 
-/// Who calls: a key that was checked.
+/// Who calls: a key or a token that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The key's id, for logs.
-    pub key_id: Uuid,
+    /// The key's id; `None` for a token of somebody else's making.
+    pub key_id: Option<Uuid>,
     /// Who acts with it.
     pub principal: Principal,
     /// For which scope.
@@ -127,42 +128,15 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Returns the first of some rights that the caller lacks.
+    pub fn missing(&self, needed: &Rights) -> Option<Right> {
+        needed.0.iter().copied().find(|right| !self.rights.contains(*right))
+    }
+
     /// Returns the tenant on whose behalf the caller acts.
     pub fn tenant(&self) -> Tenant {
         Tenant::member(self.scope.clone(), self.principal.clone())
     }
-}
-
-/// What a new key is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewKey {
-    /// Who acts with it; without one, the key itself is the principal.
-    pub principal: Option<Principal>,
-    /// What its owner calls it; may be empty.
-    pub name: String,
-    /// What it may do.
-    pub rights: Rights,
-    /// From when on it is refused; `None` means never.
-    pub expires_at: Option<DateTime<Utc>>,
-}
-
-/// A key as it is listed; the key itself cannot be had again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct KeyRecord {
-    /// Names the key.
-    pub id: Uuid,
-    /// Who acts with it.
-    pub principal: String,
-    /// What its owner calls it.
-    pub name: String,
-    /// What it may do.
-    pub rights: Rights,
-    /// When it was made.
-    pub created_at: DateTime<Utc>,
-    /// From when on it is refused.
-    pub expires_at: Option<DateTime<Utc>>,
-    /// Since when it is refused.
-    pub revoked_at: Option<DateTime<Utc>>,
 }
 
 /// By the key's hash: who it is, and since when that is known.
@@ -207,68 +181,6 @@ impl KeyCache {
 }
 
 impl Registry {
-    /// Makes a key of the tenant and returns it, for the only time.
-    ///
-    /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the scope does not exist and
-    /// [`RegistryError::Invalid`] when the key would have no right.
-    pub async fn create_key(
-        &self,
-        tenant: &Tenant,
-        new: NewKey,
-    ) -> Result<(ApiKey, KeyRecord), RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        if new.rights == Rights::default() {
-            return Err(RegistryError::Invalid("a key needs at least one right".to_owned()));
-        }
-        let key = ApiKey::generate()?;
-        let hash = key.hash();
-        let id = Uuid::now_v7();
-        let principal = match new.principal {
-            Some(principal) => principal,
-            None => format!("key:{id}").parse()?,
-        };
-        let actor = tenant.clone();
-        let record = self
-            .in_tenant(tenant, move |connection| {
-                Box::pin(async move {
-                    let detail =
-                        serde_json::json!({ "rights": new.rights, "for": principal.as_str() });
-                    let event =
-                        AuditEvent::new("key.create", id.to_string(), AuditOutcome::Allowed)
-                            .with_detail(detail);
-                    let created_at = sqlx::query_scalar!(
-                        "insert into api_keys
-                            (id, org, project, principal, name, key_hash, rights, expires_at)
-                        values ($1, $2, $3, $4, $5, $6, $7, $8)
-                        returning created_at",
-                        id,
-                        scope.org(),
-                        scope.project(),
-                        principal.as_str(),
-                        new.name,
-                        hash.as_slice(),
-                        &new.rights.words(),
-                        new.expires_at,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    audit::record(connection, &actor, event).await?;
-                    Ok(KeyRecord {
-                        id,
-                        principal: principal.as_str().to_owned(),
-                        name: new.name,
-                        rights: new.rights,
-                        created_at,
-                        expires_at: new.expires_at,
-                        revoked_at: None,
-                    })
-                })
-            })
-            .await?;
-        Ok((key, record))
-    }
-
     /// Checks a presented key. Its checksum is checked before the database is asked.
     ///
     /// # Errors
@@ -292,7 +204,7 @@ impl Registry {
         .await?
         .ok_or(RegistryError::InvalidCredential)?;
         let caller = Arc::new(Caller {
-            key_id: row.id,
+            key_id: Some(row.id),
             principal: row.principal.parse()?,
             scope: Scope::new(&row.org, &row.project)?,
             rights: row.rights.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
@@ -300,76 +212,5 @@ impl Registry {
         });
         self.keys.remember(hash, Arc::clone(&caller), generation);
         Ok(caller)
-    }
-
-    /// Lists the keys of the tenant, the oldest first.
-    ///
-    /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
-    pub async fn keys(&self, tenant: &Tenant) -> Result<Vec<KeyRecord>, RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        let rows = self
-            .in_tenant(tenant, move |connection| {
-                Box::pin(async move {
-                    let rows = sqlx::query!(
-                        "select id, principal, name, rights, created_at, expires_at, revoked_at
-                        from api_keys where org = $1 and project = $2
-                        order by created_at, id",
-                        scope.org(),
-                        scope.project(),
-                    )
-                    .fetch_all(connection)
-                    .await?;
-                    Ok(rows)
-                })
-            })
-            .await?;
-        rows.into_iter()
-            .map(|row| {
-                Ok(KeyRecord {
-                    id: row.id,
-                    principal: row.principal,
-                    name: row.name,
-                    rights: row.rights.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
-                    created_at: row.created_at,
-                    expires_at: row.expires_at,
-                    revoked_at: row.revoked_at,
-                })
-            })
-            .collect()
-    }
-
-    /// Revokes a key of the tenant, on every replica at once. Revoking it again
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the tenant has no such key.
-    pub async fn revoke_key(&self, tenant: &Tenant, id: Uuid) -> Result<(), RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        let actor = tenant.clone();
-        let revoked = self
-            .in_tenant(tenant, move |connection| {
-                Box::pin(async move {
-                    let revoked = sqlx::query!(
-                        "update api_keys set revoked_at = coalesce(revoked_at, now())
-                        where org = $1 and project = $2 and id = $3",
-                        scope.org(),
-                        scope.project(),
-                        id,
-                    )
-                    .execute(&mut *connection)
-                    .await?;
-                    if revoked.rows_affected() == 0 {
-                        return Err(RegistryError::NotFound(id.to_string()));
-                    }
-                    let event =
-                        AuditEvent::new("key.revoke", id.to_string(), AuditOutcome::Allowed);
-                    audit::record(connection, &actor, event).await
-                })
-            })
-            .await;
-        // This process need not wait for its own notification.
-        self.keys.forget();
-        revoked
     }
 }

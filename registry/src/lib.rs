@@ -37,8 +37,10 @@ mod discover;
 mod entry;
 mod error;
 mod executions;
+mod idempotency;
 mod keys;
 mod operator;
+mod rates;
 mod resolve;
 mod routes;
 mod rules;
@@ -61,8 +63,10 @@ pub use error::RegistryError;
 pub use executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
 };
-pub use keys::{ApiKey, Caller, KeyRecord, NewKey, Right, Rights};
+pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
+pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights};
 pub use operator::Operator;
+pub use rates::{Rate, TokenGrant};
 pub use resolve::{MissingTool, Resolved, ResolvedTool};
 pub use routes::Routes;
 pub use rules::{Rule, RuleChange, RuleOrigin};

@@ -66,7 +66,7 @@ async fn dropped_requests_leave_no_settings_and_no_transaction() {
                         let query = DiscoverQuery::Text("status".to_owned());
                         drop(registry.discover(tenant, &query, 3).await);
                     }
-                    _ => drop(registry.keys(tenant).await),
+                    _ => drop(registry.keys(tenant, None, 100).await),
                 }
             };
             // From before its first message to after its last.
@@ -114,7 +114,7 @@ async fn a_request_that_gave_up_waiting_costs_no_connection() {
     let [web] = database.tenants(["acme.web"]).await;
     let registry = Registry::connect_with(&database.app_url(), 1).await.unwrap();
     for _ in 0..50 {
-        let waiting = (0..8).map(|_| registry.keys(&web));
+        let waiting = (0..8).map(|_| registry.keys(&web, None, 100));
         let mut waiting: Vec<_> = waiting.map(Box::pin).collect();
         for request in &mut waiting {
             // Polled once, so that it stands in the queue.
@@ -122,5 +122,5 @@ async fn a_request_that_gave_up_waiting_costs_no_connection() {
         }
         drop(waiting);
     }
-    assert_eq!(registry.keys(&web).await.unwrap(), []);
+    assert_eq!(registry.keys(&web, None, 100).await.unwrap().items, []);
 }

@@ -194,7 +194,7 @@ async fn the_queries_hold_without_the_policies() {
     }
     shows_nothing_foreign(&registry).await;
     assert!(is_not_found(registry.execution(&other, id).await));
-    assert_eq!(registry.keys(&other).await.unwrap(), []);
+    assert_eq!(registry.keys(&other, None, 100).await.unwrap().items, []);
     assert!(is_not_found(registry.revoke_key(&other, key.id).await));
 }
 

@@ -135,11 +135,22 @@ async fn every_tenant_table_forces_row_level_security() {
             assert!(table.get::<bool, _>("has_policy"), "`{name}` has no policy");
             of_tenants.push(name);
         } else {
-            assert!(["_sqlx_migrations", "routing_rules"].contains(&name.as_str()), "`{name}`");
+            assert!(
+                ["_sqlx_migrations", "rate_buckets", "routing_rules"].contains(&name.as_str()),
+                "`{name}`"
+            );
         }
     }
-    let expected =
-        ["api_keys", "audit_log", "executions", "mcp_servers", "orgs", "projects", "tools"];
+    let expected = [
+        "api_keys",
+        "audit_log",
+        "executions",
+        "idempotency_keys",
+        "mcp_servers",
+        "orgs",
+        "projects",
+        "tools",
+    ];
     assert_eq!(of_tenants, expected);
     // A view with its owner's rights would look past the policies.
     let views: Vec<String> = sqlx::query_scalar(

@@ -1,0 +1,182 @@
+//! Requests that are sent again with the same `Idempotency-Key`, and done once.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{Registry, RegistryError, Tenant};
+
+/// A request and the key that it carries, as hashes.
+///
+/// What was asked is not stored: a body may have a secret in it. Its hash is taken
+/// together with the key, which is not stored either, so nobody can try out bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    key: [u8; 32],
+    request: [u8; 32],
+}
+
+impl IdempotencyKey {
+    /// Hashes the header's value and what the request asks for.
+    pub fn new(key: &[u8], method: &str, path: &str, body: &[u8]) -> Self {
+        let mut request = Sha256::new();
+        for part in [key, method.as_bytes(), path.as_bytes(), body] {
+            // Its length first, so that no two requests run together.
+            request.update((part.len() as u64).to_be_bytes());
+            request.update(part);
+        }
+        Self { key: Sha256::digest(key).into(), request: request.finalize().into() }
+    }
+}
+
+/// The answer to a request, kept for those who send it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, which is JSON or empty.
+    pub body: String,
+}
+
+/// What is known of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// Nothing: it is the caller's to do, and then to [settle](Registry::settle_request).
+    New,
+    /// It was done; this was the answer.
+    Done(StoredAnswer),
+    /// It was begun and has not ended.
+    Running {
+        /// How long ago, in seconds. One that takes long ended with its gateway.
+        seconds: u64,
+    },
+    /// The key belongs to another request.
+    Other,
+}
+
+impl Registry {
+    /// Claims a request of the tenant's principal, unless it was sent within the last 24 hours.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn claim_request(
+        &self,
+        tenant: &Tenant,
+        key: IdempotencyKey,
+    ) -> Result<Claim, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let principal = tenant.principal_name().to_owned();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let claimed = sqlx::query!(
+                    "insert into idempotency_keys (org, project, principal, key_hash, request_hash)
+                    values ($1, $2, $3, $4, $5)
+                    on conflict (org, project, principal, key_hash) do update set
+                        request_hash = excluded.request_hash, claimed_at = excluded.claimed_at,
+                        status = null, answer = null
+                    where idempotency_keys.claimed_at < now() - interval '24 hours'",
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                    key.key.as_slice(),
+                    key.request.as_slice(),
+                )
+                .execute(&mut *connection)
+                .await?;
+                if claimed.rows_affected() == 1 {
+                    // Others that are as old go with it; those that are claimed anew just now are skipped.
+                    sqlx::query!(
+                        "delete from idempotency_keys where (org, project, principal, key_hash) in (
+                            select org, project, principal, key_hash from idempotency_keys
+                            where org = $1 and project = $2
+                                and claimed_at < now() - interval '24 hours'
+                            limit 100 for update skip locked)",
+                        scope.org(),
+                        scope.project(),
+                    )
+                    .execute(connection)
+                    .await?;
+                    return Ok(Claim::New);
+                }
+                let found = sqlx::query!(
+                    r#"select request_hash, status, answer,
+                        extract(epoch from clock_timestamp() - claimed_at)::bigint as "seconds!"
+                    from idempotency_keys
+                    where org = $1 and project = $2 and principal = $3 and key_hash = $4"#,
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                    key.key.as_slice(),
+                )
+                .fetch_optional(connection)
+                .await?;
+                Ok(match found {
+                    // It was given up just now: whoever asks again may have it.
+                    None => Claim::Running { seconds: 0 },
+                    Some(row) if row.request_hash != key.request => Claim::Other,
+                    Some(row) => match (row.status, row.answer) {
+                        (Some(status), Some(body)) => {
+                            Claim::Done(StoredAnswer { status: status.unsigned_abs(), body })
+                        }
+                        _ => Claim::Running { seconds: row.seconds.unsigned_abs() },
+                    },
+                })
+            })
+        })
+        .await
+    }
+
+    /// Ends a claimed request: with its answer, or as if it had never come.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer: then
+    /// the request stays claimed and is not done again.
+    pub async fn settle_request(
+        &self,
+        tenant: &Tenant,
+        key: IdempotencyKey,
+        answer: Option<StoredAnswer>,
+    ) -> Result<(), RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let principal = tenant.principal_name().to_owned();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                match answer {
+                    Some(answer) => {
+                        let status = i16::try_from(answer.status).map_err(|_| {
+                            RegistryError::Invalid("that is not a status".to_owned())
+                        })?;
+                        sqlx::query!(
+                            "update idempotency_keys set status = $6, answer = $7
+                            where org = $1 and project = $2 and principal = $3 and key_hash = $4
+                                and request_hash = $5 and status is null",
+                            scope.org(),
+                            scope.project(),
+                            principal,
+                            key.key.as_slice(),
+                            key.request.as_slice(),
+                            status,
+                            answer.body,
+                        )
+                        .execute(connection)
+                        .await?;
+                    }
+                    None => {
+                        sqlx::query!(
+                            "delete from idempotency_keys
+                            where org = $1 and project = $2 and principal = $3 and key_hash = $4
+                                and request_hash = $5 and status is null",
+                            scope.org(),
+                            scope.project(),
+                            principal,
+                            key.key.as_slice(),
+                            key.request.as_slice(),
+                        )
+                        .execute(connection)
+                        .await?;
+                    }
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+}

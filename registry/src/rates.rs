@@ -1,0 +1,62 @@
+//! How many requests may come: token buckets that all gateways draw from.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::tenant::on_live;
+use crate::{Registry, RegistryError};
+
+/// The longest that anybody is told to wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+
+/// How fast a bucket fills, and how much it holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Requests that come in each second.
+    pub per_second: f64,
+    /// Requests that a full bucket holds.
+    pub capacity: f64,
+}
+
+/// What a bucket gave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokenGrant {
+    /// How many requests may be sent.
+    pub granted: u32,
+    /// If none: when there will be one.
+    pub wait: Duration,
+}
+
+impl Registry {
+    /// Draws up to `wanted` requests from a bucket, in one statement.
+    ///
+    /// A bucket is a key's, an organisation's or an address's. The last are limited
+    /// before it is known who asks, so this acts for no tenant.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn take_tokens(
+        &self,
+        bucket: &str,
+        wanted: u32,
+        rate: Rate,
+    ) -> Result<TokenGrant, RegistryError> {
+        let named = Sha256::digest(bucket.as_bytes());
+        let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let row = on_live(&self.pool, || {
+            sqlx::query!(
+                r#"select granted as "granted!", wait_seconds as "wait_seconds!"
+                from rate_take($1, $2, $3, $4)"#,
+                named.as_slice(),
+                wanted,
+                rate.per_second,
+                rate.capacity,
+            )
+            .fetch_one(&self.pool)
+        })
+        .await?;
+        let wait = Duration::try_from_secs_f64(row.wait_seconds.max(0.0)).unwrap_or(LONGEST_WAIT);
+        Ok(TokenGrant { granted: row.granted.unsigned_abs(), wait: wait.min(LONGEST_WAIT) })
+    }
+}
