@@ -77,6 +77,9 @@ error_codes! {
     /// A path leads out of the workspace.
     PathOutsideWorkspace = 1012, "PATH_OUTSIDE_WORKSPACE",
         "Use a path beneath the workspace.";
+    /// More requests came than may.
+    RateLimited = 1013, "RATE_LIMITED",
+        "Wait as long as `Retry-After` says; the message names what is limited.";
 
     /// No tool of that id is known in the caller's scope.
     ToolNotFound = 2001, "TOOL_NOT_FOUND",
@@ -154,6 +157,21 @@ error_codes! {
     /// The program has more timers at once than it may.
     TooManyTimers = 3017, "TOO_MANY_TIMERS",
         "Clear timers that are no longer needed, or wait for one before the next is set.";
+    /// Nothing of that id belongs to the caller.
+    NotFound = 3018, "NOT_FOUND",
+        "Check the id, and that the credential is one of the scope that it belongs to.";
+    /// What is there does not allow the change.
+    Conflict = 3019, "CONFLICT",
+        "Read what is there now; the message says what is in the way.";
+    /// The `Idempotency-Key` was sent with another request before.
+    IdempotencyKeyReused = 3020, "IDEMPOTENCY_KEY_REUSED",
+        "Send the first request unchanged, or a new `Idempotency-Key`.";
+    /// The request with this `Idempotency-Key` was begun and has no answer.
+    RequestInProgress = 3021, "REQUEST_IN_PROGRESS",
+        "Send it again after `Retry-After`; without one, look whether it took effect.";
+    /// The request was done, and its answer held something that is shown once.
+    ShownOnce = 3022, "SHOWN_ONCE",
+        "If the first answer is lost, revoke what it named and make another one.";
 
     /// The code to run is not the code that was submitted.
     CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",
@@ -186,6 +204,9 @@ error_codes! {
     /// A configuration file or variable is wrong.
     ConfigInvalid = 5008, "CONFIG_INVALID",
         "Correct the named file or variable; nothing is ignored silently.";
+    /// The issuer of tokens does not answer, so no token can be checked.
+    IdentityUnavailable = 5009, "IDENTITY_UNAVAILABLE",
+        "Try again shortly, or use an API key; the operator finds the cause in the gateway's log.";
 }
 
 /// Says that a text is not the name of an error code.

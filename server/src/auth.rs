@@ -124,7 +124,7 @@ impl Reader {
     pub async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
         match find_caller(gateway, headers).await? {
             Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
-            Some(_) => Err(ApiError::new(ErrorCode::Forbidden, "the key lacks the right `read`")),
+            Some(_) => Err(ApiError::lacks(Right::Read)),
             None if gateway.anonymous_read => Ok(Self::Anonymous),
             None => Err(ApiError::new(ErrorCode::Unauthorized, "the request carries no API key")),
         }

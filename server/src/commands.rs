@@ -1,5 +1,6 @@
 //! What each subcommand of `pml-server` does.
 
+mod keys;
 mod routing;
 mod serve;
 
@@ -8,10 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use protocol::Scope;
-use registry::{NewKey, Right, Tenant};
 use tokio::runtime::Runtime;
 
-use crate::config::{Cli, Command, KeysCommand, ScopeCommand, Serve, Settings};
+use crate::config::{Cli, Command, ScopeCommand, Serve};
 use crate::database::Database;
 
 /// Runs the chosen command to its end.
@@ -45,9 +45,9 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
             let database = Database::open(settings)?;
             runtime.block_on(create_scope(&database, &scope))?;
         }
-        Some(Command::Keys(KeysCommand::Create { scope, can })) => {
-            let key = create_key(settings, runtime, &scope, &can)?;
-            say(&format!("{key}\n"))?;
+        Some(Command::Keys(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(keys::run(&database, &command))?)?;
         }
         Some(Command::Routing(command)) => {
             let database = Database::open(settings)?;
@@ -95,32 +95,6 @@ async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<()> 
     say(&format!("Scope `{scope}` {word}. Next: pml-server keys create --scope {scope}\n"))
 }
 
-fn create_key(
-    settings: &Settings,
-    runtime: &Runtime,
-    scope: &Scope,
-    can: &[Right],
-) -> anyhow::Result<String> {
-    let database = Database::open(settings)?;
-    runtime.block_on(async {
-        let registry = database.connect().await?;
-        let new = NewKey {
-            principal: None,
-            name: String::new(),
-            rights: can.iter().copied().collect(),
-            expires_at: None,
-        };
-        let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
-        let (key, _) = made.map_err(|error| match error {
-            registry::RegistryError::NotFound(_) => anyhow::anyhow!(
-                "scope `{scope}` does not exist; make it with `pml-server scope create {scope}`"
-            ),
-            other => anyhow::Error::new(other).context("the key was not made"),
-        })?;
-        Ok(key.expose().to_owned())
-    })
-}
-
 fn routes(json: bool) -> anyhow::Result<String> {
     use std::fmt::Write as _;
     if json {
@@ -128,7 +102,7 @@ fn routes(json: bool) -> anyhow::Result<String> {
     }
     let mut out = String::new();
     for route in crate::http::ROUTES {
-        writeln!(out, "{:5} {:20} {}", route.method, route.path, route.auth)?;
+        writeln!(out, "{:6} {:24} {}", route.method, route.path, route.auth)?;
     }
     Ok(out)
 }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::{Routing, Scope, ToolPattern};
-use registry::Right;
+use registry::{Principal, Right};
 use sandbox::PoolConfig;
+use uuid::Uuid;
 
+use crate::http::keys::DAYS_LIMIT;
 use crate::turns::Places;
 
 /// PML's gateway and registry: analyses agent-written programs, runs what is
@@ -86,7 +88,7 @@ pub enum Command {
     /// Make tenants.
     #[command(subcommand)]
     Scope(ScopeCommand),
-    /// Make API keys.
+    /// Make, list, rotate and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Say which tools run on the gateway and which on the user's machine.
@@ -199,20 +201,76 @@ pub enum ScopeCommand {
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
     /// Make an API key and print it, alone, on stdout; it is shown this once.
-    Create {
-        /// The tenant that the key acts for, `ORG.PROJECT`.
+    Create(CreateKey),
+    /// List the keys of a tenant, the oldest first; the keys themselves cannot be had again.
+    List {
+        /// The tenant, `ORG.PROJECT`.
         #[arg(long)]
         scope: Scope,
-        /// What the key may do.
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Refuse a key from now on, on every gateway on this database.
+    Revoke {
+        /// The tenant, `ORG.PROJECT`.
+        #[arg(long)]
+        scope: Scope,
+        /// The key's id.
+        id: Uuid,
+    },
+    /// Make a key of the same principal, rights and end, print it, and let the old one end.
+    Rotate {
+        /// The tenant, `ORG.PROJECT`.
+        #[arg(long)]
+        scope: Scope,
+        /// The old key's id.
+        id: Uuid,
+        /// How long the old key goes on, up to a week.
         #[arg(
             long,
-            value_delimiter = ',',
-            default_value = "execute,read",
-            value_name = "execute,read,publish,admin",
-            value_parser = parse_right
+            default_value = "0",
+            value_name = "SECONDS",
+            value_parser = clap::value_parser!(u32).range(0..=604_800)
         )]
-        can: Vec<Right>,
+        grace_seconds: u32,
+        /// Print JSON, the key's record included.
+        #[arg(long)]
+        json: bool,
     },
+}
+
+/// `pml-server keys create`
+#[derive(Debug, Args)]
+pub struct CreateKey {
+    /// The tenant that the key acts for, `ORG.PROJECT`.
+    #[arg(long)]
+    pub scope: Scope,
+    /// What the key may do.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "execute,read",
+        value_name = "execute,read,publish,admin",
+        value_parser = parse_right
+    )]
+    pub can: Vec<Right>,
+    /// What its owner calls it.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub name: String,
+    /// Who acts with it; `private` entries belong to a principal. Default: the key itself.
+    #[arg(long, value_name = "NAME", value_parser = parse_principal)]
+    pub principal: Option<Principal>,
+    /// After so many days it is refused; without this it does not expire.
+    #[arg(
+        long,
+        value_name = "DAYS",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(DAYS_LIMIT))
+    )]
+    pub expires_in_days: Option<u16>,
+    /// Print JSON, the key's record included.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pml-server routing …`
@@ -246,6 +304,10 @@ fn parse_routing(text: &str) -> Result<Routing, String> {
         "server" | "cloud" => Ok(Routing::Server),
         _ => Err("expected client or server".to_owned()),
     }
+}
+
+fn parse_principal(text: &str) -> Result<Principal, String> {
+    text.parse().map_err(|error: registry::RegistryError| error.to_string())
 }
 
 fn parse_right(text: &str) -> Result<Right, String> {

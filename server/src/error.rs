@@ -1,42 +1,115 @@
 //! The one way an error becomes an HTTP response.
 
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::ErrorCode;
-use registry::RegistryError;
-use serde_json::json;
+use registry::{RegistryError, Right};
+use serde_json::{Map, Value, json};
 
 /// A request that was refused before it became an execution, told as RFC 9457
 /// `application/problem+json` with a `code` member.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ApiError {
     code: ErrorCode,
     status: StatusCode,
     detail: String,
+    members: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    lacks: Option<Right>,
 }
+
+/// The right that a refused caller lacks, in the extensions of the response: a client
+/// with a token asks its issuer for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingRight(pub Right);
 
 impl ApiError {
     /// Makes an error with the status that belongs to its code.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, status: status_of(code), detail: detail.into() }
+        Self {
+            code,
+            status: status_of(code),
+            detail: detail.into(),
+            members: Map::new(),
+            headers: Vec::new(),
+            lacks: None,
+        }
     }
 
     /// Makes the answer to a path that is not served.
     pub fn no_such_path(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
-        Self { code: ErrorCode::InvalidRequest, status: StatusCode::NOT_FOUND, detail }
+        Self::new(ErrorCode::InvalidRequest, detail).with_status(StatusCode::NOT_FOUND)
     }
 
     /// Makes the answer to a method that a path does not have; the router adds `Allow`.
     pub fn no_such_method(method: &Method) -> Self {
         let detail = format!("this path does not take `{method}`; `Allow` has those it takes");
-        Self { code: ErrorCode::InvalidRequest, status: StatusCode::METHOD_NOT_ALLOWED, detail }
+        Self::new(ErrorCode::InvalidRequest, detail).with_status(StatusCode::METHOD_NOT_ALLOWED)
+    }
+
+    /// Makes the answer to a caller that lacks a right.
+    pub fn lacks(right: Right) -> Self {
+        Self::forbidden(right, format!("the key lacks the right `{}`", right.as_str()))
+    }
+
+    /// Makes the answer to a caller that lacks a right, and says for what.
+    pub fn forbidden(right: Right, detail: impl Into<String>) -> Self {
+        Self { lacks: Some(right), ..Self::new(ErrorCode::Forbidden, detail) }
+    }
+
+    /// Makes the answer to an id that is nobody's, or somebody else's.
+    pub fn not_found() -> Self {
+        Self::new(ErrorCode::NotFound, "nothing of that id is here")
+    }
+
+    /// Answers with another status than the code's own.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Adds a member to the body.
+    #[must_use]
+    pub fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 
     /// Returns the code.
     pub fn code(&self) -> ErrorCode {
         self.code
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> Value {
+        let mut body = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason(),
+            "status": self.status.as_u16(),
+            "code": self.code,
+            "number": self.code.number(),
+            "detail": self.detail,
+            "hint": self.code.hint(),
+        });
+        if let Value::Object(body) = &mut body {
+            body.extend(self.members.clone());
+        }
+        body
     }
 }
 
@@ -46,26 +119,23 @@ fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
         ErrorCode::Forbidden => StatusCode::FORBIDDEN,
         ErrorCode::InvalidRequest => StatusCode::BAD_REQUEST,
-        ErrorCode::ToolNotFound => StatusCode::NOT_FOUND,
-        ErrorCode::DatabaseUnavailable | ErrorCode::Busy | ErrorCode::SandboxUnavailable => {
-            StatusCode::SERVICE_UNAVAILABLE
+        ErrorCode::ToolNotFound | ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        ErrorCode::Conflict | ErrorCode::RequestInProgress | ErrorCode::ShownOnce => {
+            StatusCode::CONFLICT
         }
+        ErrorCode::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        ErrorCode::DatabaseUnavailable
+        | ErrorCode::Busy
+        | ErrorCode::SandboxUnavailable
+        | ErrorCode::IdentityUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = json!({
-            "type": "about:blank",
-            "title": self.status.canonical_reason(),
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "number": self.code.number(),
-            "detail": self.detail,
-            "hint": self.code.hint(),
-        });
-        let mut response = (self.status, body.to_string()).into_response();
+        let mut response = (self.status, self.body().to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -76,14 +146,24 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        headers.extend(self.headers);
+        if let Some(right) = self.lacks {
+            response.extensions_mut().insert(MissingRight(right));
+        }
         response
     }
 }
 
 impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
-        let body = registry_error(&error);
-        Self::new(body.error_code, body.message)
+        match error {
+            RegistryError::NotFound(_) => Self::not_found(),
+            RegistryError::Conflict(reason) => Self::new(ErrorCode::Conflict, reason),
+            other => {
+                let body = registry_error(&other);
+                Self::new(body.error_code, body.message)
+            }
+        }
     }
 }
 

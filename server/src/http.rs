@@ -1,7 +1,10 @@
 //! The routes and the layers around them.
 
 pub mod audit;
+mod body;
 pub mod health;
+pub mod idempotency;
+pub mod keys;
 pub mod mcp;
 pub mod registry;
 
@@ -40,6 +43,11 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/mcp/{fqdn}", auth: "public" },
     Route { method: "GET", path: "/api/v1/routing", auth: "key" },
     Route { method: "GET", path: "/api/v1/audit", auth: "key" },
+    Route { method: "GET", path: "/api/v1/keys", auth: "key" },
+    Route { method: "POST", path: "/api/v1/keys", auth: "key" },
+    Route { method: "GET", path: "/api/v1/keys/{id}", auth: "key" },
+    Route { method: "DELETE", path: "/api/v1/keys/{id}", auth: "key" },
+    Route { method: "POST", path: "/api/v1/keys/{id}/rotate", auth: "key" },
     Route { method: "GET", path: "/health", auth: "none" },
     Route { method: "GET", path: "/ready", auth: "none" },
     Route { method: "GET", path: "/version", auth: "none" },
@@ -50,10 +58,18 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     let mcp = mcp::service(gateway.clone(), serve, shutdown);
     // A key is asked for before the body is read, so nobody without one can
     // make the gateway parse anything.
+    let api = Router::new()
+        .route("/api/v1/routing", get(registry::get_routing))
+        .route("/api/v1/audit", get(audit::list_events))
+        .route("/api/v1/keys", get(keys::list_keys).post(keys::create_key))
+        .route("/api/v1/keys/{id}", get(keys::get_key).delete(keys::revoke_key))
+        .route("/api/v1/keys/{id}/rotate", post(keys::rotate_key))
+        // Within the check of the caller: an answer is kept for whoever it was given to.
+        .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once))
+        .with_state(gateway.clone());
     let keyed = Router::new()
         .route("/mcp", post(mcp::post).with_state(mcp))
-        .route("/api/v1/routing", get(registry::get_routing).with_state(gateway.clone()))
-        .route("/api/v1/audit", get(audit::list_events).with_state(gateway.clone()))
+        .merge(api)
         .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
     let public = Router::new()
         .route("/mcp", get(registry::list_entries))

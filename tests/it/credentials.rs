@@ -32,8 +32,10 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
             _ => "key",
         };
         assert_eq!(auth, expected, "{method} {path}");
-        let existing = format!("{base}{}", path.replace("{fqdn}", "json:parse"));
-        let missing = format!("{base}{}", path.replace("{fqdn}", "no.such.thing"));
+        let existing =
+            format!("{base}{}", path.replace("{fqdn}", "json:parse").replace("{id}", "self"));
+        let missing =
+            format!("{base}{}", path.replace("{fqdn}", "no.such.thing").replace("{id}", "none"));
         let body = || (method != "GET").then(|| b"{}".to_vec());
         let reply = send(method, &existing, &[("content-type", "application/json")], body());
         if auth == "key" {
@@ -55,7 +57,7 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
         }
     }
     // A route that is not listed does not exist, with or without a key.
-    for path in ["/api/v1/keys", "/api/v1/", "/admin", "/metrics", "/mcp/proxy/x", "/debug"] {
+    for path in ["/api/v1/", "/admin", "/metrics", "/mcp/proxy/x", "/debug"] {
         let status = get(&format!("{base}{path}"), &[]).status;
         assert!([401, 404].contains(&status), "{path}: {status}");
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod access;
 mod adr_hybrid_routing;
 mod analyze;
 mod approvals;
@@ -15,8 +16,10 @@ mod documents;
 mod ends;
 mod gateway_down;
 mod hostile_gateway;
+mod idempotency;
 mod init;
 mod injection;
+mod keys;
 mod layering;
 mod leaks;
 mod limits;

@@ -57,7 +57,7 @@ pub async fn list_events(
 ) -> Result<Response, ApiError> {
     let invalid = |detail: String| ApiError::new(ErrorCode::InvalidRequest, detail);
     if !caller.rights.contains(Right::Admin) {
-        return Err(ApiError::new(ErrorCode::Forbidden, "the key lacks the right `admin`"));
+        return Err(ApiError::lacks(Right::Admin));
     }
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let limit = query.limit.unwrap_or(50);

@@ -1,0 +1,115 @@
+//! `pml-server keys`: the keys of a scope, for whoever runs the gateway.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
+use registry::{ApiKey, KeyRecord, NewKey, Registry, RegistryError, Tenant};
+use serde_json::{Value, json};
+
+use crate::config::{CreateKey, KeysCommand};
+use crate::database::Database;
+
+/// Does what the command says and returns what to print.
+pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::Result<String> {
+    let registry = database.connect().await?;
+    match command {
+        KeysCommand::Create(create) => make(&registry, create).await,
+        KeysCommand::List { scope, json } => {
+            let keys = all(&registry, &Tenant::of(scope.clone())).await?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&keys)? + "\n");
+            }
+            list(&keys)
+        }
+        KeysCommand::Revoke { scope, id } => {
+            let revoked = registry.revoke_key(&Tenant::of(scope.clone()), *id).await;
+            revoked.map_err(|error| explain(error, "the key was not revoked"))?;
+            Ok(format!("Key `{id}` is refused from now on.\n"))
+        }
+        KeysCommand::Rotate { scope, id, grace_seconds, json } => {
+            let grace = Duration::from_secs((*grace_seconds).into());
+            let rotated = registry.rotate_key(&Tenant::of(scope.clone()), *id, grace).await;
+            let (key, record) =
+                rotated.map_err(|error| explain(error, "the key was not rotated"))?;
+            shown(&key, &record, *json)
+        }
+    }
+}
+
+async fn make(registry: &Registry, create: &CreateKey) -> anyhow::Result<String> {
+    let scope = &create.scope;
+    let new = NewKey {
+        principal: create.principal.clone(),
+        name: create.name.clone(),
+        rights: create.can.iter().copied().collect(),
+        expires_at: create.expires_in_days.map(|days| Utc::now() + TimeDelta::days(days.into())),
+    };
+    let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
+    let (key, record) = made.map_err(|error| match error {
+        RegistryError::NotFound(_) => anyhow::anyhow!(
+            "scope `{scope}` does not exist; make it with `pml-server scope create {scope}`"
+        ),
+        other => anyhow::Error::new(other).context("the key was not made"),
+    })?;
+    shown(&key, &record, create.json)
+}
+
+/// Returns every key of a scope, page by page.
+async fn all(registry: &Registry, tenant: &Tenant) -> anyhow::Result<Vec<KeyRecord>> {
+    let mut keys = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = registry.keys(tenant, cursor.as_deref(), 100).await;
+        let page = page.context("the keys could not be read")?;
+        keys.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(keys);
+        }
+    }
+}
+
+fn list(keys: &[KeyRecord]) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for key in keys {
+        let state = match (key.revoked_at, key.expires_at) {
+            (Some(at), _) => format!("revoked {}", day(at)),
+            (None, Some(at)) if at <= Utc::now() => format!("expired {}", day(at)),
+            (None, Some(at)) => format!("until {}", day(at)),
+            (None, None) => "valid".to_owned(),
+        };
+        // A name comes from whoever made the key; the terminal is the operator's.
+        let name = protocol::escape_text(&key.name);
+        writeln!(out, "{}  {:18}  {}  {}  {name}", key.id, state, key.rights, key.principal)?;
+    }
+    Ok(out)
+}
+
+/// Prints a new key: alone, for a script that takes it, or with its record.
+fn shown(key: &ApiKey, record: &KeyRecord, as_json: bool) -> anyhow::Result<String> {
+    if !as_json {
+        return Ok(format!("{}\n", key.expose()));
+    }
+    let mut printed = json!({ "key": key.expose() });
+    if let (Value::Object(printed), Value::Object(record)) =
+        (&mut printed, serde_json::to_value(record)?)
+    {
+        printed.extend(record);
+    }
+    Ok(serde_json::to_string_pretty(&printed)? + "\n")
+}
+
+fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
+    match error {
+        RegistryError::NotFound(id) => anyhow::anyhow!(
+            "the scope has no key `{id}`; `pml-server keys list --scope …` shows those it has"
+        ),
+        other => anyhow::Error::new(other).context(what),
+    }
+}
+
+fn day(at: DateTime<Utc>) -> impl std::fmt::Display {
+    at.date_naive()
+}

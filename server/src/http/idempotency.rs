@@ -1,0 +1,136 @@
+//! `Idempotency-Key`: a write that is sent again is done once.
+//!
+//! As the IETF draft has it: the same key and request get the same answer, the same
+//! key with another request 422, and one that is still running 409. An answer is kept
+//! for 24 hours, for the principal that it was given to.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use protocol::ErrorCode;
+use registry::{Caller, Claim, IdempotencyKey, StoredAnswer, Tenant};
+
+use super::body;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The header that names a request.
+const HEADER: &str = "idempotency-key";
+/// The header of an answer that was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// The longest key, in bytes.
+const KEY_LIMIT: usize = 255;
+/// The largest answer that is kept, in bytes.
+const ANSWER_LIMIT: usize = 1024 * 1024;
+/// A request that has run for longer than this ended with its gateway, in seconds.
+const LONGEST_RUN: u64 = 60;
+
+/// In the extensions of an answer that holds a secret: what is kept instead of it.
+#[derive(Debug, Clone)]
+pub(super) struct ShownOnce {
+    /// The answer to whoever sends the request again.
+    pub(super) again: ApiError,
+}
+
+/// Does a `POST` with an `Idempotency-Key` once.
+pub async fn once(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if request.method() != Method::POST || !request.headers().contains_key(HEADER) {
+        return Ok(next.run(request).await);
+    }
+    let key = presented(request.headers())?.to_owned();
+    let (parts, sent) = request.into_parts();
+    let sent = body::read(Request::from_parts(parts.clone(), sent)).await?;
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), target, &sent);
+    let tenant = caller.tenant();
+    match gateway.registry.claim_request(&tenant, key).await? {
+        Claim::Done(answer) => Ok(replay(answer)),
+        Claim::Other => Err(ApiError::new(
+            ErrorCode::IdempotencyKeyReused,
+            "this `Idempotency-Key` was sent with another request",
+        )),
+        Claim::Running { seconds } if seconds < LONGEST_RUN => Err(ApiError::new(
+            ErrorCode::RequestInProgress,
+            "the request with this `Idempotency-Key` is still running",
+        )
+        .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))),
+        // It may have taken effect, so it is not done again.
+        Claim::Running { .. } => Err(ApiError::new(
+            ErrorCode::RequestInProgress,
+            "the request with this `Idempotency-Key` was begun, and how it ended is not known",
+        )),
+        Claim::New => {
+            let request = Request::from_parts(parts, Body::from(sent));
+            // A client that hangs up must not leave a request that never ends.
+            let task = tokio::spawn(async move {
+                let response = next.run(request).await;
+                settle(&gateway, &tenant, key, response).await
+            });
+            task.await.unwrap_or_else(|error| {
+                tracing::error!(error = %error, "A request ended without an answer");
+                Err(ApiError::new(ErrorCode::Internal, "the request ended without an answer"))
+            })
+        }
+    }
+}
+
+/// Keeps the answer of a request that took effect, and forgets one that was refused.
+async fn settle(
+    gateway: &SharedGateway,
+    tenant: &Tenant,
+    key: IdempotencyKey,
+    response: Response,
+) -> Result<Response, ApiError> {
+    let (parts, answer) = response.into_parts();
+    let answer: Bytes = to_bytes(answer, ANSWER_LIMIT).await.map_err(|error| {
+        tracing::error!(error = %error, "An answer could not be kept");
+        ApiError::new(ErrorCode::Internal, "the answer is too large")
+    })?;
+    let kept = match parts.extensions.get::<ShownOnce>() {
+        Some(ShownOnce { again }) => {
+            Some(StoredAnswer { status: again.status().as_u16(), body: again.body().to_string() })
+        }
+        None if parts.status.is_success() => {
+            let body = String::from_utf8_lossy(&answer).into_owned();
+            Some(StoredAnswer { status: parts.status.as_u16(), body })
+        }
+        None => None,
+    };
+    // What failed here may have taken effect all the same; it stays claimed.
+    if !parts.status.is_server_error() {
+        gateway.registry.settle_request(tenant, key, kept).await?;
+    }
+    Ok(Response::from_parts(parts, Body::from(answer)))
+}
+
+fn replay(answer: StoredAnswer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
+    let mut response = (status, answer.body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Returns the key of a request that carries one.
+fn presented(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let mut values = headers.get_all(HEADER).iter();
+    let one = values.next().filter(|_| values.next().is_none());
+    let text = one.and_then(|value| value.to_str().ok()).map(str::trim);
+    text.filter(|text| (1..=KEY_LIMIT).contains(&text.len())).ok_or_else(|| {
+        let detail = format!("`Idempotency-Key` is one value of 1 to {KEY_LIMIT} ASCII characters");
+        ApiError::new(ErrorCode::InvalidRequest, detail)
+    })
+}

@@ -1,0 +1,244 @@
+//! `/api/v1/keys`: the keys of the caller's scope.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use chrono::{DateTime, TimeDelta, Utc};
+use protocol::ErrorCode;
+use registry::{
+    ApiKey, AuditEvent, AuditOutcome, Caller, KeyRecord, NewKey, Principal, RegistryError, Right,
+    Rights,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::body::ApiJson;
+use super::idempotency::ShownOnce;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest page.
+const PAGE_LIMIT: u32 = 100;
+/// The longest name of a key, in characters.
+const NAME_LIMIT: usize = 200;
+/// How long a rotated key may go on, in seconds: a week.
+const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
+/// The most days that a key is made for; without an end it has none.
+pub const DAYS_LIMIT: u16 = 3_650;
+
+/// The query parameters of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeysQuery {
+    /// Continue after this opaque cursor.
+    cursor: Option<String>,
+    /// Keys per page, 1 to 100.
+    limit: Option<u32>,
+}
+
+/// What a new key is to be.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateKey {
+    name: String,
+    can: Vec<Right>,
+    principal: Option<String>,
+    expires_at: Option<DateTime<Utc>>,
+    expires_in_days: Option<u16>,
+}
+
+/// How a key is rotated.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotateKey {
+    /// How long the old key goes on.
+    #[serde(default)]
+    grace_seconds: u64,
+}
+
+/// A new key, shown this once.
+#[derive(Serialize)]
+struct MadeKey<'a> {
+    key: &'a str,
+    #[serde(flatten)]
+    record: &'a KeyRecord,
+}
+
+/// Lists the keys of the scope for whoever administers it.
+pub async fn list_keys(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    query: Result<Query<KeysQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_LIMIT).contains(&limit) {
+        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} keys")));
+    }
+    let page = gateway.registry.keys(&caller.tenant(), query.cursor.as_deref(), limit).await;
+    let page = page.map_err(|error| match error {
+        RegistryError::Invalid(reason) => invalid(reason),
+        other => other.into(),
+    })?;
+    Ok(private(Json(page)))
+}
+
+/// Shows a key's record, never the key.
+pub async fn get_key(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let id = target(&caller, &id)?;
+    Ok(private(Json(gateway.registry.key(&caller.tenant(), id).await?)))
+}
+
+/// Makes a key with no right that its maker lacks.
+pub async fn create_key(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<CreateKey>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let new = NewKey {
+        principal: body.principal.as_deref().map(parse_principal).transpose()?,
+        name: parse_name(body.name)?,
+        rights: body.can.into_iter().collect(),
+        expires_at: parse_end(body.expires_at, body.expires_in_days)?,
+    };
+    if new.rights == Rights::default() {
+        return Err(invalid("`can` is empty; a key needs at least one right"));
+    }
+    grants_no_more(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
+    let made = gateway.registry.create_key(&caller.tenant(), new).await?;
+    Ok(shown_once(made))
+}
+
+/// Puts a new key in the place of one, which ends after a grace time.
+pub async fn rotate_key(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(id): Path<String>,
+    ApiJson(body): ApiJson<RotateKey>,
+) -> Result<Response, ApiError> {
+    let id = target(&caller, &id)?;
+    if body.grace_seconds > GRACE_LIMIT {
+        let detail = format!("`grace_seconds` is {}; at most {GRACE_LIMIT}", body.grace_seconds);
+        return Err(invalid(detail));
+    }
+    let tenant = caller.tenant();
+    if caller.key_id != Some(id) {
+        // Whoever rotates a key holds the new one, with all that it may do.
+        let old = gateway.registry.key(&tenant, id).await?;
+        grants_no_more(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
+    }
+    let grace = Duration::from_secs(body.grace_seconds);
+    Ok(shown_once(gateway.registry.rotate_key(&tenant, id, grace).await?))
+}
+
+/// Revokes a key on every gateway at once.
+pub async fn revoke_key(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let id = target(&caller, &id)?;
+    gateway.registry.revoke_key(&caller.tenant(), id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the key that is meant: the caller's own, by its id or as `self`, or any for
+/// an administrator. Who is none learns nothing of which ids there are.
+fn target(caller: &Caller, id: &str) -> Result<Uuid, ApiError> {
+    if id == "self" {
+        return caller.key_id.ok_or_else(ApiError::not_found);
+    }
+    // The one spelling that we write ourselves.
+    let parsed = Uuid::try_parse(id).ok().filter(|parsed| parsed.to_string() == id);
+    if parsed.is_some() && parsed == caller.key_id {
+        return parsed.ok_or_else(ApiError::not_found);
+    }
+    require(caller, Right::Admin)?;
+    parsed.ok_or_else(ApiError::not_found)
+}
+
+fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
+    if caller.rights.contains(right) { Ok(()) } else { Err(ApiError::lacks(right)) }
+}
+
+/// Refuses, and records, that somebody hands out a right that they lack.
+async fn grants_no_more(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    action: &str,
+    key: &str,
+    rights: &Rights,
+) -> Result<(), ApiError> {
+    let Some(missing) = caller.missing(rights) else { return Ok(()) };
+    let event = AuditEvent::new(action, key, AuditOutcome::Refused)
+        .with_detail(json!({ "lacks": missing.as_str() }));
+    gateway.registry.audit(&caller.tenant(), event).await?;
+    let word = missing.as_str();
+    Err(ApiError::forbidden(
+        missing,
+        format!("the right `{word}` cannot be given by a key that lacks it"),
+    ))
+}
+
+fn shown_once((key, record): (ApiKey, KeyRecord)) -> Response {
+    let place = format!("/api/v1/keys/{}", record.id);
+    let detail = format!("key `{}` was made, and shown in the first answer only", record.id);
+    let again =
+        ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
+    let body = Json(MadeKey { key: key.expose(), record: &record });
+    let mut response =
+        (StatusCode::CREATED, [(header::LOCATION, place)], private(body)).into_response();
+    response.extensions_mut().insert(ShownOnce { again });
+    response
+}
+
+fn private(body: impl IntoResponse) -> Response {
+    ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
+}
+
+fn parse_name(name: String) -> Result<String, ApiError> {
+    if name.is_empty() || name.chars().count() > NAME_LIMIT || name.contains(char::is_control) {
+        return Err(invalid(format!(
+            "`name` is 1 to {NAME_LIMIT} characters, none of which controls a terminal"
+        )));
+    }
+    Ok(name)
+}
+
+fn parse_principal(text: &str) -> Result<Principal, ApiError> {
+    text.parse().map_err(|error: RegistryError| invalid(format!("`principal`: {error}")))
+}
+
+/// Returns when a key ends, from the two ways to say it.
+fn parse_end(
+    at: Option<DateTime<Utc>>,
+    in_days: Option<u16>,
+) -> Result<Option<DateTime<Utc>>, ApiError> {
+    let now = Utc::now();
+    match (at, in_days) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(invalid("`expires_at` and `expires_in_days` exclude each other")),
+        (Some(at), None) if at <= now => Err(invalid("`expires_at` is not in the future")),
+        (Some(at), None) => Ok(Some(at)),
+        (None, Some(days)) if (1..=DAYS_LIMIT).contains(&days) => {
+            Ok(Some(now + TimeDelta::days(days.into())))
+        }
+        (None, Some(_)) => Err(invalid(format!("`expires_in_days` is 1 to {DAYS_LIMIT}"))),
+    }
+}
+
+fn invalid(detail: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::InvalidRequest, detail)
+}

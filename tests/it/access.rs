@@ -1,0 +1,209 @@
+//! Every route of an object, by every kind of credential: what is another scope's is not there.
+
+use serde_json::{Value, json};
+
+use crate::keys::call;
+use crate::support::http::{Reply, send};
+use crate::support::server::Server;
+
+/// A route of `pml-server routes --json`.
+struct Route {
+    method: String,
+    path: String,
+    auth: String,
+}
+
+fn routes() -> Vec<Route> {
+    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let routes: Value = serde_json::from_str(&printed).unwrap();
+    let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
+    let routes = routes.as_array().unwrap();
+    routes
+        .iter()
+        .map(|route| Route {
+            method: field(route, "method"),
+            path: field(route, "path"),
+            auth: field(route, "auth"),
+        })
+        .collect()
+}
+
+/// A scope with an object of each kind.
+struct Side {
+    url: String,
+    admin: String,
+    reader: String,
+    expired: String,
+    scope: String,
+    /// A key that nobody uses: the object.
+    key_id: String,
+}
+
+impl Side {
+    fn new() -> Self {
+        let server = Server::shared();
+        let tenant = server.tenant_that_can("execute,read,publish,admin");
+        let own =
+            call(&tenant.key, "GET", &format!("{}/api/v1/keys/self", tenant.url), None).json();
+        let scope = own["scope"].as_str().unwrap().to_owned();
+        let operator = server.installation();
+        let make = |can: &str| -> Value {
+            let made = ["keys", "create", "--scope", &scope, "--can", can, "--json"];
+            serde_json::from_str(&operator.run_well(&made)).unwrap()
+        };
+        let text = |made: &Value, field: &str| made[field].as_str().unwrap().to_owned();
+        let (reader, ended, object) =
+            (make("read"), make("execute,read,publish,admin"), make("read"));
+        // Its successor goes on, so that it is one that has expired, not one that was revoked.
+        operator.run_well(&["keys", "rotate", "--scope", &scope, &text(&ended, "id")]);
+        let expired = text(&ended, "key");
+        crate::support::poll("the key to expire", crate::support::PATIENCE, || {
+            let url = format!("{}/api/v1/keys/self", tenant.url);
+            (call(&expired, "GET", &url, None).status == 401).then_some(())
+        });
+        Self {
+            url: tenant.url,
+            admin: tenant.key,
+            reader: text(&reader, "key"),
+            expired,
+            key_id: text(&object, "id"),
+            scope,
+        }
+    }
+
+    /// All that the scope has, as its administrator and the operator see it.
+    fn state(&self) -> Value {
+        let keys = ["keys", "list", "--scope", &self.scope, "--json"];
+        let keys: Value =
+            serde_json::from_str(&Server::shared().installation().run_well(&keys)).unwrap();
+        let audit = call(&self.admin, "GET", &format!("{}/api/v1/audit?limit=200", self.url), None);
+        json!({ "keys": keys, "audit": audit.json() })
+    }
+}
+
+/// What fills a route's parameter: this side's object, and one that nobody has.
+///
+/// A route that is not known here is one that nobody has thought about: the test fails.
+fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
+    let nobodys = match route.path.as_str() {
+        "/api/v1/keys/{id}" | "/api/v1/keys/{id}/rotate" => {
+            [side.key_id.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
+        }
+        // Entries of a scope come with publishing; a name in it must not exist for others.
+        "/mcp/{fqdn}" => [format!("{}.private", side.scope), "no.such.thing".to_owned()],
+        _ => return None,
+    };
+    let open = route.path.find('{')?;
+    let close = route.path.find('}')?;
+    Some(nobodys.map(|value| format!("{}{value}{}", &route.path[..open], &route.path[close + 1..])))
+}
+
+fn body(route: &Route) -> Option<Value> {
+    match (route.method.as_str(), route.path.as_str()) {
+        ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
+        ("POST", _) => Some(json!({})),
+        _ => None,
+    }
+}
+
+/// The answer without what is the answer's own: the path that was asked for.
+fn told(reply: &Reply, asked: &str) -> String {
+    let name = asked.rsplit('/').next().unwrap();
+    String::from_utf8_lossy(&reply.body).replace(name, "")
+}
+
+/// GW-09: every object route, with the other scope's ids.
+#[test]
+fn what_is_foreign_is_not_there() {
+    let [ours, theirs] = [Side::new(), Side::new()];
+    let before = theirs.state();
+    let mut seen = 0;
+    for route in routes().iter().filter(|route| route.path.contains('{')) {
+        let [foreign, missing] = fill(route, &theirs).unwrap_or_else(|| {
+            panic!("`{} {}` is new; say in `fill` what its objects are", route.method, route.path)
+        });
+        seen += 1;
+        let body = body(route);
+        let ask = |key: &str, path: &str| {
+            call(key, &route.method, &format!("{}{path}", ours.url), body.as_ref())
+        };
+        let what = format!("{} {}", route.method, route.path);
+        // Foreign and unknown answer alike, to the byte.
+        let [refused, unknown] = [&foreign, &missing].map(|path| ask(&ours.admin, path));
+        assert_eq!((refused.status, unknown.status), (404, 404), "{what}: a foreign key");
+        assert_eq!(told(&refused, &foreign), told(&unknown, &missing), "{what}");
+        // Who may only read learns no more.
+        let [refused, unknown] = [&foreign, &missing].map(|path| ask(&ours.reader, path));
+        assert!([403, 404].contains(&refused.status), "{what}: {}", refused.status);
+        assert_eq!(refused.status, unknown.status, "{what}: a key that reads");
+        assert_eq!(told(&refused, &foreign), told(&unknown, &missing), "{what}");
+        // Nor does a key that has expired, of either side.
+        for key in [&ours.expired, &theirs.expired] {
+            assert_eq!(ask(key, &foreign).status, 401, "{what}: an expired key");
+        }
+    }
+    assert!(seen >= 4, "{seen} routes have a parameter");
+    assert_eq!(theirs.state(), before, "nothing of the other side has changed");
+}
+
+/// The twin: what is one's own is there, to those who may.
+#[test]
+fn what_is_ones_own_is_there() {
+    let ours = Side::new();
+    let id = &ours.key_id;
+    let ask = |key: &str, method: &str, path: &str| {
+        let body = (method == "POST").then(|| json!({}));
+        call(key, method, &format!("{}/api/v1/keys/{path}", ours.url), body.as_ref()).status
+    };
+    assert_eq!(ask(&ours.reader, "GET", id), 403);
+    assert_eq!(ask(&ours.reader, "DELETE", id), 403);
+    assert_eq!(ask(&ours.reader, "GET", "self"), 200);
+    assert_eq!(ask(&ours.admin, "GET", id), 200);
+    assert_eq!(ask(&ours.admin, "POST", &format!("{id}/rotate")), 201);
+    assert_eq!(ask(&ours.admin, "DELETE", id), 204);
+}
+
+/// GW-29: no body of the API takes a field that it does not have.
+#[test]
+fn no_body_takes_other_fields() {
+    let ours = Side::new();
+    let before = ours.state();
+    let mut seen = 0;
+    for route in routes() {
+        let Some(mut body) = body(&route).filter(|_| route.path.starts_with("/api/v1/")) else {
+            continue;
+        };
+        seen += 1;
+        assert_eq!(route.auth, "key", "{}", route.path);
+        let path = match fill(&route, &ours) {
+            Some([path, _]) => path,
+            None => route.path.clone(),
+        };
+        for field in ["org_id", "role", "scopes", "owner", "id", "created_at"] {
+            body[field] = json!("admin");
+            let refused = call(&ours.admin, "POST", &format!("{}{path}", ours.url), Some(&body));
+            assert_eq!(
+                (refused.status, &refused.json()["code"]),
+                (400, &json!("INVALID_REQUEST")),
+                "{path} {field}"
+            );
+            body.as_object_mut().unwrap().remove(field);
+        }
+    }
+    assert!(seen >= 2, "{seen}");
+    assert_eq!(ours.state(), before);
+}
+
+/// GW-30: a path in another case is another path, to limits and to checks alike.
+#[test]
+fn paths_have_one_spelling() {
+    let ours = Side::new();
+    for path in
+        ["/API/v1/keys", "/api/V1/keys", "/api/v1/keys/", "//api/v1/keys", "/api/v1/%6beys/"]
+    {
+        let authorization = format!("Bearer {}", ours.admin);
+        let reply =
+            send("GET", &format!("{}{path}", ours.url), &[("authorization", &authorization)], None);
+        assert_eq!(reply.status, 404, "{path}");
+    }
+}
