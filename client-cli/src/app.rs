@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use protocol::{EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, ToolId, ToolUse};
+use protocol::{
+    EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, ToolId, ToolUse, ToolUseType,
+};
 use sandbox::{Pool, PoolConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -173,6 +175,14 @@ impl App {
         }
         let server = match known {
             Some(tool) if tool.routing == Routing::Server => return Ok(Target::Gateway),
+            Some(tool) if tool.kind == ToolUseType::Capability => {
+                let below = tool.tools.as_deref().unwrap_or_default().join(", ");
+                let message = format!(
+                    "capability `{id}` needs this machine for some of its tools ({}), and this `pml` leaves capabilities to the gateway",
+                    protocol::escape_text(&below)
+                );
+                return Err(ErrorBody::new(ErrorCode::ToolUnavailable, message));
+            }
             Some(tool) => server_name(id, tool)?,
             None => id.namespace().to_owned(),
         };

@@ -54,6 +54,8 @@ pub enum Command {
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
+    /// Publish a program under a name, so that other programs can call it.
+    Publish(Publish),
     /// Look whether programs can be contained on this machine.
     Doctor(Doctor),
     /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
@@ -116,6 +118,61 @@ pub enum GraphFormat {
     Mermaid,
     /// An SVG picture.
     Svg,
+}
+
+/// `pml publish`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The program is one as `pml exec` runs: `args` in, `return` out. Its first comment, `/** … */`, says
+what it does. A published version never changes; the same bytes again are no error.
+
+  pml publish double.ts --name maths.double
+  then, in a program:  await mcp.maths.double({ n: 21 })
+
+Exit codes: 0 published; 1 refused; 2 it cannot run or cannot be a capability; 4 the gateway is not there.")]
+pub struct Publish {
+    /// The program's file; `-` reads stdin.
+    pub file: PathBuf,
+    /// How programs will call it.
+    #[arg(long, value_name = "NAMESPACE.ACTION")]
+    pub name: String,
+    /// Three numbers, `1.2.0`. Default: 0.1.0, then the next patch.
+    #[arg(long, value_name = "VERSION")]
+    pub version: Option<String>,
+    /// Who may know of it. Default: as before, and first the project.
+    #[arg(long)]
+    pub visibility: Option<Visibility>,
+    /// What it does. Default: what its first comment says.
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who may know of a capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Visibility {
+    /// You.
+    Private,
+    /// Your project.
+    Project,
+    /// Your organisation.
+    Org,
+    /// Everybody.
+    Public,
+}
+
+impl Visibility {
+    /// Returns the word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Project => "project",
+            Self::Org => "org",
+            Self::Public => "public",
+        }
+    }
 }
 
 /// `pml doctor`

@@ -136,6 +136,45 @@ impl Cloud {
         }
     }
 
+    /// Publishes a capability and returns what the gateway says of it.
+    ///
+    /// # Errors
+    /// Returns why it was not published, with the gateway's own code.
+    pub async fn publish(&self, body: &Value) -> Result<Value, ErrorBody> {
+        let mut request = self
+            .http
+            .post(self.gateway.join("api/v1/capabilities"))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json")
+            .body(body.to_string());
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.expose());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let body = self.read(response).await?;
+        if status.as_u16() == 401 {
+            return Err(self.unauthorized());
+        }
+        let answer: Value = serde_json::from_slice(&body).map_err(|_| {
+            self.nonsense(&format!("HTTP status {status}, a body that is not JSON"))
+        })?;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        Err(self
+            .problem(&answer)
+            .unwrap_or_else(|| self.nonsense(&format!("HTTP status {status}"))))
+    }
+
+    /// Reads an RFC 9457 problem of our own gateway, which keeps its code.
+    fn problem(&self, answer: &Value) -> Option<ErrorBody> {
+        let code = answer.get("code")?.as_str()?.parse().ok()?;
+        let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
+        let detail = protocol::escape_text(detail);
+        Some(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
+    }
+
     async fn call(
         &self,
         name: &str,
@@ -200,12 +239,8 @@ impl Cloud {
         if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
             return Err(self.nonsense(&format!("it refused the request: {message}")));
         }
-        // An RFC 9457 problem of our own gateway keeps its code.
-        if let Some(code) =
-            answer.get("code").and_then(Value::as_str).and_then(|code| code.parse().ok())
-        {
-            let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
-            return Err(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)));
+        if let Some(problem) = self.problem(&answer) {
+            return Err(problem);
         }
         Err(self.nonsense(&format!("HTTP status {status}, JSON that is no MCP answer")))
     }

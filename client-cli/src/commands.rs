@@ -5,6 +5,7 @@ mod doctor;
 pub mod exec;
 pub mod init;
 pub mod plan;
+pub mod publish;
 pub mod trust;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Exec(exec) => exec.json,
         Command::Plan(plan) => plan.json,
         Command::Analyze(analyze) => analyze.json,
+        Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
         _ => false,
     };
@@ -68,6 +70,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Exec(_)
         | Command::Plan(_)
         | Command::Analyze(_)
+        | Command::Publish(_)
         | Command::Doctor(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -89,6 +92,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Exec(exec) => exec::exec(App::open(settings)?, exec, stop).await,
             Command::Plan(plan) => plan::plan(analyser()?, plan, &stop).await,
             Command::Analyze(analyze) => analyze::analyze(analyser()?, analyze, &stop).await,
+            Command::Publish(publish) => {
+                publish::publish(App::open(settings)?, publish, &stop).await
+            }
             Command::Doctor(doctor) => doctor::doctor(&doctor).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
                 unreachable!("these ended above")

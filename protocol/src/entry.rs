@@ -30,10 +30,27 @@ pub struct RegistryEntry {
     /// What a user should know before using it.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// For a capability: its version, its program's hash and what that calls.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<CapabilityProgram>,
+    /// Why it should not be used any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deprecated: Option<String>,
     /// Where it runs.
     pub routing: Routing,
     /// The hash of the entry's content; also its `ETag`.
     pub integrity: Integrity,
+}
+
+/// The program of a capability, as its entry tells it. The text itself is served apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapabilityProgram {
+    /// Major, minor and patch.
+    pub version: String,
+    /// The hash of the program's text.
+    pub code_hash: Integrity,
+    /// The ids of the tools and capabilities that it calls, sorted.
+    pub calls: Vec<String>,
 }
 
 /// The kinds of registry entries.
@@ -96,13 +113,13 @@ pub struct ToolDescriptor {
     pub annotations: Option<Value>,
 }
 
-/// Fields of a served entry that are not its content: the hash itself, and the
-/// operator's decision where it runs.
-const NOT_CONTENT: [&str; 2] = ["integrity", "routing"];
+/// Fields of a served entry that are not its content: the hash itself, the
+/// operator's decision where it runs, and what was said of it later.
+const NOT_CONTENT: [&str; 3] = ["integrity", "routing", "deprecated"];
 
 impl RegistryEntry {
     /// Returns the entry's content: the entry as it is served, without
-    /// `integrity` and `routing`, and with its name unpinned.
+    /// `integrity`, `routing` and `deprecated`, and with its name unpinned.
     pub fn content(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
             unreachable!("an entry has text keys only and is an object")

@@ -33,7 +33,7 @@ mod program_error;
 mod routing;
 
 pub use call_log::{CallLog, unanswered_calls};
-pub use entry::{EntryType, Install, RegistryEntry, ToolDescriptor};
+pub use entry::{CapabilityProgram, EntryType, Install, RegistryEntry, ToolDescriptor};
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,
     ContinueWorkflow, Delegation, Envelope, ExecuteOptions, ExecuteRequest, ExecutedOn, RunError,

@@ -91,6 +91,8 @@ mod tests {
                 .unwrap(),
             ],
             warnings: vec![],
+            capability: None,
+            deprecated: None,
             routing: Routing::Server,
             integrity: Integrity::of(b""),
         }

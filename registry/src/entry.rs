@@ -6,7 +6,7 @@ use std::str::FromStr;
 use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Registry, RegistryError, Tenant, content};
+use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
 
 /// Who may know of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +112,8 @@ pub struct Entry {
     pub fqdn: Fqdn,
     /// Who may know of it; only a public one may be cached by others.
     pub visibility: Visibility,
+    /// For a capability: its program.
+    pub code: Option<String>,
 }
 
 struct Row {
@@ -121,6 +123,8 @@ struct Row {
     integrity: String,
     routing: String,
     visibility: String,
+    code: Option<String>,
+    deprecated: Option<String>,
 }
 
 impl Registry {
@@ -132,6 +136,20 @@ impl Registry {
     /// another content, and [`RegistryError::IntegrityMismatch`] when the stored
     /// content was tampered with.
     pub async fn entry(&self, tenant: &Tenant, name: &EntryName) -> Result<Entry, RegistryError> {
+        self.entry_at(tenant, name, None).await
+    }
+
+    /// Returns one version of an entry that the tenant may see; only capabilities have versions. A version that was
+    /// yanked is returned as well: who names it relies on it.
+    ///
+    /// # Errors
+    /// As [`Registry::entry`].
+    pub async fn entry_at(
+        &self,
+        tenant: &Tenant,
+        name: &EntryName,
+        version: Option<Version>,
+    ) -> Result<Entry, RegistryError> {
         let (first, second, namespace, action) = name.parts(tenant);
         let namespace_name = namespace.to_owned();
         let action_name = action.map(str::to_owned);
@@ -142,12 +160,39 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let row = match action {
+                        Some(action) if version.is_some() => {
+                            sqlx::query_as!(
+                                Row,
+                                r#"select org, project, content, integrity, routing, visibility,
+                                    code as "code?", deprecated
+                                from capability_versions
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                    and namespace = $5 and name = $6 and version = $10
+                                    and (visibility = 'public' or (org = $7 and (visibility = 'org'
+                                        or (project = $8 and (visibility = 'project' or owner = $9)))))
+                                order by (org = $1 and project = $2) desc
+                                limit 1"#,
+                                first.org(),
+                                first.project(),
+                                second.org(),
+                                second.project(),
+                                namespace,
+                                action,
+                                own.org(),
+                                own.project(),
+                                own.principal_name(),
+                                version.map(|version| version.to_string()),
+                            )
+                            .fetch_optional(connection)
+                            .await?
+                        }
                         Some(action) => {
                             sqlx::query_as!(
                                 Row,
                                 r#"select org as "org!", project as "project!",
                                     content as "content!", integrity as "integrity!",
-                                    routing as "routing!", visibility as "visibility!"
+                                    routing as "routing!", visibility as "visibility!", code,
+                                    deprecated
                                 from pml_registry
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5 and name = $6
@@ -168,12 +213,14 @@ impl Registry {
                             .fetch_optional(connection)
                             .await?
                         }
+                        // A server has no versions of its own.
+                        None if version.is_some() => None,
                         None => {
                             sqlx::query_as!(
                                 Row,
                                 r#"select org, project, content, integrity,
                                     effective_routing(routing, namespace, namespace || ':*') as "routing!",
-                                    visibility
+                                    visibility, null as code, null as deprecated
                                 from mcp_servers
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5
@@ -205,12 +252,14 @@ impl Registry {
             None => Fqdn::server(scope, &namespace_name)?,
         };
         let routing = content::routing(&row.routing);
-        let (entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
+        let (mut entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
+        entry.deprecated = row.deprecated;
+        let code = resolve::capability(&fqdn, &entry, row.code)?.map(|capability| capability.code);
         if name.pin().is_some_and(|pin| fqdn.hash() != Some(pin)) {
             return Err(RegistryError::HashMismatch { current: fqdn });
         }
         let visibility = Visibility::from_word(&row.visibility);
-        Ok(Entry { entry, fqdn, visibility })
+        Ok(Entry { entry, fqdn, visibility, code })
     }
 }
 

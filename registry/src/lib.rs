@@ -40,6 +40,7 @@ mod executions;
 mod idempotency;
 mod keys;
 mod operator;
+mod publish;
 mod rates;
 mod resolve;
 mod routes;
@@ -47,6 +48,7 @@ mod rules;
 mod seed;
 mod shipped;
 mod tenant;
+mod version;
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -66,13 +68,15 @@ pub use executions::{
 pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
 pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights};
 pub use operator::Operator;
+pub use publish::{NewCapability, Published, Remark};
 pub use rates::{Rate, TokenGrant};
-pub use resolve::{MissingTool, Resolved, ResolvedTool};
+pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use routes::Routes;
 pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use shipped::shipped_catalog;
 pub use tenant::{Principal, Tenant};
+pub use version::Version;
 
 use keys::KeyCache;
 use routes::{Follower, RouteSource};

@@ -50,6 +50,19 @@ pub struct ResolvedTool {
     pub deterministic: bool,
     /// Its schemas and description.
     pub descriptor: ToolDescriptor,
+    /// For a capability: its program.
+    pub capability: Option<ResolvedCapability>,
+}
+
+/// The program of a capability, verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedCapability {
+    /// Its version.
+    pub version: String,
+    /// Its text.
+    pub code: String,
+    /// What it calls, sorted.
+    pub calls: Vec<ToolId>,
 }
 
 /// An id that nothing visible has.
@@ -100,6 +113,7 @@ impl Registry {
                             f.content as "content?", f.integrity as "integrity?",
                             f.routing as "routing?", f.result as "result?",
                             f.read_only as "read_only?", f.deterministic as "deterministic?",
+                            f.code as "code?",
                             array(
                                 select n.tool_id
                                 from pml_registry n
@@ -148,7 +162,9 @@ impl Registry {
             };
             let (read_only, deterministic) =
                 (row.read_only == Some(true), row.deterministic == Some(true));
-            resolved.tools.push(tool(id, fqdn, entry, result, read_only, deterministic)?);
+            let capability = capability(&fqdn, &entry, row.code)?;
+            let tool = tool(id, fqdn, entry, result, read_only, deterministic)?;
+            resolved.tools.push(ResolvedTool { capability, ..tool });
         }
         Ok(resolved)
     }
@@ -179,5 +195,22 @@ fn tool(
         read_only,
         deterministic,
         descriptor,
+        capability: None,
     })
+}
+
+/// Returns the program of an entry, if it has one and the text is the one that was published.
+pub(crate) fn capability(
+    fqdn: &Fqdn,
+    entry: &RegistryEntry,
+    code: Option<String>,
+) -> Result<Option<ResolvedCapability>, RegistryError> {
+    match (&entry.capability, code) {
+        (None, None) => Ok(None),
+        (Some(program), Some(code)) if Integrity::of(code.as_bytes()) == program.code_hash => {
+            let calls = program.calls.iter().map(|id| id.parse()).collect::<Result<_, _>>()?;
+            Ok(Some(ResolvedCapability { version: program.version.clone(), code, calls }))
+        }
+        _ => Err(RegistryError::IntegrityMismatch(fqdn.clone())),
+    }
 }

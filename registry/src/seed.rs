@@ -118,6 +118,8 @@ fn row(server: &CatalogServer) -> Result<ServerRow, RegistryError> {
         env_required: server.env_required.clone(),
         tools,
         warnings: server.warnings.clone(),
+        capability: None,
+        deprecated: None,
         // Neither is content; `to_stored` leaves both out.
         routing: Routing::Client,
         integrity: Integrity::of(b""),

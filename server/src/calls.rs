@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Requester;
-use crate::error::registry_error;
+use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
@@ -24,25 +24,42 @@ use crate::tools::{self, ToolFailure};
 /// How long one tool may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// On whose behalf something is called, and what it may reach.
+#[derive(Clone)]
+pub struct RunOf {
+    /// The gateway that calls.
+    pub gateway: SharedGateway,
+    /// Who asked.
+    pub requester: Requester,
+    /// All tools and capabilities that the run may come to.
+    pub reach: Arc<Reach>,
+    /// How it may call capabilities.
+    pub nesting: Nesting,
+}
+
+impl RunOf {
+    /// Makes that of a program which is no part of another one.
+    pub fn new(gateway: SharedGateway, requester: Requester, reach: Reach) -> Self {
+        Self { gateway, requester, reach: Arc::new(reach), nesting: Nesting::outermost() }
+    }
+}
+
 /// The calls of one running program, held to what its analysis declared.
 pub struct ProgramCalls {
     run: Arc<RunningProgram>,
 }
 
 struct RunningProgram {
-    gateway: SharedGateway,
-    requester: Requester,
+    of: RunOf,
     declared: HashMap<ToolId, ResolvedTool>,
     log: Mutex<CallLog>,
 }
 
 impl ProgramCalls {
     /// Makes the calls of a program that declared `tools`.
-    pub fn new(gateway: SharedGateway, requester: Requester, tools: &[ResolvedTool]) -> Self {
-        let declared = tools.iter().map(|tool| (tool.id.clone(), tool.clone())).collect();
-        Self {
-            run: Arc::new(RunningProgram { gateway, requester, declared, log: Mutex::default() }),
-        }
+    pub fn new(of: RunOf, tools: impl IntoIterator<Item = ResolvedTool>) -> Self {
+        let declared = tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
+        Self { run: Arc::new(RunningProgram { of, declared, log: Mutex::default() }) }
     }
 
     /// Returns what has been called so far.
@@ -93,11 +110,12 @@ impl RunningProgram {
             let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
                 .with_detail(json!({ "reason": ErrorCode::ToolNotDeclared }));
             tracing::warn!(
-                scope = %self.requester.scope(),
+                scope = %self.of.requester.scope(),
                 tool.name = id.as_str(),
                 "Refused a call that the program did not declare"
             );
-            if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
+            let tenant = self.of.requester.tenant();
+            if let Err(error) = self.of.gateway.registry.audit(&tenant, event).await {
                 tracing::error!(error = %error, "Could not record a refused call");
             }
             return Err(ErrorBody::new(
@@ -107,7 +125,7 @@ impl RunningProgram {
                 ),
             ));
         };
-        let result = call(&self.gateway, &self.requester, tool, arguments, cancel).await?;
+        let result = call(&self.of, tool, arguments, cancel).await?;
         unwrap_tool_result(&result, tool.result)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolFailed, error.message))
     }
@@ -148,11 +166,8 @@ async fn call_registered(
     arguments: Value,
     cancel: CancellationToken,
 ) -> Result<Value, ErrorBody> {
-    let resolved = gateway
-        .registry
-        .resolve(&requester.tenant(), std::slice::from_ref(id))
-        .await
-        .map_err(|error| registry_error(&error))?;
+    let (resolved, reached) =
+        capabilities::reach(gateway, &requester.tenant(), std::slice::from_ref(id)).await?;
     let Some(tool) = resolved.tools.first() else {
         let near: Vec<String> = resolved
             .missing
@@ -179,26 +194,33 @@ async fn call_registered(
         error.install_command = Some(crate::execute::INSTALL_COMMAND.to_owned());
         return Err(error);
     }
-    let mut result = call(gateway, requester, tool, arguments, cancel).await?;
+    let of = RunOf::new(gateway.clone(), requester.clone(), reached);
+    let mut result = call(&of, tool, arguments, cancel).await?;
     tool.result.stamp(&mut result);
     Ok(result)
 }
 
 /// Calls a server tool and returns its raw MCP result.
 async fn call(
-    gateway: &SharedGateway,
-    requester: &Requester,
+    of: &RunOf,
     tool: &ResolvedTool,
     arguments: Value,
     cancel: CancellationToken,
 ) -> Result<Value, ErrorBody> {
+    // What it has begun ends with it, also when it is given up here.
+    let inner = cancel.child_token();
+    let _end = inner.clone().drop_guard();
     let answer = async {
-        match tool.kind {
-            EntryType::Native => call_native(tool, arguments).await,
-            EntryType::Http => {
+        match (tool.kind, &tool.capability) {
+            (EntryType::Native, _) => call_native(tool, arguments).await,
+            (EntryType::Http, _) => {
+                let RunOf { gateway, requester, .. } = of;
                 gateway.upstreams.call(requester.scope(), tool, arguments, &requester.keys).await
             }
-            EntryType::Stdio | EntryType::Deno => Err(ErrorBody::new(
+            (EntryType::Deno, Some(capability)) => {
+                capabilities::run(of, tool, capability, arguments, inner).await.map(wrap_value)
+            }
+            (EntryType::Stdio | EntryType::Deno, _) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
                 format!("this gateway does not run `{}` tools itself", tool.kind.as_str()),
             )),

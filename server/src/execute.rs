@@ -3,8 +3,10 @@
 //! Analyse, resolve, decide, then run or hand over. No HTTP types: every end of
 //! the story is an [`Envelope`].
 
-mod failure;
+pub(crate) mod failure;
+mod named;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,6 @@ use analysis::Analysis;
 use protocol::{
     CallLog, ContinueRequest, Delegation, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
     ExecutedOn, Integrity, Routing, RoutingRules, RunError, RunNote, Success, ToolId, ToolUse,
-    ToolUseType,
 };
 use registry::{
     Decision, ExecutionEnd, FinishedExecution, MissingTool, NewExecution, RegistryError,
@@ -24,8 +25,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::named::{local_tool_use, local_tools, tool_use, unknown_tools};
 use crate::auth::{ClientKind, Requester};
-use crate::calls::ProgramCalls;
+use crate::calls::{ProgramCalls, RunOf};
+use crate::capabilities::{self, Reach};
 use crate::error::registry_error;
 use crate::state::SharedGateway;
 use crate::turns::Places;
@@ -39,6 +42,7 @@ struct Plan {
     args: Value,
     analysis: Arc<Analysis>,
     tools: Vec<ResolvedTool>,
+    reach: Reach,
     tools_used: Vec<ToolUse>,
     routing: Routing,
 }
@@ -107,11 +111,8 @@ async fn plan(
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }
-    let resolved = gateway
-        .registry
-        .resolve(&requester.tenant(), &analysis.tools)
-        .await
-        .map_err(|error| registry_error(&error))?;
+    let (resolved, reach) =
+        capabilities::reach(gateway, &requester.tenant(), &analysis.tools).await?;
     let unknown: Vec<&MissingTool> =
         resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();
     if !unknown.is_empty() {
@@ -124,81 +125,14 @@ async fn plan(
         .iter()
         .map(|id| match resolved.get(id) {
             Some(tool) if tool.routing == Routing::Client || !local_tools.contains(id) => {
-                tool_use(tool)
+                tool_use(tool, &reach)
             }
-            _ => local_tool_use(id),
+            _ => Ok(local_tool_use(id)),
         })
-        .collect::<Vec<_>>();
+        .collect::<Result<Vec<_>, ErrorBody>>()?;
     let routing =
         RoutingRules::decide(analysis.dynamic, tools_used.iter().map(|tool| tool.routing));
-    Ok(Plan { code, args, analysis, tools: resolved.tools, tools_used, routing })
-}
-
-/// Reads the ids that only the caller's machine knows; only the CLI may name such.
-fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {
-    const LIMIT: usize = 2_000;
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let refuse = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
-    if client == ClientKind::Plain {
-        return Err(refuse("`local_tools` is for callers that run programs themselves".into()));
-    }
-    if names.len() > LIMIT {
-        return Err(refuse(format!("`local_tools` names more than {LIMIT} tools")));
-    }
-    names
-        .iter()
-        .map(|name| name.parse().map_err(|error| refuse(format!("`local_tools`: {error}"))))
-        .collect()
-}
-
-fn local_tool_use(id: &ToolId) -> ToolUse {
-    ToolUse {
-        id: id.to_string(),
-        fqdn: None,
-        kind: ToolUseType::Tool,
-        routing: Routing::Client,
-        integrity: None,
-        tools: None,
-    }
-}
-
-fn tool_use(tool: &ResolvedTool) -> ToolUse {
-    ToolUse {
-        id: tool.id.to_string(),
-        fqdn: Some(tool.fqdn.to_string()),
-        kind: ToolUseType::Tool,
-        routing: tool.routing,
-        integrity: Some(tool.integrity),
-        tools: None,
-    }
-}
-
-/// Names every unknown tool with its nearest relatives, and what was found beside it.
-fn unknown_tools(unknown: &[&MissingTool], known: &[ResolvedTool]) -> ErrorBody {
-    let described: Vec<String> = unknown
-        .iter()
-        .map(|tool| match tool.suggestions.as_slice() {
-            [] => format!("`{}`", tool.id),
-            near => {
-                let near: Vec<String> = near.iter().map(|id| format!("`{id}`")).collect();
-                format!("`{}` (did you mean {}?)", tool.id, near.join(" or "))
-            }
-        })
-        .collect();
-    let message = match described.len() {
-        1 => format!("tool {} is not registered", described[0]),
-        _ => format!("tools {} are not registered", described.join(", ")),
-    };
-    let details = json!({
-        "unknown_tools": unknown
-            .iter()
-            .map(|tool| json!({ "tool": tool.id, "suggestions": tool.suggestions }))
-            .collect::<Vec<_>>(),
-        "known_tools": known.iter().map(|tool| &tool.id).collect::<Vec<_>>(),
-    });
-    ErrorBody::new(ErrorCode::ToolNotFound, message).with_details(details)
+    Ok(Plan { code, args, analysis, tools: resolved.tools, reach, tools_used, routing })
 }
 
 fn client_tools(plan: &Plan) -> Vec<String> {
@@ -274,6 +208,12 @@ fn dag(analysis: &Analysis) -> Value {
     serde_json::to_value(&analysis.dag).unwrap_or_default()
 }
 
+/// Returns what the program names and what it reaches through capabilities, sorted.
+fn recorded_tools(plan: &Plan) -> Vec<ToolId> {
+    let named = plan.analysis.tools.iter().chain(plan.reach.keys());
+    named.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+}
+
 async fn record(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -289,7 +229,7 @@ async fn record(
         code_bytes: plan.code.len(),
         args_bytes: plan.args.to_string().len(),
         dynamic: plan.analysis.dynamic,
-        tools: plan.analysis.tools.clone(),
+        tools: recorded_tools(plan),
         limit,
         error_code: None,
     };
@@ -316,7 +256,8 @@ async fn run(
     if let Err(error) = decided.await {
         return Envelope::error(registry_error(&error));
     }
-    let calls = Arc::new(ProgramCalls::new(gateway.clone(), requester.clone(), &plan.tools));
+    let of = RunOf::new(gateway.clone(), requester.clone(), plan.reach.clone());
+    let calls = Arc::new(ProgramCalls::new(of, plan.tools.iter().cloned()));
     let program = Program {
         source: plan.analysis.program.clone(),
         args: plan.args.clone(),

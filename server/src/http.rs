@@ -2,6 +2,7 @@
 
 pub mod audit;
 mod body;
+pub mod capabilities;
 pub mod health;
 pub mod idempotency;
 pub mod keys;
@@ -43,6 +44,9 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/mcp/{fqdn}", auth: "public" },
     Route { method: "GET", path: "/api/v1/routing", auth: "key" },
     Route { method: "GET", path: "/api/v1/audit", auth: "key" },
+    Route { method: "POST", path: "/api/v1/capabilities", auth: "key" },
+    Route { method: "POST", path: "/api/v1/capabilities/{name}/deprecate", auth: "key" },
+    Route { method: "POST", path: "/api/v1/capabilities/{name}/yank", auth: "key" },
     Route { method: "GET", path: "/api/v1/keys", auth: "key" },
     Route { method: "POST", path: "/api/v1/keys", auth: "key" },
     Route { method: "GET", path: "/api/v1/keys/{id}", auth: "key" },
@@ -61,6 +65,9 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     let api = Router::new()
         .route("/api/v1/routing", get(registry::get_routing))
         .route("/api/v1/audit", get(audit::list_events))
+        .route("/api/v1/capabilities", post(capabilities::publish_capability))
+        .route("/api/v1/capabilities/{name}/deprecate", post(capabilities::deprecate_capability))
+        .route("/api/v1/capabilities/{name}/yank", post(capabilities::yank_capability))
         .route("/api/v1/keys", get(keys::list_keys).post(keys::create_key))
         .route("/api/v1/keys/{id}", get(keys::get_key).delete(keys::revoke_key))
         .route("/api/v1/keys/{id}/rotate", post(keys::rotate_key))

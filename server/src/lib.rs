@@ -12,6 +12,7 @@
 pub mod analyser;
 pub mod auth;
 pub mod calls;
+pub mod capabilities;
 pub mod catalog;
 pub mod commands;
 pub mod config;

@@ -6,6 +6,7 @@ use registry::Registry;
 use sandbox::{Pool, PoolConfig};
 
 use crate::analyser::Analyser;
+use crate::capabilities::MOST_NESTED;
 use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
 
@@ -17,6 +18,9 @@ pub struct Gateway {
     pub analyser: Analyser,
     /// Warm sealed sandboxes.
     pub sandboxes: Pool,
+    /// Sealed sandboxes for the programs of capabilities. A run that waits for one of them keeps its own place, so
+    /// they have places of their own.
+    pub nested: Pool,
     /// Whose program may run in them now.
     pub turns: Turns,
     /// MCP servers behind HTTP.
@@ -44,6 +48,11 @@ impl Gateway {
             registry,
             analyser: Analyser::start(cores)?,
             sandboxes: Pool::new(pool)?,
+            nested: Pool::new(PoolConfig {
+                warm: pool.warm.min(2),
+                max_running: pool.max_running * MOST_NESTED,
+                ..pool
+            })?,
             turns: Turns::new(places),
             upstreams: Upstreams::default(),
             anonymous_read,

@@ -22,6 +22,7 @@ mod keys;
 mod launcher;
 mod migrations;
 mod outage;
+mod publish;
 mod published;
 mod rates;
 mod resolve;

@@ -144,6 +144,8 @@ async fn every_tenant_table_forces_row_level_security() {
     let expected = [
         "api_keys",
         "audit_log",
+        "capabilities",
+        "capability_versions",
         "executions",
         "idempotency_keys",
         "mcp_servers",

@@ -4,7 +4,7 @@ use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
 use sandbox::{Failure, FailureKind};
 
 /// Turns a failed run into the error of its envelope.
-pub(super) fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
+pub(crate) fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
     let failure = ProgramFailure {
         code: code_of(failure.kind),
         name: &failure.name,

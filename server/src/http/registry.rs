@@ -5,8 +5,8 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use protocol::ErrorCode;
-use registry::{CatalogFilter, Entry, EntryName, RegistryError, Visibility};
+use protocol::{ErrorCode, RegistryEntry};
+use registry::{CatalogFilter, Entry, EntryName, RegistryError, Version, Visibility};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -89,8 +89,14 @@ pub async fn get_entry(
     let Path(name) =
         name.map_err(|error| ApiError::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let reader = Reader::of(&gateway, &headers).await?;
-    let Ok(wanted) = name.parse::<EntryName>() else { return Ok(not_found(&name)) };
-    let found = match gateway.registry.entry(&reader.tenant(), &wanted).await {
+    let (text, version) = match name.split_once('@') {
+        Some((text, version)) if version != "latest" => (text, Some(version.parse::<Version>())),
+        _ => (name.as_str(), None),
+    };
+    let (Ok(wanted), Ok(version)) = (text.parse::<EntryName>(), version.transpose()) else {
+        return Ok(not_found(&name));
+    };
+    let found = match gateway.registry.entry_at(&reader.tenant(), &wanted, version).await {
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
         Err(RegistryError::HashMismatch { current }) => {
@@ -125,7 +131,10 @@ fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
     let mut response = if matches {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        Json(&found.entry).into_response()
+        match &found.code {
+            Some(code) if !wants_json(headers) => module(&found.entry, code),
+            _ => Json(&found.entry).into_response(),
+        }
     };
     let out = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {
@@ -134,6 +143,21 @@ fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
     out.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     out.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key, accept"));
     response
+}
+
+/// Returns a capability's program, with its entry in the first line.
+fn module(entry: &RegistryEntry, code: &str) -> Response {
+    // Two characters that JSON leaves alone would end the comment.
+    let meta =
+        json!(entry).to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    let kind = [(header::CONTENT_TYPE, "application/typescript; charset=utf-8")];
+    (kind, format!("// __meta__:{meta}\n{code}")).into_response()
+}
+
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accepted.flat_map(|value| value.split(','));
+    kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"))
 }
 
 /// What does not exist and what is another tenant's answer alike.

@@ -1,0 +1,64 @@
+//! `pml publish FILE|-`: gives a program a name under which other programs call it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::args::Publish;
+use crate::commands::analyze::note_diagnostics;
+use crate::commands::{interrupted, note, read_program, say};
+use crate::error::CliError;
+
+/// Runs the command.
+///
+/// # Errors
+/// Returns why the program was not published.
+pub async fn publish(
+    app: Arc<App>,
+    publish: Publish,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let code = read_program(&publish.file, stop).await?;
+    // What cannot run is told here, with its place, before anything leaves the machine.
+    let analysis = app.analyser()?.analyse(&code).await?;
+    if !analysis.can_run() {
+        note_diagnostics(&analysis);
+        return Err(CliError::cannot_run("the program cannot run; nothing was published"));
+    }
+    let mut body = json!({ "name": publish.name, "code": code });
+    let given = [
+        ("version", publish.version),
+        ("visibility", publish.visibility.map(|visibility| visibility.as_str().to_owned())),
+        ("description", publish.description),
+    ];
+    for (field, value) in given {
+        if let Some(value) = value {
+            body[field] = Value::String(value);
+        }
+    }
+    let cloud = app.cloud()?;
+    let made = tokio::select! {
+        made = cloud.publish(&body) => made?,
+        () = stop.cancelled() => return Err(interrupted()),
+    };
+    if publish.json {
+        say(&format!("{made:#}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text =
+        |field: &str| protocol::escape_text(made.get(field).and_then(Value::as_str).unwrap_or("?"));
+    for warning in made["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        note(&format!("warning: {}\n", protocol::escape_text(warning)));
+    }
+    let side = if made["routing"] == "server" { "gateway" } else { "user's machine" };
+    say(&format!(
+        "{}, version {}, runs on the {side}.\nIn a program: await mcp.{}({{ … }})\n",
+        text("fqdn"),
+        text("version"),
+        protocol::escape_text(&publish.name.replace(':', ".")),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,397 @@
+//! Capabilities: published once, in versions that never change.
+
+use protocol::{
+    CapabilityProgram, EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolDescriptor,
+    ToolId,
+};
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::{Registry, RegistryError, Tenant, Version, Visibility, content};
+
+/// Namespaces that nobody may publish in.
+const RESERVED: [&str; 3] = ["pml", "mcp", "proxy"];
+
+/// A program that was analysed and is about to be published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCapability {
+    /// The id under which programs will call it.
+    pub id: ToolId,
+    /// Its version; without one, the next patch.
+    pub version: Option<Version>,
+    /// Who may know of it; without one, as before, and first its project.
+    pub visibility: Option<Visibility>,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its `args`.
+    pub input_schema: Value,
+    /// The program.
+    pub code: String,
+    /// What the analysis found that it calls, sorted.
+    pub calls: Vec<ToolId>,
+    /// Where it would run today.
+    pub routing: Routing,
+}
+
+/// What was published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Published {
+    /// Its full name, pinned to its content.
+    pub fqdn: Fqdn,
+    /// Its version.
+    pub version: Version,
+    /// The hash of its content.
+    pub integrity: Integrity,
+    /// Whether this made it; false when the very same was published before.
+    pub new: bool,
+    /// Whether it now stands before a public entry of the same id.
+    pub hides_public: bool,
+}
+
+/// What is said of a published version afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// It should not be used any more, and why.
+    Deprecated(String),
+    /// It may be used again.
+    NotDeprecated,
+    /// Only those who name the version get it from now on.
+    Yanked,
+}
+
+impl Registry {
+    /// Publishes a version of a capability in the tenant's scope.
+    ///
+    /// Publishing the same bytes again changes nothing and is no error.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Conflict`] when the version has other bytes or the id is an MCP server's tool,
+    /// [`RegistryError::Invalid`] for a name that is reserved or could be taken for another one, and
+    /// [`RegistryError::Denied`] for a tenant that may not write its scope.
+    pub async fn publish(
+        &self,
+        tenant: &Tenant,
+        new: NewCapability,
+    ) -> Result<Published, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        if RESERVED.contains(&new.id.namespace()) {
+            let namespace = new.id.namespace();
+            return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));
+        }
+        let actor = tenant.clone();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move { publish(connection, &actor, &scope, new).await })
+        })
+        .await
+    }
+
+    /// Says something of one version of a capability of the tenant's scope, or of all.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when the tenant's scope has no such version that the tenant may see.
+    pub async fn remark(
+        &self,
+        tenant: &Tenant,
+        id: &ToolId,
+        version: Option<Version>,
+        remark: Remark,
+    ) -> Result<(), RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let (actor, id) = (tenant.clone(), id.clone());
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                lock(connection, &scope, &id).await?;
+                let name = match version {
+                    Some(version) => format!("{}@{version}", Fqdn::of_tool(scope.clone(), &id)),
+                    None => Fqdn::of_tool(scope.clone(), &id).to_string(),
+                };
+                let (action, deprecated, yank) = match &remark {
+                    Remark::Deprecated(why) => ("capability.deprecate", Some(why.as_str()), false),
+                    Remark::NotDeprecated => ("capability.undeprecate", None, false),
+                    Remark::Yanked => ("capability.yank", None, true),
+                };
+                let event = AuditEvent::new(action, name.as_str(), AuditOutcome::Allowed);
+                let changed = sqlx::query!(
+                    "update capability_versions
+                    set deprecated = case when $6 then deprecated else $7 end,
+                        yanked_at = case when $6 then coalesce(yanked_at, now()) else yanked_at end
+                    where org = $1 and project = $2 and namespace = $3 and name = $4
+                        and ($5::text is null or version = $5)",
+                    scope.org(),
+                    scope.project(),
+                    id.namespace(),
+                    id.action(),
+                    version.map(|version| version.to_string()),
+                    yank,
+                    deprecated,
+                )
+                .execute(&mut *connection)
+                .await?;
+                if changed.rows_affected() == 0 {
+                    return Err(RegistryError::NotFound(name));
+                }
+                choose_latest(connection, &scope, &id).await?;
+                audit::record(connection, &actor, event).await
+            })
+        })
+        .await
+    }
+}
+
+/// Lets one at a time publish under an id, until the transaction ends.
+async fn lock(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: &ToolId,
+) -> Result<(), RegistryError> {
+    let key = format!("pml publish {}", Fqdn::of_tool(scope.clone(), id));
+    sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", key)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn choose_latest(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: &ToolId,
+) -> Result<(), RegistryError> {
+    sqlx::query!(
+        "update capabilities c set latest = (
+            select v.version from capability_versions v
+            where v.org = $1 and v.project = $2 and v.namespace = $3 and v.name = $4
+                and v.yanked_at is null
+            order by v.rank desc limit 1)
+        where c.org = $1 and c.project = $2 and c.namespace = $3 and c.name = $4",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A version that is there already.
+struct Existing {
+    version: Version,
+    content: String,
+    integrity: Integrity,
+}
+
+async fn publish(
+    connection: &mut PgConnection,
+    actor: &Tenant,
+    scope: &Scope,
+    new: NewCapability,
+) -> Result<Published, RegistryError> {
+    let id = new.id.clone();
+    lock(connection, scope, &id).await?;
+    let hides_public = check_name(connection, scope, &id).await?;
+    let owner = actor.principal_name();
+    let visibility = claim(connection, scope, &id, owner, new.visibility).await?;
+    let existing = existing(connection, scope, &id).await?;
+    let found = |found: &Existing| Published {
+        fqdn: Fqdn::of_tool(scope.clone(), &id).pinned(found.integrity.short()),
+        version: found.version,
+        integrity: found.integrity,
+        new: false,
+        hides_public,
+    };
+    let version = match new.version {
+        Some(version) => version,
+        None => match existing.first() {
+            None => Version::FIRST,
+            // The same once more is what is there.
+            Some(last) if entry_of(scope, &new, last.version)?.0 == last.content => {
+                return Ok(found(last));
+            }
+            Some(last) => last.version.next_patch(),
+        },
+    };
+    let (content, integrity) = entry_of(scope, &new, version)?;
+    if let Some(same) = existing.iter().find(|existing| existing.version == version) {
+        if same.content == content {
+            return Ok(found(same));
+        }
+        return Err(RegistryError::Conflict(format!(
+            "version {version} of `{id}` is published with another content"
+        )));
+    }
+    let fqdn = Fqdn::of_tool(scope.clone(), &id).pinned(integrity.short());
+    let detail = serde_json::json!({
+        "version": version.to_string(),
+        "integrity": integrity.to_string(),
+        "visibility": visibility.as_str(),
+    });
+    let event = AuditEvent::new("capability.publish", id.as_str(), AuditOutcome::Allowed);
+    audit::record(connection, actor, event.with_detail(detail)).await?;
+    sqlx::query!(
+        "insert into capability_versions
+            (org, project, namespace, name, version, content, code, integrity, routing, published_by,
+            visibility, owner)
+        select org, project, namespace, name, $5, $6, $7, $8, $9, $10, visibility, owner
+        from capabilities
+        where org = $1 and project = $2 and namespace = $3 and name = $4",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+        version.to_string(),
+        content,
+        new.code,
+        integrity.to_string(),
+        new.routing.as_str(),
+        owner,
+    )
+    .execute(&mut *connection)
+    .await?;
+    choose_latest(connection, scope, &id).await?;
+    Ok(Published { fqdn, version, integrity, new: true, hides_public })
+}
+
+/// Returns the stored content of a version and its hash.
+fn entry_of(
+    scope: &Scope,
+    new: &NewCapability,
+    version: Version,
+) -> Result<(String, Integrity), RegistryError> {
+    let descriptor = ToolDescriptor {
+        name: new.id.action().to_owned(),
+        description: new.description.clone(),
+        input_schema: new.input_schema.clone(),
+        output_schema: None,
+        annotations: None,
+    };
+    content::to_stored(&RegistryEntry {
+        fqdn: Fqdn::of_tool(scope.clone(), &new.id).to_string(),
+        kind: EntryType::Deno,
+        description: new.description.clone(),
+        install: None,
+        proxy_to: None,
+        env_required: Vec::new(),
+        tools: vec![descriptor],
+        warnings: Vec::new(),
+        capability: Some(CapabilityProgram {
+            version: version.to_string(),
+            code_hash: Integrity::of(new.code.as_bytes()),
+            calls: new.calls.iter().map(ToString::to_string).collect(),
+        }),
+        deprecated: None,
+        // Neither is content.
+        routing: new.routing,
+        integrity: Integrity::of(b""),
+    })
+}
+
+/// Refuses an id that is an MCP server's tool, and a namespace that could be taken for another one. Tells whether a
+/// public entry has the id.
+async fn check_name(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: &ToolId,
+) -> Result<bool, RegistryError> {
+    let public = Scope::public();
+    let seen = sqlx::query!(
+        r#"select
+            exists (select from tools where org = $1 and project = $2 and tool_id = $3) as "is_tool!",
+            exists (select from pml_registry where org = $4 and project = $5 and tool_id = $3) as "is_public!",
+            (select min(near.namespace) from (
+                select namespace from mcp_servers
+                where name_skeleton(namespace) = name_skeleton($6)
+                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+                union
+                select namespace from capabilities
+                where name_skeleton(namespace) = name_skeleton($6)
+                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+            ) near where near.namespace <> $6) as look_alike"#,
+        scope.org(),
+        scope.project(),
+        id.as_str(),
+        public.org(),
+        public.project(),
+        id.namespace(),
+    )
+    .fetch_one(connection)
+    .await?;
+    if seen.is_tool {
+        return Err(RegistryError::Conflict(format!("`{id}` is a tool of an MCP server here")));
+    }
+    match seen.look_alike {
+        Some(near) => Err(RegistryError::Invalid(format!(
+            "namespace `{}` could be taken for `{near}`; use that one or a name of its own",
+            id.namespace()
+        ))),
+        None => Ok(seen.is_public),
+    }
+}
+
+/// Makes the capability where it is missing, and sets who may know of it where that was asked for.
+async fn claim(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: &ToolId,
+    owner: &str,
+    visibility: Option<Visibility>,
+) -> Result<Visibility, RegistryError> {
+    sqlx::query!(
+        "insert into capabilities (org, project, namespace, name, visibility, owner)
+        values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+        visibility.unwrap_or(Visibility::Project).as_str(),
+        owner,
+    )
+    .execute(&mut *connection)
+    .await?;
+    let found = sqlx::query_scalar!(
+        "update capabilities set visibility = coalesce($5, visibility)
+        where org = $1 and project = $2 and namespace = $3 and name = $4
+            and (visibility <> 'private' or owner = $6)
+        returning visibility",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+        visibility.map(Visibility::as_str),
+        owner,
+    )
+    .fetch_optional(connection)
+    .await?;
+    match found {
+        Some(word) => Ok(Visibility::from_word(&word)),
+        // Another principal's private one. That it is taken can be seen; what it is cannot.
+        None => Err(RegistryError::Conflict(format!("`{id}` is taken in this scope"))),
+    }
+}
+
+/// Returns the versions that are there, the highest first.
+async fn existing(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: &ToolId,
+) -> Result<Vec<Existing>, RegistryError> {
+    let rows = sqlx::query!(
+        "select version, content, integrity from capability_versions
+        where org = $1 and project = $2 and namespace = $3 and name = $4
+        order by rank desc",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let name = Fqdn::of_tool(scope.clone(), id);
+            let integrity =
+                row.integrity.parse().map_err(|_| RegistryError::IntegrityMismatch(name))?;
+            Ok(Existing { version: row.version.parse()?, content: row.content, integrity })
+        })
+        .collect()
+}
