@@ -1,4 +1,4 @@
-//! Who is calling: an API key becomes a principal, a scope and rights.
+//! Who is calling: an API key or an access token becomes a principal, a scope and rights.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use registry::{Caller, RegistryError, Right, Tenant};
 
 use crate::error::ApiError;
 use crate::state::SharedGateway;
+use crate::tokens::TokenError;
 use crate::upstreams::CallerKeys;
 
 /// Whether a caller can run a program itself.
@@ -72,11 +73,14 @@ fn presented_key(headers: &HeaderMap) -> Option<&str> {
     keys.all(|key| key == Some(first)).then_some(first)
 }
 
-/// Finds the caller of a request, or `None` when it carries no key.
+/// Finds the caller of a request, or `None` when it carries no credential.
+///
+/// What begins as our keys do is one; anything else is a token, where tokens are
+/// accepted.
 ///
 /// # Errors
-/// Returns `UNAUTHORIZED` for a key that is not valid: a wrong key is never
-/// treated like no key.
+/// Returns `UNAUTHORIZED` for a credential that is not valid: a wrong one is never
+/// treated like none.
 pub async fn find_caller(
     gateway: &SharedGateway,
     headers: &HeaderMap,
@@ -84,11 +88,29 @@ pub async fn find_caller(
     if !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key("x-api-key") {
         return Ok(None);
     }
-    let refused = || ApiError::new(ErrorCode::Unauthorized, "the API key is not valid");
-    let key = presented_key(headers).ok_or_else(refused)?;
-    match gateway.registry.authenticate(key).await {
+    let refused = |what| ApiError::new(ErrorCode::Unauthorized, format!("the {what} is not valid"));
+    let credential = presented_key(headers).ok_or_else(|| refused("API key"))?;
+    // Tokens travel in the one header that RFC 6750 has for them.
+    let tokens = gateway.tokens.as_ref().filter(|_| !headers.contains_key("x-api-key"));
+    if let Some(tokens) = tokens.filter(|_| !credential.starts_with("pml_")) {
+        return match tokens.caller(&gateway.registry, credential).await {
+            Ok(caller) => Ok(Some(caller)),
+            Err(TokenError::Invalid(why)) => {
+                tracing::info!(why, "Refused a token");
+                Err(refused("token"))
+            }
+            Err(error @ TokenError::NoScope) => {
+                Err(ApiError::new(ErrorCode::Forbidden, error.to_string()))
+            }
+            Err(error @ TokenError::Unavailable) => {
+                Err(ApiError::new(ErrorCode::IdentityUnavailable, error.to_string()))
+            }
+            Err(TokenError::Registry(error)) => Err(error.into()),
+        };
+    }
+    match gateway.registry.authenticate(credential).await {
         Ok(caller) => Ok(Some(caller)),
-        Err(RegistryError::InvalidCredential) => Err(refused()),
+        Err(RegistryError::InvalidCredential) => Err(refused("API key")),
         Err(other) => Err(other.into()),
     }
 }

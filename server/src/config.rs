@@ -1,5 +1,7 @@
 //! The gateway's command line and settings.
 
+mod identity;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -8,6 +10,8 @@ use protocol::{Routing, Scope, ToolPattern};
 use registry::{Principal, Right};
 use sandbox::PoolConfig;
 use uuid::Uuid;
+
+pub use identity::OauthSettings;
 
 use crate::http::keys::DAYS_LIMIT;
 use crate::turns::Places;
@@ -147,6 +151,10 @@ pub struct Serve {
     /// for each, which costs several times the CPU.
     #[arg(long, env = "PML_ISOLATION", default_value = "shared", value_name = "shared|strict")]
     pub isolation: Isolation,
+
+    /// Tokens of an identity provider.
+    #[command(flatten)]
+    pub oauth: OauthSettings,
 }
 
 impl Serve {

@@ -7,6 +7,7 @@ pub mod health;
 pub mod idempotency;
 pub mod keys;
 pub mod mcp;
+pub mod oauth;
 pub mod registry;
 
 use axum::Router;
@@ -55,6 +56,8 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/health", auth: "none" },
     Route { method: "GET", path: "/ready", auth: "none" },
     Route { method: "GET", path: "/version", auth: "none" },
+    Route { method: "GET", path: "/.well-known/oauth-protected-resource", auth: "none" },
+    Route { method: "GET", path: "/.well-known/oauth-protected-resource/mcp", auth: "none" },
 ];
 
 /// Builds the gateway's routes.
@@ -82,7 +85,9 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .route("/mcp", get(registry::list_entries))
         .route("/mcp/{fqdn}", get(registry::get_entry))
         .route("/ready", get(health::ready))
-        .with_state(gateway);
+        .route("/.well-known/oauth-protected-resource", get(oauth::get_metadata))
+        .route("/.well-known/oauth-protected-resource/mcp", get(oauth::get_metadata))
+        .with_state(gateway.clone());
     let open =
         Router::new().route("/health", get(health::health)).route("/version", get(health::version));
     // The outermost layer is the last one added.
@@ -92,6 +97,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(gateway, oauth::challenge))
         .layer(middleware::from_fn(harden))
 }
 

@@ -24,6 +24,7 @@ pub mod execute;
 pub mod http;
 pub mod state;
 pub mod telemetry;
+pub mod tokens;
 pub mod tools;
 pub mod turns;
 pub mod upstreams;

@@ -7,6 +7,7 @@ use sandbox::{Pool, PoolConfig};
 
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
+use crate::tokens::Tokens;
 use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
 
@@ -27,6 +28,8 @@ pub struct Gateway {
     pub upstreams: Upstreams,
     /// Whether public entries can be read without a key.
     pub anonymous_read: bool,
+    /// Checks access tokens, where an issuer is configured.
+    pub tokens: Option<Tokens>,
 }
 
 /// A shared [`Gateway`].
@@ -42,6 +45,7 @@ impl Gateway {
         pool: PoolConfig,
         places: Places,
         anonymous_read: bool,
+        tokens: Option<Tokens>,
     ) -> Result<SharedGateway, sandbox::SandboxError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Arc::new(Self {
@@ -56,6 +60,7 @@ impl Gateway {
             turns: Turns::new(places),
             upstreams: Upstreams::default(),
             anonymous_read,
+            tokens,
         }))
     }
 }

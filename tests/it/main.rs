@@ -38,3 +38,4 @@ mod stdio_protocol;
 mod support;
 mod tampering;
 mod threats;
+mod tokens;

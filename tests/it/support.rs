@@ -6,6 +6,7 @@ pub(crate) mod expect;
 pub(crate) mod gateway_stub;
 pub(crate) mod guard;
 pub(crate) mod http;
+pub(crate) mod issuer;
 pub(crate) mod mcp_client;
 pub(crate) mod mcp_servers;
 pub(crate) mod processes;

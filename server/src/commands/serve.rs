@@ -33,12 +33,13 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
     })?;
+    let tokens = serve.oauth.tokens()?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
         let connections = registry.clone();
         let gateway =
-            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On)
+            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens)
                 .context("programs cannot be contained on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Requester;
 use crate::config::Serve;
 use crate::discover::{self, DiscoverRequest};
+use crate::error::MissingRight;
 use crate::execute;
 use crate::state::SharedGateway;
 
@@ -79,7 +80,13 @@ pub async fn post(State(service): State<McpService>, request: Request) -> Respon
     let mut request = Request::from_parts(parts, Body::from(body.clone()));
     let wait = Wait::default();
     request.extensions_mut().insert(wait.clone());
+    let lacks = Lacks::default();
+    request.extensions_mut().insert(lacks.clone());
     let mut response = service.handle(request).await.into_response();
+    if let Some(right) = lacks.0.get() {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        response.extensions_mut().insert(MissingRight(*right));
+    }
     if let Some(seconds) = wait.0.get() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
     }
@@ -90,6 +97,11 @@ pub async fn post(State(service): State<McpService>, request: Request) -> Respon
 /// result is for the agent, and the header for the client that sends for it.
 #[derive(Clone, Default)]
 struct Wait(Arc<OnceLock<u64>>);
+
+/// Which right the token of the caller lacks, if it does: its client asks the issuer for it when it is told so
+/// by the status. A key has the rights that it has, and its agent reads the result.
+#[derive(Clone, Default)]
+struct Lacks(Arc<OnceLock<Right>>);
 
 /// Answers MCP requests.
 #[derive(Clone)]
@@ -134,6 +146,13 @@ impl ServerHandler for McpHandler {
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = context.ct.clone();
+        let needed = needed_right(&request.name);
+        if let Some(lacks) = parts.extensions.get::<Lacks>()
+            && requester.caller.key_id.is_none()
+            && !requester.caller.rights.contains(needed)
+        {
+            let _ = lacks.0.set(needed);
+        }
         let result = self.dispatch(&requester, &request.name, arguments, run, cancel).await;
         let told = result.structured_content.as_ref();
         let seconds = told.and_then(|told| told.pointer("/details/retry_after_s")?.as_u64());
@@ -203,7 +222,7 @@ impl McpHandler {
         run: Option<Value>,
         cancel: CancellationToken,
     ) -> CallToolResult {
-        let needed = if meta_tools::DISCOVER.is(name) { Right::Read } else { Right::Execute };
+        let needed = needed_right(name);
         if !requester.caller.rights.contains(needed) {
             return envelope_result(&Envelope::error(ErrorBody::new(
                 ErrorCode::Forbidden,
@@ -245,6 +264,11 @@ impl McpHandler {
             ))),
         }
     }
+}
+
+/// Returns what a caller of a tool must be allowed to do.
+fn needed_right(name: &str) -> Right {
+    if meta_tools::DISCOVER.is(name) { Right::Read } else { Right::Execute }
 }
 
 fn listed_tool(tool: &MetaTool) -> Tool {

@@ -1,0 +1,146 @@
+//! The settings of who may call: tokens of an identity provider.
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use crate::tokens::{Claims, Tokens};
+
+/// Settings of tokens. Without an issuer there are keys only.
+#[derive(Debug, Clone, Args)]
+pub struct OauthSettings {
+    /// Accept access tokens of this issuer; exactly what stands in their `iss`.
+    #[arg(long, env = "PML_OAUTH_ISSUER", value_name = "URL")]
+    pub oauth_issuer: Option<String>,
+
+    /// The gateway's own address, as tokens name it in `aud`, for example `https://gw.example/mcp`.
+    #[arg(long, env = "PML_OAUTH_AUDIENCE", value_name = "URL")]
+    pub oauth_audience: Option<String>,
+
+    /// Where the issuer's public keys are; `https`, but on this machine.
+    #[arg(long, env = "PML_OAUTH_JWKS_URL", value_name = "URL")]
+    pub oauth_jwks_url: Option<String>,
+
+    /// The `typ` of access tokens.
+    #[arg(long, env = "PML_OAUTH_TOKEN_TYPE", default_value = "at+jwt", value_name = "TYPE")]
+    pub oauth_token_type: String,
+
+    /// The claim that names the scope, `org.project`.
+    #[arg(long, env = "PML_OAUTH_SCOPE_CLAIM", default_value = "pml_scope", value_name = "CLAIM")]
+    pub oauth_scope_claim: String,
+
+    /// The claim that names who acts.
+    #[arg(long, env = "PML_OAUTH_PRINCIPAL_CLAIM", default_value = "sub", value_name = "CLAIM")]
+    pub oauth_principal_claim: String,
+
+    /// The claim that has the rights: `pml:execute`, `pml:read`, `pml:publish`, `pml:admin`.
+    #[arg(long, env = "PML_OAUTH_RIGHTS_CLAIM", default_value = "scope", value_name = "CLAIM")]
+    pub oauth_rights_claim: String,
+
+    /// How long the issuer's keys count while it does not answer.
+    #[arg(
+        long,
+        env = "PML_OAUTH_KEYS_MAX_AGE",
+        default_value = "3600",
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..=86_400)
+    )]
+    pub oauth_keys_max_age: u32,
+}
+
+impl OauthSettings {
+    /// Returns what checks tokens, if tokens are accepted.
+    ///
+    /// # Errors
+    /// Returns which setting is missing or wrong: half a configuration is none.
+    pub fn tokens(&self) -> anyhow::Result<Option<Tokens>> {
+        let named = [&self.oauth_issuer, &self.oauth_audience, &self.oauth_jwks_url];
+        let [Some(issuer), Some(audience), Some(jwks_url)] = named else {
+            if named.iter().all(|setting| setting.is_none()) {
+                return Ok(None);
+            }
+            bail!(
+                "set all of PML_OAUTH_ISSUER, PML_OAUTH_AUDIENCE and PML_OAUTH_JWKS_URL, or none of them"
+            );
+        };
+        let claims = Claims {
+            issuer: address("PML_OAUTH_ISSUER", issuer)?.0,
+            audience: address("PML_OAUTH_AUDIENCE", audience)?.0,
+            token_type: self.oauth_token_type.clone(),
+            scope: self.oauth_scope_claim.clone(),
+            principal: self.oauth_principal_claim.clone(),
+            rights: self.oauth_rights_claim.clone(),
+        };
+        let (_, jwks_url) = address("PML_OAUTH_JWKS_URL", jwks_url)?;
+        let max_age = std::time::Duration::from_secs(self.oauth_keys_max_age.into());
+        Tokens::new(claims, jwks_url, max_age)
+            .context("the HTTP client for PML_OAUTH_JWKS_URL could not be made")
+            .map(Some)
+    }
+}
+
+/// Checks an address: what is fetched or told over plain HTTP can be replaced on its way.
+fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest::Url)> {
+    let url: reqwest::Url = text.parse().with_context(|| format!("{name} is not a URL"))?;
+    let host = url.host_str().unwrap_or_default();
+    let is_loopback = host == "localhost"
+        || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    match url.scheme() {
+        "https" => {}
+        "http" if is_loopback => {}
+        _ => bail!("{name} must be an `https` URL, or `http` on this machine"),
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        bail!("{name} must have no user, password or fragment in it");
+    }
+    Ok((text.to_owned(), url))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        oauth: OauthSettings,
+    }
+
+    fn address_of(jwks_url: &str) -> anyhow::Result<(String, reqwest::Url)> {
+        address("PML_OAUTH_JWKS_URL", jwks_url)
+    }
+
+    #[test]
+    fn half_a_configuration_is_refused() {
+        let tokens = |flags: &[&str]| {
+            let line = Line::parse_from(std::iter::once(&"x").chain(flags));
+            line.oauth.tokens().map(|tokens| tokens.is_some()).map_err(|error| error.to_string())
+        };
+        assert_eq!(tokens(&[]), Ok(false));
+        let refused = tokens(&["--oauth-issuer", "https://id.test"]).unwrap_err();
+        assert!(refused.contains("PML_OAUTH_JWKS_URL"), "{refused}");
+    }
+
+    #[test]
+    fn keys_come_over_tls_or_from_this_machine() {
+        for url in
+            ["https://id.test/keys", "http://127.0.0.1:1/x", "http://[::1]/", "http://localhost/"]
+        {
+            address_of(url).expect(url);
+        }
+        for url in [
+            "http://id.test/keys",
+            "http://127.0.0.1.id.test/",
+            "http://localhost.id.test/",
+            "ftp://id.test/",
+            "file:///etc/passwd",
+            "https://user:canary@id.test/",
+            "id.test",
+            "",
+        ] {
+            let refused = address_of(url).unwrap_err();
+            assert!(!refused.to_string().contains("canary"), "{refused}");
+        }
+    }
+}

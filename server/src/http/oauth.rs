@@ -1,0 +1,62 @@
+//! What a client needs to get a token: the resource metadata of RFC 9728, and challenges.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use registry::Right;
+
+use crate::error::{ApiError, MissingRight};
+use crate::state::SharedGateway;
+use crate::tokens::{Tokens, word_of};
+
+/// The rights that a client is told to ask for first: those of an agent.
+const FIRST: [Right; 2] = [Right::Execute, Right::Read];
+
+/// Serves the metadata; without an issuer there is none.
+pub async fn get_metadata(
+    State(gateway): State<SharedGateway>,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let tokens = gateway.tokens.as_ref().ok_or_else(|| ApiError::no_such_path(uri.path()))?;
+    let headers = [
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+        // It is public, and clients in browsers must be able to read it.
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+    ];
+    Ok((headers, Json(tokens.metadata())).into_response())
+}
+
+/// Says in a refusal how to get a token that would do, as RFC 6750 and MCP have it.
+pub async fn challenge(
+    State(gateway): State<SharedGateway>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let presented = request.headers().contains_key(header::AUTHORIZATION);
+    let mut response = next.run(request).await;
+    let Some(tokens) = &gateway.tokens else { return response };
+    let (error, rights) = match (response.status(), response.extensions().get::<MissingRight>()) {
+        (StatusCode::UNAUTHORIZED, _) if presented => (Some("invalid_token"), FIRST.to_vec()),
+        (StatusCode::UNAUTHORIZED, _) => (None, FIRST.to_vec()),
+        (StatusCode::FORBIDDEN, Some(MissingRight(right))) => {
+            (Some("insufficient_scope"), vec![*right])
+        }
+        _ => return response,
+    };
+    if let Ok(value) = HeaderValue::from_str(&challenge_text(tokens, error, &rights)) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+fn challenge_text(tokens: &Tokens, error: Option<&str>, rights: &[Right]) -> String {
+    let words: Vec<String> = rights.iter().copied().map(word_of).collect();
+    let error = error.map(|error| format!(", error=\"{error}\"")).unwrap_or_default();
+    format!(
+        "Bearer realm=\"pml\"{error}, resource_metadata=\"{}\", scope=\"{}\"",
+        tokens.metadata_url(),
+        words.join(" ")
+    )
+}
