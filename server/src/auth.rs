@@ -80,7 +80,7 @@ fn presented_key(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// Returns `UNAUTHORIZED` for a credential that is not valid: a wrong one is never
-/// treated like none.
+/// treated like none; `RATE_LIMITED` when its owner sends too many requests.
 pub async fn find_caller(
     gateway: &SharedGateway,
     headers: &HeaderMap,
@@ -88,13 +88,23 @@ pub async fn find_caller(
     if !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key("x-api-key") {
         return Ok(None);
     }
+    let caller = check_credential(gateway, headers).await?;
+    gateway.limits.count_caller(&gateway.registry, &caller).await?;
+    Ok(Some(caller))
+}
+
+/// Returns whom the credential of a request belongs to.
+async fn check_credential(
+    gateway: &SharedGateway,
+    headers: &HeaderMap,
+) -> Result<Arc<Caller>, ApiError> {
     let refused = |what| ApiError::new(ErrorCode::Unauthorized, format!("the {what} is not valid"));
     let credential = presented_key(headers).ok_or_else(|| refused("API key"))?;
     // Tokens travel in the one header that RFC 6750 has for them.
     let tokens = gateway.tokens.as_ref().filter(|_| !headers.contains_key("x-api-key"));
     if let Some(tokens) = tokens.filter(|_| !credential.starts_with("pml_")) {
         return match tokens.caller(&gateway.registry, credential).await {
-            Ok(caller) => Ok(Some(caller)),
+            Ok(caller) => Ok(caller),
             Err(TokenError::Invalid(why)) => {
                 tracing::info!(why, "Refused a token");
                 Err(refused("token"))
@@ -109,7 +119,7 @@ pub async fn find_caller(
         };
     }
     match gateway.registry.authenticate(credential).await {
-        Ok(caller) => Ok(Some(caller)),
+        Ok(caller) => Ok(caller),
         Err(RegistryError::InvalidCredential) => Err(refused("API key")),
         Err(other) => Err(other.into()),
     }

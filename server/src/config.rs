@@ -1,6 +1,7 @@
 //! The gateway's command line and settings.
 
 mod identity;
+mod rates;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use sandbox::PoolConfig;
 use uuid::Uuid;
 
 pub use identity::OauthSettings;
+pub use rates::{RateLimit, RateSettings};
 
 use crate::http::keys::DAYS_LIMIT;
 use crate::turns::Places;
@@ -155,6 +157,10 @@ pub struct Serve {
     /// Tokens of an identity provider.
     #[command(flatten)]
     pub oauth: OauthSettings,
+
+    /// How many requests may come.
+    #[command(flatten)]
+    pub rates: RateSettings,
 }
 
 impl Serve {

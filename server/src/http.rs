@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth;
 use crate::config::Serve;
 use crate::error::ApiError;
+use crate::limits;
 use crate::state::SharedGateway;
 
 /// The largest request body, in bytes.
@@ -97,7 +98,9 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(gateway, oauth::challenge))
+        .layer(middleware::from_fn_with_state(gateway.clone(), oauth::challenge))
+        // Before a credential is looked at: guesses count too.
+        .layer(middleware::from_fn_with_state(gateway, limits::count_address))
         .layer(middleware::from_fn(harden))
 }
 

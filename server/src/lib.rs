@@ -22,6 +22,7 @@ pub mod embedded_postgres;
 pub mod error;
 pub mod execute;
 pub mod http;
+pub mod limits;
 pub mod state;
 pub mod telemetry;
 pub mod tokens;
@@ -29,6 +30,7 @@ pub mod tools;
 pub mod turns;
 pub mod upstreams;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::serve::ListenerExt as _;
@@ -61,6 +63,8 @@ pub async fn serve(
         }
     });
     let stop = shutdown.clone();
+    // The address of the peer goes along with each request.
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
     let server =
         axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
     let deadline = async {

@@ -7,6 +7,7 @@ use sandbox::{Pool, PoolConfig};
 
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
+use crate::limits::Limits;
 use crate::tokens::Tokens;
 use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
@@ -30,6 +31,8 @@ pub struct Gateway {
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
     pub tokens: Option<Tokens>,
+    /// How many requests may come.
+    pub limits: Limits,
 }
 
 /// A shared [`Gateway`].
@@ -46,6 +49,7 @@ impl Gateway {
         places: Places,
         anonymous_read: bool,
         tokens: Option<Tokens>,
+        limits: Limits,
     ) -> Result<SharedGateway, sandbox::SandboxError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Arc::new(Self {
@@ -61,6 +65,7 @@ impl Gateway {
             upstreams: Upstreams::default(),
             anonymous_read,
             tokens,
+            limits,
         }))
     }
 }

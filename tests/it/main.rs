@@ -30,6 +30,7 @@ mod operations;
 mod permissions;
 mod plan;
 mod programs;
+mod rates;
 mod registry_http;
 mod results;
 mod routing;

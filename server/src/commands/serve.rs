@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Serve, Settings, Switch};
 use crate::database::Database;
+use crate::limits::Limits;
 use crate::state::Gateway;
 
 /// The tenant that a fresh private gateway serves.
@@ -39,7 +40,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (registry, first_key) = prepare(&database, settings).await?;
         let connections = registry.clone();
         let gateway =
-            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens)
+            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens, Limits::new(serve.rates.clone()))
                 .context("programs cannot be contained on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;

@@ -1,0 +1,108 @@
+//! The settings of how many requests may come.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use ipnet::IpNet;
+use registry::Rate;
+
+/// Settings of limits. The defaults are above what a client does that is well.
+#[derive(Debug, Clone, Args)]
+pub struct RateSettings {
+    /// Requests of one key: `N/s`, `N/min`, `N/h`, or `off`.
+    #[arg(
+        long,
+        env = "PML_RATE_PER_KEY",
+        default_value = "120000/min",
+        value_name = "N/min",
+        value_parser = parse_limit
+    )]
+    pub rate_per_key: RateLimit,
+
+    /// Requests of all keys of one organisation.
+    #[arg(
+        long,
+        env = "PML_RATE_PER_ORG",
+        default_value = "240000/min",
+        value_name = "N/min",
+        value_parser = parse_limit
+    )]
+    pub rate_per_org: RateLimit,
+
+    /// Requests from one address, with and without a key; of IPv6, from one network of 64 bits.
+    #[arg(
+        long,
+        env = "PML_RATE_PER_ADDRESS",
+        default_value = "240000/min",
+        value_name = "N/min",
+        value_parser = parse_limit
+    )]
+    pub rate_per_address: RateLimit,
+
+    /// Proxies whose `X-Forwarded-For` is believed: addresses and networks.
+    #[arg(
+        long,
+        env = "PML_TRUSTED_PROXIES",
+        value_delimiter = ',',
+        value_name = "ADDR[/BITS]",
+        value_parser = parse_network
+    )]
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// A limit, or none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RateLimit {
+    /// Nothing is counted.
+    Off,
+    /// So many.
+    At(Rate),
+}
+
+fn parse_limit(text: &str) -> Result<RateLimit, String> {
+    if text == "off" {
+        return Ok(RateLimit::Off);
+    }
+    let wrong = || "expected a number with `/s`, `/min` or `/h`, or `off`".to_owned();
+    let (count, window) = text.split_once('/').ok_or_else(wrong)?;
+    let seconds = match window {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(wrong()),
+    };
+    match count.parse::<u32>() {
+        Ok(count @ 1..) => {
+            let capacity = f64::from(count);
+            Ok(RateLimit::At(Rate { per_second: capacity / seconds, capacity }))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    address.or_else(|_| text.parse()).map_err(|_| "expected an address or ADDR/BITS".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_numbers_in_a_window() {
+        let at = |per_second, capacity| Ok(RateLimit::At(Rate { per_second, capacity }));
+        assert_eq!(parse_limit("off"), Ok(RateLimit::Off));
+        assert_eq!(parse_limit("10/s"), at(10.0, 10.0));
+        assert_eq!(parse_limit("60/min"), at(1.0, 60.0));
+        assert_eq!(parse_limit("7200/h"), at(2.0, 7_200.0));
+        for wrong in ["", "10", "0/s", "-1/s", "10/day", "1.5/s", "10/", "/s", "OFF"] {
+            parse_limit(wrong).expect_err(wrong);
+        }
+        parse_network("10.0.0.1").unwrap();
+        parse_network("fd00::/8").unwrap();
+        for wrong in ["", "10.0.0.1/33", "localhost", "*"] {
+            parse_network(wrong).expect_err(wrong);
+        }
+    }
+}

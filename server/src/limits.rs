@@ -1,0 +1,258 @@
+//! How many requests may come: of a key, of an organisation, from an address.
+//!
+//! The buckets are in the database, so that all gateways share them. A gateway draws a
+//! slice at a time and gives it out itself: a request seldom costs a query.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use ipnet::IpNet;
+use moka::future::Cache;
+use protocol::{ErrorCode, Scope};
+use registry::{Caller, Principal, Rate, Registry};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::config::{RateLimit, RateSettings};
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// How many slices are held at most.
+const SLICES: u64 = 100_000;
+/// How long a slice is held without use.
+const IDLE: Duration = Duration::from_secs(60);
+/// The largest slice.
+const LARGEST_SLICE: f64 = 1_000.0;
+/// What is asked by those who watch the gateway, and counts for nobody.
+const UNCOUNTED: [&str; 3] = ["/health", "/ready", "/version"];
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// What is limited.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Bucket {
+    Key(Uuid),
+    /// Whoever a token names; each token is new.
+    Subject(Scope, Principal),
+    Organisation(String),
+    Address(IpAddr),
+}
+
+impl Bucket {
+    /// Returns its name in the database.
+    fn name(&self) -> String {
+        match self {
+            Self::Key(id) => format!("key {id}"),
+            Self::Subject(scope, principal) => format!("subject {scope} {principal}"),
+            Self::Organisation(org) => format!("org {org}"),
+            Self::Address(address) => format!("address {address}"),
+        }
+    }
+
+    /// Returns the word for it in headers and messages.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Key(_) | Self::Subject(..) => "key",
+            Self::Organisation(_) => "org",
+            Self::Address(_) => "address",
+        }
+    }
+}
+
+/// What this gateway has drawn from a bucket.
+#[derive(Default)]
+struct Slice {
+    left: u32,
+    /// Until when the bucket is known to be empty.
+    empty_until: Option<Instant>,
+}
+
+/// The limits in force.
+pub struct Limits {
+    settings: RateSettings,
+    slices: Cache<Bucket, Arc<Mutex<Slice>>>,
+}
+
+impl Limits {
+    /// Prepares the limits.
+    pub fn new(settings: RateSettings) -> Self {
+        let slices = Cache::builder().max_capacity(SLICES).time_to_idle(IDLE).build();
+        Self { settings, slices }
+    }
+
+    /// Counts a request of a caller, whose key and whose organisation are limited.
+    ///
+    /// # Errors
+    /// Returns `RATE_LIMITED` when there are too many.
+    pub async fn count_caller(&self, registry: &Registry, caller: &Caller) -> Result<(), ApiError> {
+        if let RateLimit::At(rate) = self.settings.rate_per_key {
+            let bucket = match caller.key_id {
+                Some(id) => Bucket::Key(id),
+                None => Bucket::Subject(caller.scope.clone(), caller.principal.clone()),
+            };
+            self.count(registry, bucket, rate).await?;
+        }
+        if let RateLimit::At(rate) = self.settings.rate_per_org {
+            let bucket = Bucket::Organisation(caller.scope.org().to_owned());
+            self.count(registry, bucket, rate).await?;
+        }
+        Ok(())
+    }
+
+    async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
+        let slice = self.slices.get_with_by_ref(&bucket, async { Arc::default() }).await;
+        let mut slice = slice.lock().await;
+        if slice.left == 0 {
+            let now = Instant::now();
+            if let Some(until) = slice.empty_until.filter(|until| *until > now) {
+                return Err(too_many(&bucket, rate, until - now));
+            }
+            match registry.take_tokens(&bucket.name(), wanted(rate), rate).await {
+                Ok(drawn) if drawn.granted == 0 => {
+                    slice.empty_until = Some(now + drawn.wait);
+                    tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
+                    return Err(too_many(&bucket, rate, drawn.wait));
+                }
+                Ok(drawn) => slice.left = drawn.granted,
+                Err(error) => {
+                    // Whatever is asked for needs the database as well, and says so.
+                    tracing::warn!(error = %error, "Requests could not be counted");
+                    return Ok(());
+                }
+            }
+        }
+        slice.left -= 1;
+        Ok(())
+    }
+}
+
+/// Lets a request through unless too many come from where it comes from.
+///
+/// # Errors
+/// Returns `RATE_LIMITED` when there are too many.
+pub async fn count_address(
+    State(gateway): State<SharedGateway>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let limits = &gateway.limits;
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    if let (RateLimit::At(rate), Some(peer)) = (limits.settings.rate_per_address, peer)
+        && !UNCOUNTED.contains(&request.uri().path())
+    {
+        let client = client_address(peer, request.headers(), &limits.settings.trusted_proxies);
+        limits.count(&gateway.registry, Bucket::Address(network(client)), rate).await?;
+    }
+    Ok(next.run(request).await)
+}
+
+/// Returns who sent a request: the peer, or what our own proxies say of it.
+///
+/// Each proxy adds the address that it was called from at the end, so the list counts
+/// from there, and only as far as the proxies are ours: anybody can send the beginning.
+fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAddr {
+    let is_ours = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
+    let mut client = peer.to_canonical();
+    let hops = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    let hops: Vec<&str> = hops.flat_map(|value| value.split(',')).map(str::trim).collect();
+    for hop in hops.iter().rev() {
+        if !is_ours(client) {
+            break;
+        }
+        let Ok(address) = hop.parse::<IpAddr>() else { break };
+        client = address.to_canonical();
+    }
+    client
+}
+
+/// Returns what one subscriber is given: an IPv4 address, or the first half of an IPv6 one.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+    }
+}
+
+/// Returns how many requests to draw: those of about a second, and never much of a bucket.
+fn wanted(rate: Rate) -> u32 {
+    // Between 1 and 1,000, so that nothing is lost.
+    rate.per_second.ceil().min(rate.capacity / 10.0).clamp(1.0, LARGEST_SLICE) as u32
+}
+
+/// Makes the refusal, with the headers of the IETF draft.
+fn too_many(bucket: &Bucket, rate: Rate, wait: Duration) -> ApiError {
+    let kind = bucket.kind();
+    // Rounded up: who comes back earlier is refused again.
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let (quota, window) = (rate.capacity, (rate.capacity / rate.per_second).round());
+    let detail = format!("more requests came than this {kind} may send: {quota} in {window} s");
+    let mut error = ApiError::new(ErrorCode::RateLimited, detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    for (name, value) in [
+        (RATE_LIMIT, format!("\"{kind}\";r=0;t={}", seconds.max(1))),
+        (RATE_LIMIT_POLICY, format!("\"{kind}\";q={quota};w={window}")),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            error = error.with_header(name, value);
+        }
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&str], proxies: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append(FORWARDED_FOR, value.parse().unwrap());
+        }
+        let proxies: Vec<IpNet> = proxies.iter().map(|net| net.parse().unwrap()).collect();
+        client_address(peer.parse().unwrap(), &headers, &proxies).to_string()
+    }
+
+    /// GW-27: who is not a proxy of ours says nothing of where it comes from.
+    #[test]
+    fn only_our_proxies_are_believed() {
+        let proxies = ["10.0.0.0/8", "fd00::/8"];
+        assert_eq!(client("192.0.2.1", &["203.0.113.9"], &proxies), "192.0.2.1");
+        assert_eq!(client("192.0.2.1", &["203.0.113.9"], &[]), "192.0.2.1");
+        assert_eq!(client("10.0.0.1", &["203.0.113.9"], &proxies), "203.0.113.9");
+        assert_eq!(
+            client("10.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.2"], &proxies),
+            "203.0.113.9"
+        );
+        assert_eq!(client("10.0.0.1", &["1.1.1.1", "203.0.113.9"], &proxies), "203.0.113.9");
+        assert_eq!(client("10.0.0.1", &["203.0.113.9, nonsense"], &proxies), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[], &proxies), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &["10.0.0.7"], &proxies), "10.0.0.7");
+        assert_eq!(client("::ffff:10.0.0.1", &["2001:db8::1"], &proxies), "2001:db8::1");
+        assert_eq!(client("fd00::1", &["::ffff:203.0.113.9"], &proxies), "203.0.113.9");
+    }
+
+    #[test]
+    fn a_subscriber_is_one() {
+        let of = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(of("192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    }
+
+    #[test]
+    fn a_slice_is_a_small_part() {
+        let slice = |per_second, capacity| wanted(Rate { per_second, capacity });
+        assert_eq!(slice(0.01, 5.0), 1);
+        assert_eq!(slice(2_000.0, 120_000.0), 1_000);
+        assert_eq!(slice(100.0, 6_000.0), 100);
+        assert_eq!(slice(100.0, 100.0), 10);
+    }
+}
