@@ -70,6 +70,10 @@ pub enum Command {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Keep the key for the gateway: asked for without showing it, or read from stdin; tried first.
+    Login,
+    /// Forget the key that is kept for the gateway.
+    Logout,
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

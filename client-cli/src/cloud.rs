@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::meta_tools::RUN_META;
 use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, RegistryEntry, ToolId, meta_tools};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,17 @@ pub struct CallName<'a> {
     pub run_id: &'a str,
     /// The call's place in the run.
     pub call_index: u64,
+}
+
+/// What a gateway says of the key that asks.
+#[derive(Debug, Clone, Deserialize)]
+pub struct OwnKey {
+    /// The scope that it acts for.
+    pub scope: String,
+    /// Who acts with it.
+    pub principal: String,
+    /// What it may do.
+    pub can: Vec<String>,
 }
 
 impl Cloud {
@@ -173,6 +185,30 @@ impl Cloud {
         let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
         let detail = protocol::escape_text(detail);
         Some(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
+    }
+
+    /// Asks what the key is.
+    ///
+    /// # Errors
+    /// Returns `UNAUTHORIZED` for a key that the gateway does not take.
+    pub async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
+        let url = self.gateway.join("api/v1/keys/self");
+        let mut request = self.http.get(url).header(ACCEPT, "application/json");
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.expose());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let body = self.read(response).await?;
+        match status.as_u16() {
+            200 => serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string())),
+            401 => {
+                let mut error = self.unauthorized();
+                error.hint = "Check that the key is one of this gateway, and still valid.".into();
+                Err(error)
+            }
+            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+        }
     }
 
     async fn call(

@@ -4,6 +4,7 @@ pub mod analyze;
 mod doctor;
 pub mod exec;
 pub mod init;
+mod login;
 pub mod plan;
 pub mod publish;
 pub mod trust;
@@ -66,12 +67,14 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
+        Command::Logout => return login::logout(settings),
         Command::Stdio
         | Command::Exec(_)
         | Command::Plan(_)
         | Command::Analyze(_)
         | Command::Publish(_)
-        | Command::Doctor(_) => {}
+        | Command::Doctor(_)
+        | Command::Login => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -96,7 +99,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 publish::publish(App::open(settings)?, publish, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(&doctor).await,
-            Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
+            Command::Login => login::login(settings, &stop).await,
+            Command::Init { .. }
+            | Command::Trust { .. }
+            | Command::Logout
+            | Command::Completions { .. } => {
                 unreachable!("these ended above")
             }
         }

@@ -1,5 +1,7 @@
 //! Which gateway, and the key for it.
 
+mod store;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -10,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use url::{Host, Url};
+
+pub use store::{forget, keep};
 
 /// The variable that names the gateway.
 pub const URL_VARIABLE: &str = "PML_CLOUD_URL";
@@ -158,7 +162,11 @@ impl fmt::Display for Gateway {
 pub struct ApiKey(String);
 
 impl ApiKey {
-    fn new(text: &str, place: impl fmt::Display) -> Result<Option<Self>, KeyError> {
+    /// Reads a key; an empty text is none.
+    ///
+    /// # Errors
+    /// Returns [`KeyError::Key`] for what cannot be one.
+    pub fn new(text: &str, place: impl fmt::Display) -> Result<Option<Self>, KeyError> {
         let text = text.trim();
         let refused = |reason| Err(KeyError::Key { place: place.to_string(), reason });
         if text.is_empty() {

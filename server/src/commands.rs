@@ -70,7 +70,7 @@ impl ParseDefault for Serve {
         let parsed =
             Cli::try_parse_from(["pml-server", "serve"]).unwrap_or_else(|error| error.exit());
         match parsed.command {
-            Some(Command::Serve(serve)) => Ok(serve),
+            Some(Command::Serve(serve)) => Ok(*serve),
             _ => anyhow::bail!("`serve` did not parse as itself"),
         }
     }

@@ -86,7 +86,7 @@ pub struct Settings {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the gateway (the default).
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Bring the database's schema up to date.
     Migrate,
     /// Write the shipped catalog into the database; safe to repeat.

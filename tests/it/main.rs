@@ -24,6 +24,7 @@ mod keys;
 mod layering;
 mod leaks;
 mod limits;
+mod login;
 mod malformed;
 mod odd_clients;
 mod operations;

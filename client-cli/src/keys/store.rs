@@ -1,0 +1,132 @@
+//! Writing the user's file of keys.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use super::{ApiKey, Gateway, KeyError, read_keys};
+use crate::workspace::atomic::{self, Existing};
+
+/// Keeps the key for a gateway's origin, in the place of one that was there.
+///
+/// # Errors
+/// Returns [`KeyError::File`] when the file that is there must not be used, or the new
+/// one cannot be written.
+pub fn keep(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
+    let text = key.expose().to_owned();
+    change(path, |keys| keys.insert(gateway.origin(), text).is_none()).map(drop)
+}
+
+/// Forgets the key for a gateway's origin; returns whether there was one.
+///
+/// # Errors
+/// As [`keep`].
+pub fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
+    if read_keys(path)?.is_none() {
+        return Ok(false);
+    }
+    change(path, |keys| keys.remove(&gateway.origin()).is_some())
+}
+
+/// Reads, changes and writes the file; two of us do it one after the other.
+fn change<T>(
+    path: &Path,
+    edit: impl FnOnce(&mut BTreeMap<String, String>) -> T,
+) -> Result<T, KeyError> {
+    let refused = |reason: &dyn std::fmt::Display| KeyError::File {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    };
+    let (Some(folder), Some(name)) =
+        (path.parent(), path.file_name().and_then(|name| name.to_str()))
+    else {
+        return Err(refused(&"it has no folder"));
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| refused(&error))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty()).map_err(|error| refused(&error))?;
+    // Held until the file is in its place; the system lets go of it when we end.
+    rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(|error| refused(&error))?;
+    let mut keys = read_keys(path)?.unwrap_or_default();
+    let out = edit(&mut keys);
+    let mut text = serde_json::to_string_pretty(&keys).map_err(|error| refused(&error))?;
+    text.push('\n');
+    let mode = Some(Mode::from_raw_mode(0o600));
+    atomic::write(&opened, name, text.as_bytes(), mode, Existing::Replaced)
+        .map_err(|error| refused(&error))?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::keys::find;
+
+    fn gateway(url: &str) -> Gateway {
+        Gateway::choose(Some(url), None, None).unwrap()
+    }
+
+    fn key(text: &str) -> ApiKey {
+        ApiKey::new(text, "a test").unwrap().unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn keys_are_kept_by_origin_for_their_owner_only() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config/pml/credentials");
+        let (a, b) = (gateway("https://a.test/below"), gateway("http://127.0.0.1:3001"));
+        assert!(!forget(&path, &a).unwrap());
+        keep(&path, &a, &key("first")).unwrap();
+        keep(&path, &b, &key("other")).unwrap();
+        keep(&path, &a, &key("second")).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        let found = |gateway: &Gateway| find(gateway, None, Some(&path)).unwrap();
+        assert_eq!(found(&a), Some(key("second")));
+        assert_eq!(found(&gateway("https://a.test")), Some(key("second")));
+        assert_eq!(found(&b), Some(key("other")));
+        assert!(forget(&path, &a).unwrap() && !forget(&path, &a).unwrap());
+        assert_eq!((found(&a), found(&b)), (None, Some(key("other"))));
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    /// CL-12: a file that must not be read is not written over either.
+    #[test]
+    fn a_file_that_others_can_reach_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("credentials");
+        std::fs::write(&path, r#"{"https://a.test":"canary"}"#).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        keep(&path, &gateway("https://b.test"), &key("k")).unwrap_err();
+        forget(&path, &gateway("https://a.test")).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), r#"{"https://a.test":"canary"}"#);
+    }
+
+    /// Several at once: none is lost.
+    #[test]
+    fn nothing_is_lost_between_two_of_us() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("credentials");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    keep(path, &gateway(&format!("https://{number}.test")), &key("k")).unwrap();
+                });
+            }
+        });
+        assert_eq!(read_keys(&path).unwrap().unwrap().len(), 8);
+    }
+}
