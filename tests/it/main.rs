@@ -28,6 +28,7 @@ mod login;
 mod malformed;
 mod odd_clients;
 mod operations;
+mod passthrough;
 mod permissions;
 mod plan;
 mod programs;

@@ -5,8 +5,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -30,16 +30,20 @@ pub(crate) struct GatewayStub {
     /// Where it listens.
     pub(crate) url: String,
     requests: Arc<AtomicUsize>,
+    heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl GatewayStub {
     /// Starts it; `answer` gets the JSON body of each POST.
     pub(crate) fn start(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&requests);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (count, hear) = (Arc::clone(&requests), Arc::clone(&heard));
         let answer = Arc::new(answer);
         let url = listen(move |mut stream| {
             let Some(request) = Request::read(&mut stream) else { return };
+            let text = format!("{}\n{}", request.head, String::from_utf8_lossy(&request.body));
+            hear.lock().unwrap().push(text);
             count.fetch_add(1, Ordering::SeqCst);
             let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
             let mut more = String::new();
@@ -63,7 +67,12 @@ impl GatewayStub {
             );
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));
         });
-        Self { url, requests }
+        Self { url, requests, heard }
+    }
+
+    /// Returns each request that it has got, head and body.
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
     }
 
     /// Returns how many requests it has got.
