@@ -14,7 +14,7 @@ use axum::response::Response;
 use ipnet::IpNet;
 use moka::future::Cache;
 use protocol::{ErrorCode, Scope};
-use registry::{Caller, Principal, Rate, Registry};
+use registry::{Caller, Principal, Rate, Registry, TokenGrant};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ use crate::state::SharedGateway;
 const SLICES: u64 = 100_000;
 /// How long a slice is held without use.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long a draw may take. A dead database is told within two seconds; this is a part of them.
+const DRAW_LIMIT: Duration = Duration::from_millis(300);
 /// The largest slice.
 const LARGEST_SLICE: f64 = 1_000.0;
 /// What is asked by those who watch the gateway, and counts for nobody.
@@ -114,23 +116,36 @@ impl Limits {
             if let Some(until) = slice.empty_until.filter(|until| *until > now) {
                 return Err(too_many(&bucket, rate, until - now));
             }
-            match registry.take_tokens(&bucket.name(), wanted(rate), rate).await {
-                Ok(drawn) if drawn.granted == 0 => {
+            match draw(registry, &bucket, rate).await {
+                Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
                     return Err(too_many(&bucket, rate, drawn.wait));
                 }
-                Ok(drawn) => slice.left = drawn.granted,
-                Err(error) => {
-                    // Whatever is asked for needs the database as well, and says so.
-                    tracing::warn!(error = %error, "Requests could not be counted");
-                    return Ok(());
-                }
+                Some(drawn) => slice.left = drawn.granted,
+                // Not asked again for each request: they would wait for it one after the other.
+                None => slice.left = wanted(rate),
             }
         }
         slice.left -= 1;
         Ok(())
     }
+}
+
+/// Draws a slice; `None` when the database does not answer soon. Whatever is asked for needs
+/// it as well, and says so.
+async fn draw(registry: &Registry, bucket: &Bucket, rate: Rate) -> Option<TokenGrant> {
+    let (registry, name) = (registry.clone(), bucket.name());
+    // A task of its own: a query that is given up half-way would cost its connection.
+    let drawing =
+        tokio::spawn(async move { registry.take_tokens(&name, wanted(rate), rate).await });
+    match tokio::time::timeout(DRAW_LIMIT, drawing).await {
+        Ok(Ok(Ok(drawn))) => return Some(drawn),
+        Ok(Ok(Err(error))) => tracing::warn!(error = %error, "Requests could not be counted"),
+        Ok(Err(error)) => tracing::error!(error = %error, "Requests could not be counted"),
+        Err(_) => tracing::warn!("Requests could not be counted in time"),
+    }
+    None
 }
 
 /// Lets a request through unless too many come from where it comes from.

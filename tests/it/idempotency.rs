@@ -76,6 +76,30 @@ fn of_many_at_once_one_is_done() {
     assert_eq!(count(&admin), 2);
 }
 
+/// GW-25: what was begun by a gateway that is no more is not done again; after a day its key is free.
+#[test]
+fn a_request_whose_end_is_unknown_is_not_done_again() {
+    let admin = Server::shared().tenant_that_can("read,admin");
+    assert_eq!(post(&admin, "", "k", &new_key("a")).status, 201);
+    let age = |by: &str| {
+        let record =
+            crate::keys::call(&admin.key, "GET", &format!("{}/api/v1/keys/self", admin.url), None);
+        let record = record.json();
+        let (org, project) = record["scope"].as_str().unwrap().split_once('.').unwrap();
+        Server::shared().installation().sql(&format!(
+            "update idempotency_keys set status = null, answer = null,
+                claimed_at = now() - interval '{by}' where org = '{org}' and project = '{project}'"
+        ));
+    };
+    age("5 minutes");
+    let unknown = post(&admin, "", "k", &new_key("a"));
+    assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("REQUEST_IN_PROGRESS")));
+    assert_eq!(unknown.header("retry-after"), "", "to wait is of no use");
+    assert_eq!(count(&admin), 2);
+    age("25 hours");
+    assert_eq!(post(&admin, "", "k", &new_key("b")).status, 201);
+}
+
 /// What was refused had no effect, so its key is free.
 #[test]
 fn a_refused_request_is_forgotten() {

@@ -139,7 +139,8 @@ fn a_key_may_look_after_itself() {
     let scope = me.json()["scope"].as_str().unwrap().to_owned();
     let printed = server.installation().run_well(&["keys", "create", "--scope", &scope, "--json"]);
     let other: Value = serde_json::from_str(&printed).unwrap();
-    let others = [other["id"].as_str().unwrap(), "00000000-0000-7000-8000-000000000000", "x"];
+    let others =
+        [other["id"].as_str().unwrap(), "00000000-0000-7000-8000-000000000000", "x", "%00", "%ff"];
     for other in others {
         for (method, path) in [("GET", ""), ("DELETE", ""), ("POST", "/rotate")] {
             let body = (method == "POST").then(|| json!({}));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -94,9 +94,9 @@ pub async fn list_keys(
 pub async fn get_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = target(&caller, &id)?;
+    let id = target(&caller, id)?;
     Ok(private(Json(gateway.registry.key(&caller.tenant(), id).await?)))
 }
 
@@ -125,10 +125,10 @@ pub async fn create_key(
 pub async fn rotate_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     ApiJson(body): ApiJson<RotateKey>,
 ) -> Result<Response, ApiError> {
-    let id = target(&caller, &id)?;
+    let id = target(&caller, id)?;
     if body.grace_seconds > GRACE_LIMIT {
         let detail = format!("`grace_seconds` is {}; at most {GRACE_LIMIT}", body.grace_seconds);
         return Err(invalid(detail));
@@ -147,21 +147,23 @@ pub async fn rotate_key(
 pub async fn revoke_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    let id = target(&caller, &id)?;
+    let id = target(&caller, id)?;
     gateway.registry.revoke_key(&caller.tenant(), id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Returns the key that is meant: the caller's own, by its id or as `self`, or any for
 /// an administrator. Who is none learns nothing of which ids there are.
-fn target(caller: &Caller, id: &str) -> Result<Uuid, ApiError> {
+fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uuid, ApiError> {
+    // What is not even text is in nobody's list either.
+    let id = id.map(|Path(id)| id).unwrap_or_default();
     if id == "self" {
         return caller.key_id.ok_or_else(ApiError::not_found);
     }
     // The one spelling that we write ourselves.
-    let parsed = Uuid::try_parse(id).ok().filter(|parsed| parsed.to_string() == id);
+    let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     if parsed.is_some() && parsed == caller.key_id {
         return parsed.ok_or_else(ApiError::not_found);
     }
