@@ -32,6 +32,22 @@ pub enum RegistryError {
     /// The credential is malformed, unknown, expired or revoked; callers learn no more.
     #[error("the credential is not valid")]
     InvalidCredential,
+    /// There is no master key to seal and open secrets with.
+    #[error(
+        "this gateway stores no secrets, because it has no master key; set `PML_MASTER_KEY` or `PML_MASTER_KEY_FILE`"
+    )]
+    NoMasterKey,
+    /// Secrets are sealed under a master key that was not given.
+    #[error(
+        "the secrets in this database are sealed under master key `{id}`, which is not among those that were given"
+    )]
+    WrongMasterKey {
+        /// The name of the key.
+        id: String,
+    },
+    /// A stored secret was changed or moved in the database, or its key was.
+    #[error("the stored secret `{0}` cannot be read")]
+    UnreadableSecret(String),
     /// The tenant may not do this.
     #[error("the role or tenant may not do this")]
     Denied(#[source] sqlx::Error),

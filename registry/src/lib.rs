@@ -45,6 +45,7 @@ mod rates;
 mod resolve;
 mod routes;
 mod rules;
+mod secrets;
 mod seed;
 mod shipped;
 mod tenant;
@@ -73,6 +74,10 @@ pub use rates::{Rate, TokenGrant};
 pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use routes::Routes;
 pub use rules::{Rule, RuleChange, RuleOrigin};
+pub use secrets::{
+    MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped, SecretName, SecretOwner,
+    SecretRecord, SecretUse, SecretValue,
+};
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use shipped::shipped_catalog;
 pub use tenant::{Principal, Tenant};
@@ -98,6 +103,7 @@ pub struct Registry {
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
     follower: Arc<Follower>,
+    master_keys: Arc<MasterKeys>,
 }
 
 impl Registry {
@@ -125,7 +131,8 @@ impl Registry {
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
         let follower = routes::follow(options, Arc::clone(&routes), Arc::clone(&keys));
-        Ok(Self { pool, routes, keys, follower: Arc::new(follower) })
+        let (follower, master_keys) = (Arc::new(follower), Arc::default());
+        Ok(Self { pool, routes, keys, follower, master_keys })
     }
 
     /// Tells whether the database answers and has this program's schema.

@@ -28,4 +28,5 @@ mod rates;
 mod resolve;
 mod rotation;
 mod routes;
+mod secrets;
 mod seed;

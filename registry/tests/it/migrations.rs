@@ -135,10 +135,8 @@ async fn every_tenant_table_forces_row_level_security() {
             assert!(table.get::<bool, _>("has_policy"), "`{name}` has no policy");
             of_tenants.push(name);
         } else {
-            assert!(
-                ["_sqlx_migrations", "rate_buckets", "routing_rules"].contains(&name.as_str()),
-                "`{name}`"
-            );
+            let operators = ["_sqlx_migrations", "master_keys", "rate_buckets", "routing_rules"];
+            assert!(operators.contains(&name.as_str()), "`{name}`");
         }
     }
     let expected = [
@@ -146,11 +144,13 @@ async fn every_tenant_table_forces_row_level_security() {
         "audit_log",
         "capabilities",
         "capability_versions",
+        "data_keys",
         "executions",
         "idempotency_keys",
         "mcp_servers",
         "orgs",
         "projects",
+        "secrets",
         "tools",
     ];
     assert_eq!(of_tenants, expected);
@@ -209,6 +209,11 @@ async fn the_serving_role_owns_nothing_and_gets_nothing_more() {
         "delete from api_keys",
         "update api_keys set rights = '{admin}'",
         "truncate tools",
+        "update data_keys set wrapped = ''",
+        "delete from data_keys",
+        "update secrets set owner = 'other'",
+        "update master_keys set is_current = false",
+        "delete from master_keys",
         "delete from executions",
         "update executions set tools = '{}'",
         "copy tools to program 'cat'",

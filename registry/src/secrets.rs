@@ -1,0 +1,271 @@
+//! Stored keys of users for the upstreams of their tools.
+//!
+//! A value is sealed by the data key of its organisation, and that is wrapped by
+//! a master key which the database never has. What is sealed opens only for the
+//! organisation, project, owner, name and version that it was sealed for. The
+//! only way out for a value is [`Registry::use_secret`], which records the use
+//! before it gives the value.
+
+mod data_keys;
+mod master;
+mod place;
+mod rotate;
+mod seal;
+mod value;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+pub use master::{MasterKey, MasterKeyError, MasterKeys};
+pub use rotate::{MasterKeyStatus, Rewrapped};
+pub use value::{SecretName, SecretOwner, SecretRecord, SecretValue};
+
+use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::{Registry, RegistryError, Tenant};
+use data_keys::OpenError;
+use place::{Place, owner_of};
+
+/// What a stored secret is used for, as the audit log tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretUse {
+    /// The tool that is called with it.
+    pub tool: String,
+    /// The host that it is sent to.
+    pub host: String,
+}
+
+impl Registry {
+    /// Takes the master keys for stored secrets. Without any, storing and using a
+    /// secret fails with [`RegistryError::NoMasterKey`].
+    ///
+    /// The first key becomes the current one of a database that has none yet.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::WrongMasterKey`] when the database has secrets under
+    /// a master key that is not among them.
+    pub async fn with_master_keys(mut self, keys: MasterKeys) -> Result<Self, RegistryError> {
+        if let Some(first) = keys.first() {
+            let (id, check_value) = (first.id().to_owned(), first.check_value()?);
+            self.in_tenant(&Tenant::anonymous(), move |connection| {
+                Box::pin(async move {
+                    // Another one that stands there already is the current one.
+                    sqlx::query!(
+                        "insert into master_keys (id, check_value, is_current)
+                        values ($1, $2, true) on conflict do nothing",
+                        id,
+                        check_value,
+                    )
+                    .execute(connection)
+                    .await?;
+                    Ok(())
+                })
+            })
+            .await?;
+        }
+        self.master_keys = Arc::new(keys);
+        match self.check_secrets().await {
+            Ok(()) | Err(RegistryError::NoMasterKey) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells whether secrets can be stored and read.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NoMasterKey`] or [`RegistryError::WrongMasterKey`].
+    pub async fn check_secrets(&self) -> Result<(), RegistryError> {
+        if self.master_keys.is_empty() {
+            return Err(RegistryError::NoMasterKey);
+        }
+        let rows = self
+            .in_tenant(&Tenant::anonymous(), |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query!("select id, check_value from master_keys")
+                        .fetch_all(connection)
+                        .await?;
+                    Ok(rows)
+                })
+            })
+            .await?;
+        for row in rows {
+            let key = self.master_keys.get(&row.id);
+            if !key.is_some_and(|key| key.opens(&row.check_value)) {
+                return Err(RegistryError::WrongMasterKey { id: row.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whether the database has a master key already, so that another one
+    /// would be wrong.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn has_master_key(&self) -> Result<bool, RegistryError> {
+        self.in_tenant(&Tenant::anonymous(), |connection| {
+            Box::pin(async move {
+                let has =
+                    sqlx::query_scalar!(r#"select exists (select from master_keys) as "has!""#);
+                Ok(has.fetch_one(connection).await?)
+            })
+        })
+        .await
+    }
+
+    /// Stores a secret of the caller or of the project; a value that is there already is replaced.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NoMasterKey`] without a master key and
+    /// [`RegistryError::NotFound`] when the scope does not exist.
+    pub async fn put_secret(
+        &self,
+        tenant: &Tenant,
+        owner: SecretOwner,
+        name: &SecretName,
+        value: SecretValue,
+    ) -> Result<SecretRecord, RegistryError> {
+        if self.master_keys.is_empty() {
+            return Err(RegistryError::NoMasterKey);
+        }
+        let place = Place::new(tenant, owner, name)?;
+        let keys = Arc::clone(&self.master_keys);
+        let stored = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    match place.store(connection, &keys, &value).await {
+                        Ok(record) => Ok(Some(record)),
+                        Err(OpenError::Registry(error)) => Err(error),
+                        Err(OpenError::Unreadable) => {
+                            place.record_unreadable(connection).await?;
+                            Ok(None)
+                        }
+                    }
+                })
+            })
+            .await?;
+        stored.ok_or_else(|| RegistryError::UnreadableSecret(name.to_string()))
+    }
+
+    /// Lists the caller's own secrets and those of the project, by name; never a value.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn secrets(&self, tenant: &Tenant) -> Result<Vec<SecretRecord>, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let principal = tenant.principal_name().to_owned();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    r#"select name, owner, version, created_at, updated_at
+                    from secrets where org = $1 and project = $2 and owner in ('', $3)
+                    order by name collate "C", owner desc"#,
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                )
+                .fetch_all(connection)
+                .await?;
+                let records = rows.into_iter().map(|row| SecretRecord {
+                    name: row.name,
+                    owner: owner_of(&row.owner),
+                    version: row.version,
+                    created_at: row.created_at,
+                    updated_at: row.updated_at,
+                });
+                Ok(records.collect())
+            })
+        })
+        .await
+    }
+
+    /// Deletes a secret of the caller or of the project.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when there is none.
+    pub async fn delete_secret(
+        &self,
+        tenant: &Tenant,
+        owner: SecretOwner,
+        name: &SecretName,
+    ) -> Result<(), RegistryError> {
+        let place = Place::new(tenant, owner, name)?;
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let gone = sqlx::query!(
+                    "delete from secrets
+                    where org = $1 and project = $2 and owner = $3 and name = $4",
+                    place.tenant.org(),
+                    place.tenant.project(),
+                    place.owner,
+                    place.name,
+                )
+                .execute(&mut *connection)
+                .await?;
+                if gone.rows_affected() == 0 {
+                    return Err(RegistryError::NotFound(place.name));
+                }
+                let event =
+                    AuditEvent::new("secret.delete", place.name.as_str(), AuditOutcome::Allowed)
+                        .with_detail(json!({ "for": owner.as_str() }));
+                audit::record(connection, &place.tenant, event).await
+            })
+        })
+        .await
+    }
+
+    /// Returns a stored secret for one use, which is recorded before: the caller's
+    /// own, else the project's, else `None`.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::UnreadableSecret`] when it was changed or moved in
+    /// the database, which is recorded as well. An error of any kind means that
+    /// nothing was recorded as used: then it must not be used.
+    pub async fn use_secret(
+        &self,
+        tenant: &Tenant,
+        name: &SecretName,
+        purpose: SecretUse,
+    ) -> Result<Option<SecretValue>, RegistryError> {
+        let mut place = Place::new(tenant, SecretOwner::Project, name)?;
+        let keys = Arc::clone(&self.master_keys);
+        let used = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    match place.open(connection, &keys).await {
+                        Ok(None) => Ok(Used::Absent),
+                        Ok(Some((version, value))) => {
+                            let event =
+                                AuditEvent::new("secret.use", &place.name, AuditOutcome::Allowed)
+                                    .with_detail(json!({
+                                        "for": owner_of(&place.owner).as_str(),
+                                        "version": version,
+                                        "tool": purpose.tool,
+                                        "host": purpose.host,
+                                    }));
+                            audit::record(connection, &place.tenant, event).await?;
+                            Ok(Used::Value(value))
+                        }
+                        Err(OpenError::Registry(error)) => Err(error),
+                        Err(OpenError::Unreadable) => {
+                            place.record_unreadable(connection).await?;
+                            Ok(Used::Unreadable)
+                        }
+                    }
+                })
+            })
+            .await?;
+        match used {
+            Used::Absent => Ok(None),
+            Used::Value(value) => Ok(Some(value)),
+            Used::Unreadable => Err(RegistryError::UnreadableSecret(name.to_string())),
+        }
+    }
+}
+
+/// What became of a use. A failure is committed, because it is recorded.
+enum Used {
+    Absent,
+    Value(SecretValue),
+    Unreadable,
+}

@@ -1,0 +1,107 @@
+//! Data keys: one for each organisation, wrapped by a master key, replaced when used up.
+
+use sqlx::PgConnection;
+
+use super::MasterKeys;
+use super::seal::{SealingKey, Unreadable};
+use crate::RegistryError;
+
+/// How often a data key seals before a new one takes over. Nonces are random, so
+/// two of them could meet after about 2^48; the standard (NIST SP 800-38D, 8.3)
+/// ends at 2^32, and the table refuses what is beyond this.
+const USES: i64 = 1 << 30;
+
+/// A data key as it is stored.
+pub(super) struct WrappedKey {
+    pub(super) version: i32,
+    pub(super) master_key: String,
+    pub(super) wrapped: Vec<u8>,
+}
+
+impl WrappedKey {
+    /// Opens it with the master key that it names.
+    pub(super) fn open(&self, keys: &MasterKeys, org: &str) -> Result<SealingKey, OpenError> {
+        let master = keys.get(&self.master_key).ok_or_else(|| {
+            OpenError::Registry(RegistryError::WrongMasterKey { id: self.master_key.clone() })
+        })?;
+        Ok(master.unwrap(org, self.version, &self.wrapped)?)
+    }
+}
+
+/// Why something sealed was not opened.
+pub(super) enum OpenError {
+    /// It was changed, or stands where it was not sealed for: that is recorded.
+    Unreadable,
+    /// Anything else.
+    Registry(RegistryError),
+}
+
+impl From<Unreadable> for OpenError {
+    fn from(Unreadable: Unreadable) -> Self {
+        Self::Unreadable
+    }
+}
+
+impl From<RegistryError> for OpenError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(error)
+    }
+}
+
+/// Returns the newest data key of an organisation and counts a use of it; makes
+/// one where there is none or it was used up.
+pub(super) async fn newest(
+    connection: &mut PgConnection,
+    keys: &MasterKeys,
+    org: &str,
+) -> Result<WrappedKey, RegistryError> {
+    if let Some(key) = count_use(connection, org).await? {
+        return Ok(key);
+    }
+    // Two that find none must not both make one.
+    sqlx::query!("select pg_advisory_xact_lock(hashtextextended('pml data key ' || $1, 0))", org)
+        .execute(&mut *connection)
+        .await?;
+    if let Some(key) = count_use(connection, org).await? {
+        return Ok(key);
+    }
+    let current = sqlx::query_scalar!("select id from master_keys where is_current")
+        .fetch_optional(&mut *connection)
+        .await?
+        .ok_or(RegistryError::NoMasterKey)?;
+    let master =
+        keys.get(&current).ok_or_else(|| RegistryError::WrongMasterKey { id: current.clone() })?;
+    let last = sqlx::query_scalar!("select max(version) from data_keys where org = $1", org)
+        .fetch_one(&mut *connection)
+        .await?;
+    let version = last.unwrap_or(0) + 1;
+    let wrapped = master.wrap(org, version, &SealingKey::generate()?)?;
+    sqlx::query!(
+        "insert into data_keys (org, version, master_key, wrapped, uses) values ($1, $2, $3, $4, 1)",
+        org,
+        version,
+        current,
+        wrapped,
+    )
+    .execute(connection)
+    .await?;
+    Ok(WrappedKey { version, master_key: current, wrapped })
+}
+
+async fn count_use(
+    connection: &mut PgConnection,
+    org: &str,
+) -> Result<Option<WrappedKey>, RegistryError> {
+    let key = sqlx::query_as!(
+        WrappedKey,
+        "update data_keys set uses = uses + 1
+        where org = $1 and uses < $2
+            and version = (select max(version) from data_keys where org = $1)
+        returning version, master_key, wrapped",
+        org,
+        USES,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(key)
+}

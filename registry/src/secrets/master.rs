@@ -1,0 +1,248 @@
+//! Master keys: what they may be, what they are called, what they wrap.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::seal::{KEY_BYTES, Purpose, SealingKey, Unreadable};
+use crate::RegistryError;
+
+/// Keys are written with or without the padding at the end.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+/// Random keys have about thirty different bytes; fewer than this is a pattern.
+const DIFFERENT_BYTES: usize = 16;
+/// What the check value of a key says once it is open.
+const CHECK: &[u8] = b"pml master key";
+
+/// Says why a text is no master key; the text itself is never told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MasterKeyError {
+    /// There is nothing.
+    #[error("it is empty")]
+    Empty,
+    /// It is not 32 bytes.
+    #[error("it is not 32 bytes in base64 or hex")]
+    Malformed,
+    /// Nobody drew it by lot.
+    #[error("it is made of words or of a pattern, so that others can guess it")]
+    Weak,
+}
+
+/// A key that wraps data keys; it is never stored in the database.
+pub struct MasterKey {
+    id: String,
+    key: SealingKey,
+}
+
+impl MasterKey {
+    /// Makes one of random bytes.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] when the system has no random numbers.
+    pub fn generate() -> Result<Self, RegistryError> {
+        Ok(Self::of(SealingKey::generate()?))
+    }
+
+    /// Returns its name: a part of a hash, from which nobody gets the key back.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the key in base64, for the file that it is kept in.
+    pub fn expose(&self) -> Zeroizing<String> {
+        Zeroizing::new(BASE64.encode(self.key.bytes()))
+    }
+
+    fn of(key: SealingKey) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"pml master key id\0");
+        hash.update(key.bytes());
+        let id = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Self { id, key }
+    }
+
+    /// Returns what tells this key from a wrong one.
+    pub(super) fn check_value(&self) -> Result<Vec<u8>, RegistryError> {
+        self.key.seal(&Purpose::new("master key", &[&self.id]), CHECK)
+    }
+
+    /// Tells whether a check value is this key's.
+    pub(super) fn opens(&self, check_value: &[u8]) -> bool {
+        let opened = self.key.open(&Purpose::new("master key", &[&self.id]), check_value);
+        opened.is_ok_and(|value| value.as_slice() == CHECK)
+    }
+
+    pub(super) fn wrap(
+        &self,
+        org: &str,
+        version: i32,
+        key: &SealingKey,
+    ) -> Result<Vec<u8>, RegistryError> {
+        self.key.seal(&data_key(org, version), key.bytes())
+    }
+
+    pub(super) fn unwrap(
+        &self,
+        org: &str,
+        version: i32,
+        wrapped: &[u8],
+    ) -> Result<SealingKey, Unreadable> {
+        SealingKey::from_slice(&self.key.open(&data_key(org, version), wrapped)?)
+    }
+}
+
+fn data_key(org: &str, version: i32) -> Purpose {
+    Purpose::new("data key", &[org, &version.to_string()])
+}
+
+impl FromStr for MasterKey {
+    type Err = MasterKeyError;
+
+    fn from_str(text: &str) -> Result<Self, MasterKeyError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(MasterKeyError::Empty);
+        }
+        let bytes = Zeroizing::new(decode(text).ok_or(MasterKeyError::Malformed)?);
+        let key = SealingKey::from_slice(&bytes).map_err(|_| MasterKeyError::Malformed)?;
+        if is_weak(&bytes) {
+            return Err(MasterKeyError::Weak);
+        }
+        Ok(Self::of(key))
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MasterKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Reads hex, or else base64.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    if text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return text
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+            .collect();
+    }
+    BASE64.decode(text).ok()
+}
+
+/// Tells whether a key was thought up. Random bytes have each of these marks less
+/// than once in a million million keys.
+fn is_weak(bytes: &[u8]) -> bool {
+    let different = bytes.iter().collect::<HashSet<_>>().len();
+    let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+    let step = |pair: &[u8]| pair[1].wrapping_sub(pair[0]);
+    let counts = bytes.windows(2).all(|pair| step(pair) == step(&bytes[..2]));
+    different < DIFFERENT_BYTES || is_text || counts
+}
+
+/// The master keys that a program knows: one that seals anew, and others for
+/// the time in which one takes the place of another.
+#[derive(Debug, Default)]
+pub struct MasterKeys(Vec<MasterKey>);
+
+impl MasterKeys {
+    /// Takes keys; the first one becomes the current one of a new database.
+    pub fn new(keys: Vec<MasterKey>) -> Self {
+        Self(keys)
+    }
+
+    /// Tells whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the key of a name.
+    pub fn get(&self, id: &str) -> Option<&MasterKey> {
+        self.0.iter().find(|key| key.id == id)
+    }
+
+    pub(super) fn first(&self) -> Option<&MasterKey> {
+        self.0.first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "8f1c2b3a4d5e6f70819203a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7ef";
+
+    #[test]
+    fn a_key_is_read_from_base64_and_hex() {
+        let key = MasterKey::generate().unwrap();
+        let text = key.expose();
+        assert_eq!(text.parse::<MasterKey>().unwrap().id(), key.id());
+        let unpadded = text.trim_end_matches('=');
+        assert_eq!(format!(" {unpadded}\n").parse::<MasterKey>().unwrap().id(), key.id());
+        let hex = HEX.parse::<MasterKey>().unwrap();
+        assert_eq!(hex.id(), HEX.to_uppercase().parse::<MasterKey>().unwrap().id());
+        assert_ne!(hex.id(), key.id());
+    }
+
+    #[test]
+    fn a_key_that_can_be_guessed_is_none() {
+        let encoded = |bytes: &[u8]| BASE64.encode(bytes);
+        let counted: Vec<u8> = (0..32).collect();
+        for (text, expected) in [
+            ("", MasterKeyError::Empty),
+            (" \n", MasterKeyError::Empty),
+            ("changeme", MasterKeyError::Malformed),
+            ("secret", MasterKeyError::Malformed),
+            (&HEX[..62], MasterKeyError::Malformed),
+            (&format!("{HEX}00"), MasterKeyError::Malformed),
+            ("not base64, not hex: !!!!!!!!!!!!!!!!!!!!!!!", MasterKeyError::Malformed),
+            (&"0".repeat(64), MasterKeyError::Weak),
+            (&"a5".repeat(32), MasterKeyError::Weak),
+            (&"0123456789abcdef".repeat(4), MasterKeyError::Weak),
+            (&encoded(&counted), MasterKeyError::Weak),
+            (&encoded(b"changemechangemechangemechangeme"), MasterKeyError::Weak),
+            (&encoded(b"correct horse battery staple 42!"), MasterKeyError::Weak),
+        ] {
+            let refused = text.parse::<MasterKey>().expect_err(text);
+            assert_eq!(refused, expected, "{text}");
+            assert!(text.trim().is_empty() || !refused.to_string().contains(text), "{refused}");
+        }
+        HEX.parse::<MasterKey>().unwrap();
+    }
+
+    #[test]
+    fn a_check_value_tells_a_wrong_key() {
+        let (key, other) = (MasterKey::generate().unwrap(), MasterKey::generate().unwrap());
+        let value = key.check_value().unwrap();
+        assert!(key.opens(&value) && !other.opens(&value) && !key.opens(b""));
+    }
+
+    /// SE-04: a wrapped key opens for its organisation and version only.
+    #[test]
+    fn a_wrapped_key_belongs_to_its_organisation() {
+        let master = MasterKey::generate().unwrap();
+        let key = SealingKey::generate().unwrap();
+        let wrapped = master.wrap("acme", 1, &key).unwrap();
+        assert_eq!(master.unwrap("acme", 1, &wrapped).unwrap().bytes(), key.bytes());
+        master.unwrap("other", 1, &wrapped).unwrap_err();
+        master.unwrap("acme", 2, &wrapped).unwrap_err();
+        MasterKey::generate().unwrap().unwrap("acme", 1, &wrapped).unwrap_err();
+    }
+
+    /// SE-17: a master key is never shown.
+    #[test]
+    fn a_key_is_never_shown() {
+        let key = HEX.parse::<MasterKey>().unwrap();
+        let shown = format!("{key:?} {:?}", MasterKeys::new(vec![HEX.parse().unwrap()]));
+        assert!(!shown.contains(HEX) && !shown.contains(key.expose().as_str()), "{shown}");
+    }
+}

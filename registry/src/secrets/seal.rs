@@ -1,0 +1,197 @@
+//! Sealing: AES-256-GCM with a random nonce, bound to what the bytes stand for.
+//!
+//! A sealed value is one byte that names this form, twelve of nonce, the
+//! ciphertext and sixteen of tag. Whatever is wrong with one, opening it fails in
+//! one and the same way, so that nobody learns from an error what was almost right.
+
+use std::fmt;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::RegistryError;
+
+/// The form of sealed values that this program writes, and the only one it reads.
+const FORMAT: u8 = 1;
+/// The bytes of a key.
+pub(super) const KEY_BYTES: usize = 32;
+
+/// Says that a sealed value cannot be opened; nobody learns why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unreadable;
+
+/// A key that seals, wiped from memory at its end.
+pub(super) struct SealingKey(Zeroizing<[u8; KEY_BYTES]>);
+
+impl SealingKey {
+    /// Makes one of random bytes.
+    pub(super) fn generate() -> Result<Self, RegistryError> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        fill(bytes.as_mut())?;
+        Ok(Self(bytes))
+    }
+
+    /// Takes the bytes of one; any other number of them is none.
+    pub(super) fn from_slice(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let bytes: [u8; KEY_BYTES] = bytes.try_into().map_err(|_| Unreadable)?;
+        Ok(Self(Zeroizing::new(bytes)))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// Seals a value for a purpose.
+    pub(super) fn seal(&self, purpose: &Purpose, value: &[u8]) -> Result<Vec<u8>, RegistryError> {
+        let mut nonce = [0; NONCE_LEN];
+        fill(&mut nonce)?;
+        // One buffer of the final size: none is left behind by a growing one.
+        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + value.len() + AES_256_GCM.tag_len());
+        sealed.push(FORMAT);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(value);
+        let tag = self
+            .key()
+            .and_then(|key| {
+                let nonce = Nonce::assume_unique_for_key(nonce);
+                let text = &mut sealed[1 + NONCE_LEN..];
+                key.seal_in_place_separate_tag(nonce, Aad::from(&purpose.0), text)
+                    .map_err(|_| Unreadable)
+            })
+            .map_err(|Unreadable| {
+                // What could not be sealed must not stay behind either.
+                sealed.zeroize();
+                RegistryError::Invalid("the value is too large to be sealed".to_owned())
+            })?;
+        sealed.extend_from_slice(tag.as_ref());
+        Ok(sealed)
+    }
+
+    /// Opens a value that was sealed for this purpose.
+    pub(super) fn open(
+        &self,
+        purpose: &Purpose,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Unreadable> {
+        let (&format, rest) = sealed.split_first().ok_or(Unreadable)?;
+        let (nonce, text) = rest.split_at_checked(NONCE_LEN).ok_or(Unreadable)?;
+        if format != FORMAT {
+            return Err(Unreadable);
+        }
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unreadable)?;
+        let mut value = Zeroizing::new(text.to_vec());
+        let opened = self.key()?.open_in_place(nonce, Aad::from(&purpose.0), &mut value);
+        let length = opened.map_err(|_| Unreadable)?.len();
+        value.truncate(length);
+        Ok(value)
+    }
+
+    fn key(&self) -> Result<LessSafeKey, Unreadable> {
+        UnboundKey::new(&AES_256_GCM, self.0.as_slice())
+            .map(LessSafeKey::new)
+            .map_err(|_| Unreadable)
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// What sealed bytes stand for; they open for nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Purpose(Vec<u8>);
+
+impl Purpose {
+    /// Names a purpose and what belongs to it. Each part goes with its length, so
+    /// that no two lists of parts are alike.
+    pub(super) fn new(kind: &str, parts: &[&str]) -> Self {
+        let mut bytes = Vec::new();
+        for part in std::iter::once(&kind).chain(parts) {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        Self(bytes)
+    }
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), RegistryError> {
+    getrandom::fill(bytes).map_err(|error| {
+        RegistryError::Invalid(format!("the system has no random numbers: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn purpose() -> Purpose {
+        Purpose::new("secret", &["acme", "web", "alice", "TAVILY_API_KEY", "1"])
+    }
+
+    #[test]
+    fn what_was_sealed_opens_for_the_same_purpose_only() {
+        let key = SealingKey::generate().unwrap();
+        for value in [&b""[..], b"x", &[7; 8_192]] {
+            let sealed = key.seal(&purpose(), value).unwrap();
+            assert_eq!(sealed.len(), 29 + value.len());
+            assert_eq!(key.open(&purpose(), &sealed).unwrap().as_slice(), value);
+            let other = SealingKey::generate().unwrap();
+            other.open(&purpose(), &sealed).unwrap_err();
+            // The same letters, parted elsewhere.
+            let shifted = Purpose::new("secret", &["acme", "weba", "lice", "TAVILY_API_KEY", "1"]);
+            key.open(&shifted, &sealed).unwrap_err();
+            let other_kind =
+                Purpose::new("data key", &["acme", "web", "alice", "TAVILY_API_KEY", "1"]);
+            key.open(&other_kind, &sealed).unwrap_err();
+        }
+    }
+
+    /// SE-06: every bit flipped, every length, every format byte: one error, no panic.
+    #[test]
+    fn whatever_is_wrong_it_is_the_same_error() {
+        let key = SealingKey::generate().unwrap();
+        let sealed = key.seal(&purpose(), b"canary-secret-value").unwrap();
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key.open(&purpose(), &flipped), Err(Unreadable), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            assert_eq!(key.open(&purpose(), &sealed[..length]), Err(Unreadable), "{length} bytes");
+        }
+        for format in (0..=255).filter(|format| *format != FORMAT) {
+            let mut other = sealed.clone();
+            other[0] = format;
+            assert_eq!(key.open(&purpose(), &other), Err(Unreadable), "format {format}");
+        }
+        let longer = [sealed.as_slice(), &[0]].concat();
+        assert_eq!(key.open(&purpose(), &longer), Err(Unreadable));
+        assert_eq!(key.open(&purpose(), &[255; 4_096]), Err(Unreadable));
+        key.open(&purpose(), &sealed).unwrap();
+    }
+
+    /// SE-05: no nonce comes twice, whichever replica seals.
+    #[test]
+    fn no_nonce_comes_twice() {
+        let key = SealingKey::generate().unwrap();
+        let replica = SealingKey::from_slice(key.bytes()).unwrap();
+        let mut seen = HashSet::new();
+        for number in 0..100_000 {
+            let sealer = if number % 2 == 0 { &key } else { &replica };
+            let sealed = sealer.seal(&purpose(), b"x").unwrap();
+            assert!(seen.insert(sealed[1..=NONCE_LEN].to_vec()), "a nonce came twice");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let key = SealingKey::from_slice(&[0xab; KEY_BYTES]).unwrap();
+        assert_eq!(format!("{key:?}"), "[redacted]");
+        SealingKey::from_slice(&[0; 31]).unwrap_err();
+        SealingKey::from_slice(&[0; 33]).unwrap_err();
+    }
+}

@@ -1,0 +1,142 @@
+//! What is stored: a name, a value that never shows itself, and whose it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::RegistryError;
+
+/// The longest name of a variable.
+const NAME_LIMIT: usize = 128;
+/// The longest value, in bytes.
+const VALUE_LIMIT: usize = 8 * 1024;
+
+/// The variable that a secret stands for: `[A-Z][A-Z0-9_]*`, at most 128 letters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct SecretName(String);
+
+impl SecretName {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SecretName {
+    type Err = RegistryError;
+
+    fn from_str(text: &str) -> Result<Self, RegistryError> {
+        let allowed = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+        if (1..=NAME_LIMIT).contains(&text.len())
+            && text.starts_with(|first: char| first.is_ascii_uppercase())
+            && text.bytes().all(allowed)
+        {
+            Ok(Self(text.to_owned()))
+        } else {
+            // What was sent may be the value, in the wrong place: it is not repeated.
+            Err(RegistryError::Invalid(
+                "a secret's name is a capital letter and up to 127 capital letters, digits or `_`"
+                    .to_owned(),
+            ))
+        }
+    }
+}
+
+impl fmt::Display for SecretName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A secret's value: never shown, and wiped from memory at its end.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(Zeroizing<String>);
+
+impl SecretValue {
+    /// Takes a value of 1 byte to 8 KiB.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] for an empty or a larger one.
+    pub fn new(text: Zeroizing<String>) -> Result<Self, RegistryError> {
+        if text.is_empty() || text.len() > VALUE_LIMIT {
+            return Err(RegistryError::Invalid("a secret's value has 1 to 8192 bytes".to_owned()));
+        }
+        Ok(Self(text))
+    }
+
+    /// Returns the value, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// Whose a secret is; a principal's own goes before the project's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretOwner {
+    /// Whoever stores it; nobody else uses it or knows of it.
+    Me,
+    /// Everybody in the project.
+    Project,
+}
+
+impl SecretOwner {
+    /// Returns the word used on the wire and in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Me => "me",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// A secret as it is listed; its value cannot be had again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SecretRecord {
+    /// The variable that it stands for.
+    pub name: String,
+    /// Whose it is.
+    #[serde(rename = "for")]
+    pub owner: SecretOwner,
+    /// Rises with each new value.
+    pub version: i64,
+    /// When it was first stored.
+    pub created_at: DateTime<Utc>,
+    /// When it got its present value.
+    pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_variables() {
+        for name in ["A", "TAVILY_API_KEY", "X9_", &"A".repeat(128)] {
+            assert_eq!(name.parse::<SecretName>().unwrap().as_str(), name);
+        }
+        for name in ["", "a", "_A", "9A", "A-B", "A B", "A\n", "Ä", "A.B", &"A".repeat(129)] {
+            let refused = name.parse::<SecretName>().expect_err(name).to_string();
+            assert!(name.len() < 2 || !refused.contains(name), "{refused}");
+        }
+    }
+
+    /// SE-17: a value is never shown.
+    #[test]
+    fn values_have_a_size_and_are_never_shown() {
+        let value = |length: usize| SecretValue::new(Zeroizing::new("c".repeat(length)));
+        assert_eq!(format!("{:?}", value(8_192).unwrap()), "[redacted]");
+        assert_eq!(value(1).unwrap().expose(), "c");
+        value(0).unwrap_err();
+        value(8_193).unwrap_err();
+    }
+}
