@@ -179,6 +179,9 @@ error_codes! {
     /// A content does not have the hash that it must have.
     IntegrityMismatch = 4002, "INTEGRITY_MISMATCH",
         "The content changed since it was pinned; nothing ran.";
+    /// A stored secret was changed or moved in the database.
+    SecretUnreadable = 4008, "SECRET_UNREADABLE",
+        "Store the secret again; the operator finds the event in the audit log.";
 
     /// The database does not answer.
     DatabaseUnavailable = 5001, "DATABASE_UNAVAILABLE",
@@ -207,6 +210,9 @@ error_codes! {
     /// The issuer of tokens does not answer, so no token can be checked.
     IdentityUnavailable = 5009, "IDENTITY_UNAVAILABLE",
         "Try again shortly, or use an API key; the operator finds the cause in the gateway's log.";
+    /// The gateway has no master key, or not the right one.
+    SecretsUnavailable = 5012, "SECRETS_UNAVAILABLE",
+        "The operator sets PML_MASTER_KEY; until then send keys with the call, as `X-PML-Key-…`.";
 }
 
 /// Says that a text is not the name of an error code.

@@ -12,7 +12,7 @@ use registry::{Caller, RegistryError, Right, Tenant};
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 use crate::tokens::TokenError;
-use crate::upstreams::CallerKeys;
+use crate::upstreams::keys::CallerKeys;
 
 /// Whether a caller can run a program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
+use crate::upstreams::keys;
 
 /// How long one tool may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -215,7 +216,8 @@ async fn call(
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
                 let RunOf { gateway, requester, .. } = of;
-                gateway.upstreams.call(requester.scope(), tool, arguments, &requester.keys).await
+                let key = keys::find(&gateway.registry, requester, tool).await?;
+                gateway.upstreams.call(requester.scope(), tool, arguments, key.as_ref()).await
             }
             (EntryType::Deno, Some(capability)) => {
                 capabilities::run(of, tool, capability, arguments, inner).await.map(wrap_value)

@@ -2,6 +2,7 @@
 
 mod keys;
 mod routing;
+mod secrets;
 mod serve;
 
 use std::io::Write as _;
@@ -52,6 +53,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Routing(command)) => {
             let database = Database::open(settings)?;
             say(&runtime.block_on(routing::run(&database, &command))?)?;
+        }
+        Some(Command::Secrets(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(secrets::run(&database, settings, &command))?)?;
         }
         Some(Command::Routes { json }) => say(&routes(json)?)?,
     }

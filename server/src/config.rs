@@ -16,6 +16,9 @@ pub use identity::OauthSettings;
 pub use rates::{RateLimit, RateSettings};
 
 use crate::http::keys::DAYS_LIMIT;
+use zeroize::Zeroizing;
+
+use crate::master_key::MasterKeySettings;
 use crate::turns::Places;
 
 /// PML's gateway and registry: analyses agent-written programs, runs what is
@@ -80,6 +83,10 @@ pub struct Settings {
     /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or per module.
     #[arg(long, env = "PML_LOG", global = true, default_value = "info", value_name = "FILTER")]
     pub log: String,
+
+    /// The files of master keys.
+    #[command(flatten)]
+    pub master_key: MasterKeySettings,
 }
 
 /// What `pml-server` can do.
@@ -100,6 +107,9 @@ pub enum Command {
     /// Say which tools run on the gateway and which on the user's machine.
     #[command(subcommand)]
     Routing(RoutingCommand),
+    /// Look after the master keys that seal stored secrets.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
     /// List the HTTP routes and what each needs.
     Routes {
         /// Print JSON: `[{"method","path","auth"}]`.
@@ -312,6 +322,25 @@ pub enum RoutingCommand {
     },
 }
 
+/// `pml-server secrets …`
+#[derive(Debug, Subcommand)]
+pub enum SecretsCommand {
+    /// Print the master keys by name, and how much is sealed under each; never a key or a value.
+    Status {
+        /// Print JSON: `[{"id","current","data_keys","created_at"}]`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put PML_MASTER_KEY_NEW in the place of PML_MASTER_KEY; every gateway must know both meanwhile.
+    ///
+    /// Safe to stop at any point and to run again.
+    Rotate {
+        /// How many organisations' keys are wrapped anew in one transaction.
+        #[arg(long, default_value = "100", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        batch: u32,
+    },
+}
+
 fn parse_routing(text: &str) -> Result<Routing, String> {
     match text {
         "client" | "local" => Ok(Routing::Client),
@@ -328,11 +357,16 @@ fn parse_right(text: &str) -> Result<Right, String> {
     text.parse().map_err(|_| "expected execute, read, publish or admin".to_owned())
 }
 
-/// A value that never shows itself in logs or debug output.
+/// A value that never shows itself in logs or debug output, and is wiped from memory at its end.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
+    /// Takes a value.
+    pub fn new(value: &str) -> Self {
+        Self(Zeroizing::new(value.to_owned()))
+    }
+
     /// Returns the value, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
@@ -343,7 +377,7 @@ impl std::str::FromStr for Secret {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
+        Ok(Self::new(text))
     }
 }
 

@@ -128,6 +128,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::DatabaseUnavailable
         | ErrorCode::Busy
         | ErrorCode::SandboxUnavailable
+        | ErrorCode::SecretsUnavailable
         | ErrorCode::IdentityUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -175,6 +176,17 @@ pub fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
         }
         RegistryError::IntegrityMismatch { .. } => {
             (ErrorCode::IntegrityMismatch, "a registry entry does not have its recorded hash")
+        }
+        RegistryError::NoMasterKey => (
+            ErrorCode::SecretsUnavailable,
+            "this gateway stores no secrets: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE",
+        ),
+        RegistryError::WrongMasterKey { .. } => (
+            ErrorCode::SecretsUnavailable,
+            "this gateway lacks the master key of the stored secrets: PML_MASTER_KEY is another one",
+        ),
+        RegistryError::UnreadableSecret(_) => {
+            (ErrorCode::SecretUnreadable, "the stored secret cannot be read")
         }
         _ => (ErrorCode::Internal, "the registry failed"),
     };

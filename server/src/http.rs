@@ -9,13 +9,14 @@ pub mod keys;
 pub mod mcp;
 pub mod oauth;
 pub mod registry;
+pub mod secrets;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +55,9 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/api/v1/keys/{id}", auth: "key" },
     Route { method: "DELETE", path: "/api/v1/keys/{id}", auth: "key" },
     Route { method: "POST", path: "/api/v1/keys/{id}/rotate", auth: "key" },
+    Route { method: "GET", path: "/api/v1/secrets", auth: "key" },
+    Route { method: "PUT", path: "/api/v1/secrets/{name}", auth: "key" },
+    Route { method: "DELETE", path: "/api/v1/secrets/{name}", auth: "key" },
     Route { method: "GET", path: "/health", auth: "none" },
     Route { method: "GET", path: "/ready", auth: "none" },
     Route { method: "GET", path: "/version", auth: "none" },
@@ -75,6 +79,13 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .route("/api/v1/keys", get(keys::list_keys).post(keys::create_key))
         .route("/api/v1/keys/{id}", get(keys::get_key).delete(keys::revoke_key))
         .route("/api/v1/keys/{id}/rotate", post(keys::rotate_key))
+        .route("/api/v1/secrets", get(secrets::list_secrets))
+        .route(
+            "/api/v1/secrets/{name}",
+            put(secrets::put_secret)
+                .delete(secrets::delete_secret)
+                .layer(DefaultBodyLimit::max(secrets::BODY_LIMIT)),
+        )
         // Within the check of the caller: an answer is kept for whoever it was given to.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once))
         .with_state(gateway.clone());

@@ -23,6 +23,7 @@ pub mod error;
 pub mod execute;
 pub mod http;
 pub mod limits;
+pub mod master_key;
 pub mod state;
 pub mod telemetry;
 pub mod tokens;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Serve, Settings, Switch};
 use crate::database::Database;
 use crate::limits::Limits;
+use crate::master_key;
 use crate::state::Gateway;
 
 /// The tenant that a fresh private gateway serves.
@@ -82,7 +83,8 @@ async fn prepare(
     settings: &Settings,
 ) -> anyhow::Result<(Registry, Option<FirstKey>)> {
     if !database.is_embedded() {
-        return Ok((database.connect().await?, None));
+        let registry = database.connect().await?;
+        return Ok((master_key::prepare(registry, database, settings).await?, None));
     }
     let scope: Scope = FIRST_SCOPE.parse().context("the first scope has a valid name")?;
     let operator = database.operator().await?;
@@ -91,6 +93,7 @@ async fn prepare(
     operator.create_scope(&scope).await.context("the first scope was not made")?;
     operator.close().await;
     let registry = database.connect().await?;
+    let registry = master_key::prepare(registry, database, settings).await?;
     let path = settings.data_dir().join(KEY_FILE);
     let shown = match fs::read_to_string(&path) {
         Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use registry::RegistryError;
 use serde_json::{Value, json};
 
 use crate::state::SharedGateway;
@@ -19,7 +20,8 @@ pub async fn version() -> Json<Value> {
 }
 
 /// Tells whether the gateway can do its work: the database answers with the
-/// schema that this program knows, and programs can be contained.
+/// schema that this program knows, programs can be contained, and the secrets that
+/// are stored can be read.
 pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     let database = gateway.registry.check_ready().await;
     if let Err(error) = &database {
@@ -29,12 +31,21 @@ pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     if let Err(error) = &sandbox {
         tracing::warn!(error = %error, "Not ready: programs cannot be contained");
     }
-    let ready = database.is_ok() && sandbox.is_ok();
+    // Without a master key there are no secrets, which is a choice; with a wrong one
+    // those that there are cannot be read.
+    let secrets = gateway.registry.check_secrets().await;
+    let stores_secrets = !matches!(secrets, Err(RegistryError::NoMasterKey));
+    let secrets_hold = secrets.is_ok() || !stores_secrets;
+    if !secrets_hold && let Err(error) = &secrets {
+        tracing::warn!(error = %error, "Not ready: stored secrets cannot be read");
+    }
+    let ready = database.is_ok() && sandbox.is_ok() && secrets_hold;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
         "status": if ready { "ready" } else { "unavailable" },
         "checks": {
             "database": database.is_ok(),
+            "secrets": { "ok": secrets_hold, "stored": stores_secrets },
             "sandbox": { "ok": sandbox.is_ok(), "layers": sandbox.unwrap_or_default() },
         },
     });

@@ -1,0 +1,110 @@
+//! `pml-server secrets`: the master keys of stored secrets, never a value.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use registry::{MasterKeyStatus, MasterKeys, Operator};
+
+use crate::config::{SecretsCommand, Settings};
+use crate::database::Database;
+use crate::master_key::{self, GivenKeys};
+
+/// Does what the command says and returns what to print.
+pub(super) async fn run(
+    database: &Database,
+    settings: &Settings,
+    command: &SecretsCommand,
+) -> anyhow::Result<String> {
+    let operator = database.operator().await?;
+    operator.migrate().await?;
+    match command {
+        SecretsCommand::Status { json } => {
+            let keys = operator.master_keys().await.context("the keys could not be read")?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&keys)? + "\n");
+            }
+            Ok(table(&keys))
+        }
+        SecretsCommand::Rotate { batch } => rotate(&operator, database, settings, *batch).await,
+    }
+}
+
+/// Wraps every data key with the new master key and forgets the old one.
+async fn rotate(
+    operator: &Operator,
+    database: &Database,
+    settings: &Settings,
+    batch: u32,
+) -> anyhow::Result<String> {
+    let configured = GivenKeys::read(settings)?;
+    let has_own_file = configured.present.is_none() && database.is_embedded();
+    let given = configured.or_own(database, settings)?;
+    let to = match (&given.new, &given.present, &given.old) {
+        (Some(new), _, _) => new.id().to_owned(),
+        (None, Some(present), Some(_)) => present.id().to_owned(),
+        _ => bail!(
+            "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` makes one), \
+             for this command and, before it, for every gateway"
+        ),
+    };
+    let keys = Arc::new(given.into_keys());
+    operator.begin_rotation(&keys, &to).await.map_err(master_key::explain)?;
+    let (mut done, mut unreadable) = (0, Vec::new());
+    let mut after = None;
+    loop {
+        let report = operator.rewrap(&keys, after, batch).await.map_err(master_key::explain)?;
+        done += report.done;
+        unreadable.extend(report.unreadable);
+        after = report.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let retired = operator.retire_master_keys().await.context("the old keys were not retired")?;
+    if !unreadable.is_empty() {
+        let names: Vec<String> =
+            unreadable.iter().map(|(org, version)| format!("{version} of `{org}`")).collect();
+        bail!(
+            "{done} data keys are wrapped with master key `{to}` now, but these cannot be opened, so the \
+             old one is still needed: {}",
+            names.join(", ")
+        );
+    }
+    if has_own_file {
+        replace_own(settings, &keys, &to)?;
+    }
+    let mut out = format!("{done} data keys were wrapped anew, with master key `{to}`.\n");
+    for id in &retired {
+        writeln!(out, "Master key `{id}` is no longer needed.")?;
+    }
+    if has_own_file {
+        let file = master_key::own_file(settings);
+        writeln!(out, "Next: `{}` has the new key; unset PML_MASTER_KEY_NEW.", file.display())?;
+    } else {
+        out +=
+            "Next: set PML_MASTER_KEY to the new key on every gateway and unset the other two.\n";
+    }
+    Ok(out)
+}
+
+fn replace_own(settings: &Settings, keys: &MasterKeys, id: &str) -> anyhow::Result<()> {
+    let key = keys.get(id).context("the new master key vanished")?;
+    master_key::replace_own(&master_key::own_file(settings), key)
+}
+
+fn table(keys: &[MasterKeyStatus]) -> String {
+    if keys.is_empty() {
+        return "There is no master key yet: nobody has started a gateway with one.\n".to_owned();
+    }
+    let mut out = String::new();
+    for key in keys {
+        let state = match (key.current, key.data_keys) {
+            (true, _) => "current",
+            (false, 0) => "no longer needed",
+            (false, _) => "being replaced; still needed",
+        };
+        out += &format!("{}  {} data keys  {state}\n", key.id, key.data_keys);
+    }
+    out
+}

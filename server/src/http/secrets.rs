@@ -1,0 +1,150 @@
+//! `/api/v1/secrets`: keys that are stored for the upstreams of tools. Values go in and never come out.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use protocol::ErrorCode;
+use registry::{Caller, RegistryError, Right, SecretName, SecretOwner, SecretRecord, SecretValue};
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::auth::Requester;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest body: a value of 8 KiB with every byte escaped, and what is around it.
+pub const BODY_LIMIT: usize = 64 * 1024;
+
+/// The answer to a list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    secrets: Vec<SecretRecord>,
+}
+
+/// The body of a `PUT`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSecret {
+    value: String,
+    #[serde(rename = "for")]
+    owner: SecretOwner,
+}
+
+/// The query of a `DELETE`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WhichSecret {
+    #[serde(rename = "for")]
+    owner: SecretOwner,
+}
+
+/// Lists the names of the caller's own secrets and of the project's.
+pub async fn list_secrets(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if !caller.rights.contains(Right::Admin) {
+        require(&caller, Right::Execute)?;
+    }
+    // Also without a master key nobody is told that there are none.
+    gateway.registry.check_secrets().await?;
+    let tenant = Requester::new(caller, &headers).tenant();
+    let secrets = gateway.registry.secrets(&tenant).await?;
+    Ok((PRIVATE, Json(Listed { secrets })).into_response())
+}
+
+/// Stores a value: 201 for a new name, 200 where it takes the place of another.
+pub async fn put_secret(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let name: SecretName = name.parse().map_err(refused)?;
+    let body = body.map_err(|_| invalid("the body is too large, or ended early"))?;
+    let new: Result<NewSecret, _> = serde_json::from_slice(&body);
+    // The value is nowhere but in its own type from here on, if nobody else holds the body.
+    if let Ok(mut bytes) = body.try_into_mut() {
+        bytes.zeroize();
+    }
+    // The parser's message could quote the value, so only the place is told.
+    let new = new.map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        invalid(format!(
+            "the body is not `{{\"value\":\"…\",\"for\":\"me\"|\"project\"}}`: see line {line} column {column}"
+        ))
+    })?;
+    let value = SecretValue::new(Zeroizing::new(new.value)).map_err(refused)?;
+    require(&caller, right_for(new.owner))?;
+    let tenant = Requester::new(caller, &headers).tenant();
+    let record = gateway
+        .registry
+        .put_secret(&tenant, new.owner, &name, value)
+        .await
+        .map_err(|error| told(error, &name))?;
+    let status = if record.version == 1 { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, PRIVATE, Json(record)).into_response())
+}
+
+/// Deletes a secret.
+pub async fn delete_secret(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    query: Result<Query<WhichSecret>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let name: SecretName = name.parse().map_err(refused)?;
+    let Query(query) = query.map_err(|_| invalid("the query is not `for=me` or `for=project`"))?;
+    require(&caller, right_for(query.owner))?;
+    gateway.registry.check_secrets().await?;
+    let tenant = Requester::new(caller, &headers).tenant();
+    gateway
+        .registry
+        .delete_secret(&tenant, query.owner, &name)
+        .await
+        .map_err(|error| told(error, &name))?;
+    Ok((StatusCode::NO_CONTENT, PRIVATE).into_response())
+}
+
+const PRIVATE: [(header::HeaderName, &str); 1] = [(header::CACHE_CONTROL, "private, no-store")];
+
+fn right_for(owner: SecretOwner) -> Right {
+    match owner {
+        SecretOwner::Me => Right::Execute,
+        SecretOwner::Project => Right::Admin,
+    }
+}
+
+fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
+    if caller.rights.contains(right) {
+        return Ok(());
+    }
+    let detail = format!("the key lacks the right `{}`", right.as_str());
+    Err(ApiError::new(ErrorCode::Forbidden, detail))
+}
+
+fn invalid(detail: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::InvalidRequest, detail)
+}
+
+fn refused(error: RegistryError) -> ApiError {
+    invalid(error.to_string())
+}
+
+fn told(error: RegistryError, name: &SecretName) -> ApiError {
+    match error {
+        RegistryError::NotFound(_) => ApiError::new(
+            ErrorCode::NotFound,
+            format!("there is no secret `{name}`"),
+        ),
+        other => other.into(),
+    }
+}

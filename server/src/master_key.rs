@@ -1,0 +1,251 @@
+//! Where the master keys for stored secrets come from.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use registry::{MasterKey, MasterKeys, Registry, RegistryError};
+use zeroize::Zeroizing;
+
+use crate::config::Settings;
+use crate::database::Database;
+
+/// The key that a gateway with a private Postgres makes for itself, in its data directory.
+const OWN_FILE: &str = "master.key";
+
+/// The most of a file that is read; a key has 44 letters.
+const FILE_LIMIT: u64 = 1_024;
+
+/// Who may read the file that we made: its owner.
+const OWN_MODE: u32 = 0o077;
+
+/// Who may not touch a file that the operator made: the group may read it, as
+/// orchestrators mount their secrets.
+const GIVEN_MODE: u32 = 0o027;
+
+/// The files of master keys. The keys themselves come from `PML_MASTER_KEY`,
+/// `PML_MASTER_KEY_NEW` and `PML_MASTER_KEY_OLD`, and have no flags: every user of
+/// the machine sees the flags of every process.
+#[derive(Debug, Clone, Default, Args)]
+pub struct MasterKeySettings {
+    /// The file of the master key for stored secrets, 32 bytes as base64 or hex; or PML_MASTER_KEY.
+    ///
+    /// Default with a private Postgres: `master.key` in the data directory, made at the first start.
+    #[arg(long, env = "PML_MASTER_KEY_FILE", global = true, value_name = "FILE")]
+    pub master_key_file: Option<PathBuf>,
+
+    /// The file of the master key that is to take its place; or PML_MASTER_KEY_NEW.
+    #[arg(long, env = "PML_MASTER_KEY_NEW_FILE", global = true, value_name = "FILE")]
+    pub master_key_new_file: Option<PathBuf>,
+
+    /// The file of the master key whose place it took; or PML_MASTER_KEY_OLD.
+    #[arg(long, env = "PML_MASTER_KEY_OLD_FILE", global = true, value_name = "FILE")]
+    pub master_key_old_file: Option<PathBuf>,
+}
+
+/// The master keys that the settings give.
+#[derive(Debug, Default)]
+pub(crate) struct GivenKeys {
+    pub(crate) present: Option<MasterKey>,
+    pub(crate) new: Option<MasterKey>,
+    pub(crate) old: Option<MasterKey>,
+}
+
+impl GivenKeys {
+    /// Reads them; a key that is wrong in any way is an error and never no key.
+    pub(crate) fn read(settings: &Settings) -> anyhow::Result<Self> {
+        let files = &settings.master_key;
+        Ok(Self {
+            present: given("PML_MASTER_KEY", files.master_key_file.as_deref())?,
+            new: given("PML_MASTER_KEY_NEW", files.master_key_new_file.as_deref())?,
+            old: given("PML_MASTER_KEY_OLD", files.master_key_old_file.as_deref())?,
+        })
+    }
+
+    /// Adds the key of a private gateway's own file, unless the settings name one.
+    pub(crate) fn or_own(
+        mut self,
+        database: &Database,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        if self.present.is_none() && database.is_embedded() {
+            self.present = read_file(&own_file(settings), OWN_MODE)?;
+        }
+        Ok(self)
+    }
+
+    /// Returns all of them, the one for a new database first.
+    pub(crate) fn into_keys(self) -> MasterKeys {
+        MasterKeys::new([self.present, self.new, self.old].into_iter().flatten().collect())
+    }
+}
+
+/// Gives a registry the master keys that it needs to serve.
+///
+/// Without a key and with an operator's own database there are no secrets, which
+/// their routes say; everything else works.
+pub(crate) async fn prepare(
+    registry: Registry,
+    database: &Database,
+    settings: &Settings,
+) -> anyhow::Result<Registry> {
+    let mut given = GivenKeys::read(settings)?.or_own(database, settings)?;
+    if given.present.is_none() && database.is_embedded() {
+        let path = own_file(settings);
+        if registry.has_master_key().await? {
+            bail!(
+                "the master key of the stored secrets is missing: put it back into `{}`, or set \
+                 PML_MASTER_KEY",
+                path.display()
+            );
+        }
+        given.present = Some(make_own(&path)?);
+    }
+    if given.present.is_none() {
+        tracing::info!("There is no PML_MASTER_KEY: this gateway stores no secrets");
+    }
+    registry.with_master_keys(given.into_keys()).await.map_err(explain)
+}
+
+/// Says what to set when a key is not the right one.
+pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
+    let is_wrong = matches!(error, RegistryError::WrongMasterKey { .. });
+    let error = anyhow::Error::new(error);
+    if is_wrong {
+        error.context(
+            "the master key is not the right one; set PML_MASTER_KEY to the key that the secrets \
+             were stored with, or PML_MASTER_KEY_OLD while another one takes its place",
+        )
+    } else {
+        error
+    }
+}
+
+/// Returns where a private gateway keeps its own master key.
+pub(crate) fn own_file(settings: &Settings) -> PathBuf {
+    settings.data_dir().join(OWN_FILE)
+}
+
+/// Replaces the own key by another one, whole or not at all.
+pub(crate) fn replace_own(path: &Path, key: &MasterKey) -> anyhow::Result<()> {
+    let temporary = write_beside(path, key)?;
+    fs::rename(&temporary, path)
+        .with_context(|| format!("could not write the master key to `{}`", path.display()))
+}
+
+fn make_own(path: &Path) -> anyhow::Result<MasterKey> {
+    let key = MasterKey::generate()?;
+    let temporary = write_beside(path, &key)?;
+    // Unlike a rename, a link never replaces the key that another gateway has just made.
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        Ok(()) => Ok(key),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            read_file(path, OWN_MODE)?.context("the master key vanished")
+        }
+        Err(error) => Err(error)
+            .with_context(|| format!("could not write the master key to `{}`", path.display())),
+    }
+}
+
+fn write_beside(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
+    let temporary = path.with_extension(format!("new.{}", std::process::id()));
+    let write = || {
+        let _ = fs::remove_file(&temporary);
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(key.expose().as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("could not write `{}`", temporary.display()))?;
+    Ok(temporary)
+}
+
+/// Reads a key from its variable, or from its file.
+fn given(variable: &str, file: Option<&Path>) -> anyhow::Result<Option<MasterKey>> {
+    match (std::env::var_os(variable), file) {
+        (Some(_), Some(_)) => bail!("set {variable} or {variable}_FILE, not both"),
+        (Some(text), None) => {
+            let text = Zeroizing::new(text.into_string().unwrap_or_default());
+            parse(&text, variable).map(Some)
+        }
+        (None, Some(path)) => {
+            let key = read_file(path, GIVEN_MODE)?;
+            let missing = || format!("{variable}_FILE: there is no `{}`", path.display());
+            key.with_context(missing).map(Some)
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
+    let shown = path.display().to_string();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("could not read `{shown}`")),
+    };
+    // Asked of the open file, so that nobody can swap it after the check.
+    let facts = file.metadata().with_context(|| format!("could not read `{shown}`"))?;
+    if !facts.is_file() {
+        bail!("`{shown}` is not a regular file");
+    }
+    if facts.mode() & forbidden != 0 {
+        bail!("others can read or change the master key in `{shown}`; run `chmod 600` on it");
+    }
+    let mut text = Zeroizing::new(String::new());
+    file.take(FILE_LIMIT)
+        .read_to_string(&mut text)
+        .with_context(|| format!("could not read `{shown}`"))?;
+    parse(&text, &shown).map(Some)
+}
+
+fn parse(text: &str, place: &str) -> anyhow::Result<MasterKey> {
+    text.parse().with_context(|| {
+        format!("{place} is not a master key; `openssl rand -base64 32` makes one")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(OWN_FILE);
+        assert!(read_file(&path, OWN_MODE).unwrap().is_none());
+        let made = make_own(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        // Another gateway that starts now takes what is there.
+        assert_eq!(make_own(&path).unwrap().id(), made.id());
+        assert_eq!(read_file(&path, OWN_MODE).unwrap().unwrap().id(), made.id());
+        for (mode, own, given) in
+            [(0o640, false, true), (0o644, false, false), (0o620, false, false)]
+        {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_file(&path, OWN_MODE).is_ok(), own, "{mode:o}");
+            assert_eq!(read_file(&path, GIVEN_MODE).is_ok(), given, "{mode:o}");
+        }
+        let other = MasterKey::generate().unwrap();
+        replace_own(&path, &other).unwrap();
+        assert_eq!(read_file(&path, OWN_MODE).unwrap().unwrap().id(), other.id());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_wrong_key_is_told_without_it() {
+        for text in ["", "changeme", "Q2FuYXJ5Q2FuYXJ5"] {
+            let told = format!("{:#}", parse(text, "PML_MASTER_KEY").unwrap_err());
+            assert!(told.contains("openssl rand") && !told.contains("Canary"), "{told}");
+            assert!(text.is_empty() || !told.contains(text), "{told}");
+        }
+    }
+}
