@@ -74,10 +74,52 @@ pub enum Command {
     Login,
     /// Forget the key that is kept for the gateway.
     Logout,
+    /// Keep your keys for tools: in this project's `.env`, or on the gateway.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+}
+
+/// `pml keys …`
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Set a key; the value comes from stdin, or is asked for and not shown.
+    Set {
+        /// The variable, for example `TAVILY_API_KEY`.
+        name: String,
+        /// A value, which is refused here: without this it would be repeated in the error.
+        #[arg(hide = true)]
+        value: Option<String>,
+        /// Store it on the gateway, for tools that run there.
+        #[arg(long)]
+        cloud: bool,
+        /// For everybody in the project, and not only for you.
+        #[arg(long, requires = "cloud")]
+        project: bool,
+    },
+    /// List the names of the keys that are set; never a value.
+    List {
+        /// Those on the gateway.
+        #[arg(long)]
+        cloud: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a key away.
+    Unset {
+        /// The variable.
+        name: String,
+        /// From the gateway.
+        #[arg(long)]
+        cloud: bool,
+        /// The project's, and not yours.
+        #[arg(long, requires = "cloud")]
+        project: bool,
     },
 }
 

@@ -1,5 +1,7 @@
 //! The gateway, seen from the CLI: one POST per call, no session.
 
+pub mod secrets;
+
 use std::time::Duration;
 
 use protocol::meta_tools::RUN_META;

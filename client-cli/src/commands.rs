@@ -4,6 +4,7 @@ pub mod analyze;
 mod doctor;
 pub mod exec;
 pub mod init;
+pub mod keys;
 mod login;
 pub mod plan;
 pub mod publish;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::app::App;
-use crate::args::{Cli, Command, Settings};
+use crate::args::{Cli, Command, KeysCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -39,6 +40,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Analyze(analyze) => analyze.json,
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
+        Command::Keys(KeysCommand::List { json, .. }) => *json,
         _ => false,
     };
     match start(cli) {
@@ -74,6 +76,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Analyze(_)
         | Command::Publish(_)
         | Command::Doctor(_)
+        | Command::Keys(_)
         | Command::Login => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,6 +102,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 publish::publish(App::open(settings)?, publish, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(&doctor).await,
+            Command::Keys(command) => keys::keys(settings, command).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Init { .. }
             | Command::Trust { .. }

@@ -30,6 +30,12 @@ fn nothing_private_is_logged() {
     };
     HttpMcp::new(&tenant, Era::Stateless).execute(&code(CANARY).replace("args.x", "'y'"));
     let project = Project::of(&tenant).allow(&["*"]).set("PML_LOG", "trace");
+    for arguments in [&["keys", "set", "STORED_KEY", "--cloud"][..], &["keys", "set", "LOCAL_KEY"]]
+    {
+        let stored = project.run_with(arguments, CANARY.as_bytes());
+        let said = text(&stored.stdout) + &text(&stored.stderr);
+        assert!(stored.status.success() && found(&said, CANARY).is_none(), "{said}");
+    }
     project.write("a.txt", format!("in a file: {CANARY}"));
     let mut pml = project.stdio();
     let run = json!({ "code": code(CANARY), "args": { "x": CANARY } });

@@ -42,3 +42,4 @@ mod support;
 mod tampering;
 mod threats;
 mod tokens;
+mod tool_keys;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
+use crate::dotenv;
 use crate::workspace::Workspace;
 
 /// Variables that every child may see: what programs need to find themselves,
@@ -156,7 +157,7 @@ impl Environment {
             .and_then(|opened| {
                 let mut text = String::new();
                 File::from(opened.fd).take(FILE_LIMIT).read_to_string(&mut text).ok()?;
-                Some(parse_dotenv(&text))
+                Some(dotenv::parse(&text))
             })
             .unwrap_or_default();
         Self { variables: variables.collect(), dotenv }
@@ -247,22 +248,6 @@ pub fn check_variable(name: &str, value: &str) -> Result<(), EnvironmentError> {
     Ok(())
 }
 
-/// Reads `NAME=value` lines; quotes around a value are taken off.
-fn parse_dotenv(text: &str) -> BTreeMap<String, String> {
-    let mut out = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((name, value)) = line.split_once('=') else { continue };
-        let value = value.trim();
-        let quoted = ['"', '\'']
-            .iter()
-            .find_map(|quote| value.strip_prefix(*quote).and_then(|v| v.strip_suffix(*quote)));
-        let plain = quoted.unwrap_or_else(|| value.split(" #").next().unwrap_or("").trim_end());
-        out.insert(name.trim().to_owned(), plain.to_owned());
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,15 +304,5 @@ mod tests {
         let missing = EnvironmentError::Missing { name: "NONE".to_owned() };
         assert_eq!(environment.for_server(&entry("A", "${NONE}"), &[]), Err(missing.clone()));
         assert_eq!(environment.for_server(&BTreeMap::new(), &["NONE".to_owned()]), Err(missing));
-    }
-
-    #[test]
-    fn env_files_are_read() {
-        let read = parse_dotenv("# c\nA=1\nexport B = \"two # 2\"\nC='3' \nD=4 # four\nnoise\n");
-        let pairs: Vec<(&str, &str)> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        assert_eq!(
-            pairs,
-            [("A", "1"), ("B", "two # 2"), ("C", "'3'".trim_matches('\'')), ("D", "4")]
-        );
     }
 }

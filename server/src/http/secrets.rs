@@ -141,10 +141,9 @@ fn refused(error: RegistryError) -> ApiError {
 
 fn told(error: RegistryError, name: &SecretName) -> ApiError {
     match error {
-        RegistryError::NotFound(_) => ApiError::new(
-            ErrorCode::NotFound,
-            format!("there is no secret `{name}`"),
-        ),
+        RegistryError::NotFound(_) => {
+            ApiError::new(ErrorCode::NotFound, format!("there is no secret `{name}`"))
+        }
         other => other.into(),
     }
 }

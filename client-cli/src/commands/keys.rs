@@ -1,0 +1,179 @@
+//! `pml keys`: the user's own keys for tools, in the workspace's `.env` or stored on the gateway.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::process::ExitCode;
+
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde_json::json;
+
+use crate::app::App;
+use crate::args::{KeysCommand, Settings};
+use crate::commands::{note, say};
+use crate::dotenv;
+use crate::error::CliError;
+use crate::workspace::Workspace;
+
+/// The longest value, in bytes; the gateway takes no longer one.
+const VALUE_LIMIT: usize = 8 * 1024;
+
+/// Does what the command says.
+///
+/// # Errors
+/// Returns why it was not done; never with a value in it.
+pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode, CliError> {
+    match command {
+        KeysCommand::Set { name, value, cloud, project } => {
+            check_name(&name)?;
+            if value.is_some() {
+                return Err(CliError::cannot_run("a value is not taken from the command line")
+                    .with_hint(
+                        "Give it on stdin. Others may have seen it, and your shell may keep it: replace it where it comes from.",
+                    ));
+            }
+            let value = read_value(&name)?;
+            if cloud {
+                let app = App::open(settings)?;
+                let gateway = app.cloud()?;
+                gateway.put_secret(&name, &value, owner(project)).await?;
+                say(&format!("`{name}` is stored on {}.\n", gateway.gateway()))?;
+            } else {
+                set_locally(settings, &name, &value)?;
+            }
+        }
+        KeysCommand::List { cloud: true, json } => {
+            let stored = App::open(settings)?.cloud()?.secrets().await?;
+            if json {
+                say(&format!("{:#}\n", json!(stored)))?;
+            } else {
+                let shown = protocol::escape_text;
+                let lines = stored.iter().map(|secret| {
+                    format!(
+                        "{}  {}  {}\n",
+                        shown(&secret.name),
+                        shown(&secret.owner),
+                        shown(&secret.updated_at)
+                    )
+                });
+                say(&lines.collect::<String>())?;
+            }
+        }
+        KeysCommand::List { cloud: false, json } => {
+            let text = dotenv::read(&workspace(settings)?).map_err(|error| unusable(&error))?;
+            let names: Vec<String> = dotenv::parse(&text).into_keys().collect();
+            if json {
+                let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+                say(&format!("{:#}\n", json!(names)))?;
+            } else {
+                let lines = names.iter().map(|name| format!("{}\n", protocol::escape_text(name)));
+                say(&lines.collect::<String>())?;
+            }
+        }
+        KeysCommand::Unset { name, cloud, project } => {
+            check_name(&name)?;
+            if cloud {
+                let app = App::open(settings)?;
+                app.cloud()?.delete_secret(&name, owner(project)).await?;
+            } else {
+                let workspace = workspace(settings)?;
+                let text = dotenv::read(&workspace).map_err(|error| unusable(&error))?;
+                let text = dotenv::unset(&text, &name).ok_or_else(|| {
+                    CliError::cannot_run(format!("`{name}` is not set in the workspace's `.env`"))
+                })?;
+                dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
+            }
+            say(&format!("`{name}` is not set any more.\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliError> {
+    let workspace = workspace(settings)?;
+    let text = dotenv::read(&workspace).map_err(|error| unusable(&error))?;
+    let text = dotenv::set(&text, name, value).ok_or_else(|| {
+        CliError::cannot_run("no line of a `.env` file can carry this value")
+            .with_hint("`pml keys set --cloud` takes any value.")
+    })?;
+    dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
+    let ignored = std::fs::read_to_string(workspace.root().join(".gitignore")).unwrap_or_default();
+    if !ignored.lines().any(|line| matches!(line.trim().trim_start_matches('/'), ".env" | ".env*"))
+    {
+        note("`.env` is not in `.gitignore`: do not commit it.\n");
+    }
+    say(&format!("`{name}` is set in `{}`.\n", workspace.root().join(".env").display()))
+}
+
+fn owner(project: bool) -> &'static str {
+    if project { "project" } else { "me" }
+}
+
+fn workspace(settings: &Settings) -> Result<Workspace, CliError> {
+    Workspace::find(settings.workspace.as_deref())
+        .map_err(|error| CliError::cannot_run(error.to_string()))
+}
+
+fn unusable(error: &std::io::Error) -> CliError {
+    CliError::cannot_run(format!("the workspace's `.env` cannot be used: {error}"))
+}
+
+fn check_name(name: &str) -> Result<(), CliError> {
+    let allowed = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    let is_name = name.len() <= 128
+        && name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.bytes().all(allowed);
+    if is_name {
+        return Ok(());
+    }
+    // What was given may be the value, in the wrong place: it is not repeated.
+    Err(CliError::cannot_run("the name is no variable: capital letters, digits and `_`")
+        .with_hint("`pml keys set TAVILY_API_KEY` asks for the value, or reads it from stdin."))
+}
+
+/// Reads a value from stdin, or asks a person for it without showing it.
+fn read_value(name: &str) -> Result<String, CliError> {
+    let failed =
+        |error: std::io::Error| CliError::failed(format!("cannot read the value: {error}"));
+    let stdin = std::io::stdin();
+    let mut text = String::new();
+    if stdin.is_terminal() {
+        let _ = write!(std::io::stderr(), "{name}: ");
+        let hidden = Hidden::start().map_err(|errno| failed(errno.into()))?;
+        let read = stdin.read_line(&mut text);
+        drop(hidden);
+        note("\n");
+        read.map_err(failed)?;
+        if text.contains('\u{3}') {
+            return Err(super::interrupted());
+        }
+    } else {
+        // One byte past the limit, and a line's end, tell too large from just right.
+        let limit = VALUE_LIMIT as u64 + 3;
+        stdin.lock().take(limit).read_to_string(&mut text).map_err(failed)?;
+    }
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    if value.is_empty() || value.len() > VALUE_LIMIT {
+        return Err(CliError::cannot_run("a value has 1 to 8192 bytes"));
+    }
+    Ok(value.to_owned())
+}
+
+/// A terminal that does not show what is typed, until this ends.
+struct Hidden(rustix::termios::Termios);
+
+impl Hidden {
+    fn start() -> Result<Self, rustix::io::Errno> {
+        let before = tcgetattr(rustix::stdio::stdin())?;
+        let mut modes = before.clone();
+        // Ctrl-C comes as a letter: as a signal it would end us with the terminal still silent.
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &modes)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.0);
+    }
+}
