@@ -36,6 +36,7 @@ mod rates;
 mod registry_http;
 mod results;
 mod routing;
+mod secrets;
 mod spike_client_kinds;
 mod stdio_protocol;
 mod support;

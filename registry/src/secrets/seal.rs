@@ -187,6 +187,47 @@ mod tests {
         }
     }
 
+    /// SE-11: the time that a refusal takes does not tell where the tag differs (Welch's t-test).
+    #[test]
+    fn opening_takes_as_long_wherever_it_fails() {
+        const EACH: usize = 50_000;
+        let key = SealingKey::generate().unwrap();
+        let sealed = key.seal(&purpose(), b"canary-secret-value").unwrap();
+        let (mut early, mut late) = (sealed.clone(), sealed.clone());
+        early[sealed.len() - 16] ^= 1;
+        late[sealed.len() - 1] ^= 1;
+        // What is slow for another reason is left out, as `dudect` does.
+        let mean_and_error = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times.truncate(EACH * 9 / 10);
+            let count = times.len() as f64;
+            let mean = times.iter().sum::<f64>() / count;
+            let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
+            (mean, squares / (count - 1.0) / count)
+        };
+        let t = || {
+            let mut times = [Vec::with_capacity(EACH), Vec::with_capacity(EACH)];
+            let mut order = vec![0; 2 * EACH];
+            getrandom::fill(&mut order).unwrap();
+            for place in order {
+                let class = usize::from(place % 2);
+                let forged = [&early, &late][class];
+                let start = std::time::Instant::now();
+                let opened = key.open(&purpose(), std::hint::black_box(forged));
+                let nanoseconds = start.elapsed().as_nanos() as f64;
+                assert_eq!(std::hint::black_box(opened), Err(Unreadable));
+                if times[class].len() < EACH {
+                    times[class].push(nanoseconds);
+                }
+            }
+            let [(a, a_error), (b, b_error)] = times.each_mut().map(mean_and_error);
+            (a - b) / (a_error + b_error).sqrt()
+        };
+        // A leak shows in every run; a busy machine does not.
+        let all: Vec<f64> = (0..5).map(|_| t()).collect();
+        assert!(all.iter().any(|t| t.abs() < 4.5), "{all:?}");
+    }
+
     #[test]
     fn a_key_is_never_shown() {
         let key = SealingKey::from_slice(&[0xab; KEY_BYTES]).unwrap();

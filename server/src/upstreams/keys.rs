@@ -92,15 +92,14 @@ fn host(tool: &ResolvedTool) -> String {
 }
 
 fn missing(tool: &ResolvedTool, variable: &str) -> ErrorBody {
-    let mut error = ErrorBody::new(
-        ErrorCode::ApiKeyRequired,
-        format!("tool `{}` needs the key `{variable}`", tool.id),
-    );
-    error.hint = format!(
-        "Store it on the gateway with `pml keys set {variable} --cloud`, or send the header X-PML-Key-{} with the call.",
+    // In the message, because a program's error carries no hint of its own.
+    let message = format!(
+        "tool `{}` needs the key `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, \
+         or send the header X-PML-Key-{} with the call",
+        tool.id,
         variable.replace('_', "-")
     );
-    error.with_details(json!({ "variable": variable }))
+    ErrorBody::new(ErrorCode::ApiKeyRequired, message).with_details(json!({ "variable": variable }))
 }
 
 #[cfg(test)]

@@ -36,6 +36,13 @@ pub(crate) struct GatewayStub {
 impl GatewayStub {
     /// Starts it; `answer` gets the JSON body of each POST.
     pub(crate) fn start(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_with_head(move |_, body| answer(body))
+    }
+
+    /// Starts it; `answer` gets the request line with the headers, and the JSON body.
+    pub(crate) fn start_with_head(
+        answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let (count, hear) = (Arc::clone(&requests), Arc::clone(&heard));
@@ -47,7 +54,7 @@ impl GatewayStub {
             count.fetch_add(1, Ordering::SeqCst);
             let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
             let mut more = String::new();
-            let (status, kind, bytes) = match answer(&body) {
+            let (status, kind, bytes) = match answer(&request.head, &body) {
                 Answer::Redirect(place) => {
                     more = format!("location: {place}\r\n");
                     (307, "text/plain", Vec::new())

@@ -58,6 +58,28 @@ impl Installation {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Runs SQL on the private Postgres as its superuser; returns the rows, without a frame.
+    #[track_caller]
+    pub(crate) fn sql(&self, statements: &str) -> String {
+        let psql = std::env::var_os("PML_PG_BIN")
+            .map_or_else(|| PathBuf::from("psql"), |bin| Path::new(&bin).join("psql"));
+        let mut command = Command::new(psql);
+        command.args(["-qXAt", "-v", "ON_ERROR_STOP=1", "-U", "pml", "-d", "pml"]);
+        command.arg("-h").arg(self.socket_folder()).args(["-c", statements]);
+        let output = command.output().expect("psql runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "psql: {}\n{stderr}", output.status);
+        String::from_utf8(output.stdout).expect("psql writes text")
+    }
+
+    /// Returns the folder of the socket of the private Postgres, which runs.
+    #[track_caller]
+    pub(crate) fn socket_folder(&self) -> String {
+        let file = self.data_dir.join("postgres/data/postmaster.pid");
+        let text = std::fs::read_to_string(file).expect("Postgres runs");
+        text.lines().nth(4).expect("the fifth line names the folder").to_owned()
+    }
+
     /// Returns the key that the first start made.
     pub(crate) fn first_key(&self) -> String {
         let path = self.data_dir.join("local.key");
