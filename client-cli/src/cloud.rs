@@ -209,7 +209,11 @@ impl Cloud {
                 error.hint = "Check that the key is one of this gateway, and still valid.".into();
                 Err(error)
             }
-            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+            other => {
+                let problem = serde_json::from_slice(&body).ok();
+                let problem = problem.and_then(|answer| self.problem(&answer));
+                Err(problem.unwrap_or_else(|| self.nonsense(&format!("HTTP status {other}"))))
+            }
         }
     }
 
@@ -281,6 +285,13 @@ impl Cloud {
             return Err(problem);
         }
         Err(self.nonsense(&format!("HTTP status {status}, JSON that is no MCP answer")))
+    }
+
+    /// Reads an RFC 9457 problem of our own gateway, which keeps its code.
+    fn problem(&self, answer: &Value) -> Option<ErrorBody> {
+        let code = answer.get("code")?.as_str()?.parse().ok()?;
+        let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
+        Some(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
     }
 
     fn envelope(&self, result: &Value) -> Result<Envelope, ErrorBody> {

@@ -156,7 +156,9 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::GatewayUnreachable
         | C::GatewayBadAnswer
         | C::ServerToolsOffline
-        | C::Busy => ErrorKind::Unavailable,
+        | C::Busy
+        | C::RateLimited
+        | C::IdentityUnavailable => ErrorKind::Unavailable,
         _ => ErrorKind::Failed,
     }
 }

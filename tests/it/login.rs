@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::support::cli::{Project, text};
 use crate::support::expect::success;
+use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::server::Server;
 
 const PROGRAM: &str = "return await mcp.json.parse({ data: '7' })";
@@ -55,6 +56,21 @@ fn without_the_gateway_nothing_is_kept() {
     let output = project.run_with(&["login"], b"pml_key_x");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     assert!(!project.home().join(".config/pml/credentials").exists());
+    // Nor one that has no time, or is none of ours.
+    for (status, body, said) in [
+        (429, r#"{"code":"RATE_LIMITED","detail":"later"}"#, "later"),
+        (404, "<html>", "HTTP status 404"),
+        (200, "{}", "scope"),
+    ] {
+        let stub =
+            GatewayStub::start(move |_| Answer::Raw(status, "application/json", body.into()));
+        let project = Project::at(&stub.url);
+        let output = project.run_with(&["login"], b"pml_key_x");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+        assert!(!project.home().join(".config/pml/credentials").exists());
+    }
 }
 
 /// A person types the key on a terminal: it is not shown, and the terminal is as it was afterwards.
