@@ -35,8 +35,12 @@ struct Side {
     reader: String,
     expired: String,
     scope: String,
-    /// A key that nobody uses: the object.
+    /// A key that nobody uses.
     key_id: String,
+    /// A capability, and the namespace of nothing else.
+    namespace: String,
+    /// A stored key for a tool.
+    secret: String,
 }
 
 impl Side {
@@ -61,12 +65,25 @@ impl Side {
             let url = format!("{}/api/v1/keys/self", tenant.url);
             (call(&expired, "GET", &url, None).status == 401).then_some(())
         });
+        let namespace = scope.rsplit('.').next().unwrap().to_owned();
+        let secret = format!("{}_KEY", namespace.to_uppercase());
+        let capability =
+            json!({ "name": format!("{namespace}:own"), "code": "/** Ours. */ return 1" });
+        for (method, path, body) in [
+            ("POST", "capabilities".to_owned(), capability),
+            ("PUT", format!("secrets/{secret}"), json!({ "value": "v", "for": "project" })),
+        ] {
+            let url = format!("{}/api/v1/{path}", tenant.url);
+            assert_eq!(call(&tenant.key, method, &url, Some(&body)).status, 201, "{path}");
+        }
         Self {
             url: tenant.url,
             admin: tenant.key,
             reader: text(&reader, "key"),
             expired,
             key_id: text(&object, "id"),
+            namespace,
+            secret,
             scope,
         }
     }
@@ -77,7 +94,13 @@ impl Side {
         let keys: Value =
             serde_json::from_str(&Server::shared().installation().run_well(&keys)).unwrap();
         let audit = call(&self.admin, "GET", &format!("{}/api/v1/audit?limit=200", self.url), None);
-        json!({ "keys": keys, "audit": audit.json() })
+        let read =
+            |path: &str| call(&self.admin, "GET", &format!("{}{path}", self.url), None).json();
+        let capability = read(&format!("/mcp/{}:own", self.namespace));
+        assert_eq!(capability["version"], "0.1.0", "{capability}");
+        let secrets = read("/api/v1/secrets");
+        assert!(secrets.to_string().contains(&self.secret), "{secrets}");
+        json!({ "keys": keys, "audit": audit.json(), "capability": capability, "secrets": secrets })
     }
 }
 
@@ -89,8 +112,15 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/api/v1/keys/{id}" | "/api/v1/keys/{id}/rotate" => {
             [side.key_id.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
         }
-        // Entries of a scope come with publishing; a name in it must not exist for others.
-        "/mcp/{fqdn}" => [format!("{}.private", side.scope), "no.such.thing".to_owned()],
+        "/api/v1/capabilities/{name}/deprecate" | "/api/v1/capabilities/{name}/yank" => {
+            [format!("{}:own", side.namespace), "nobody:own".to_owned()]
+        }
+        "/api/v1/secrets/{name}" => {
+            [format!("{}?for=project", side.secret), "NOBODYS_KEY?for=project".to_owned()]
+        }
+        "/mcp/{fqdn}" => {
+            [format!("{}.{}.own", side.scope, side.namespace), "no.such.thing.own".to_owned()]
+        }
         _ => return None,
     };
     let open = route.path.find('{')?;
@@ -100,6 +130,11 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
 
 fn body(route: &Route) -> Option<Value> {
     match (route.method.as_str(), route.path.as_str()) {
+        ("POST", "/api/v1/capabilities") => {
+            Some(json!({ "name": "x:y", "code": "/** Fine. */ return 1" }))
+        }
+        ("POST", "/api/v1/capabilities/{name}/deprecate") => Some(json!({ "message": "old" })),
+        ("POST", "/api/v1/capabilities/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
         ("POST", _) => Some(json!({})),
         _ => None,
@@ -108,7 +143,7 @@ fn body(route: &Route) -> Option<Value> {
 
 /// The answer without what is the answer's own: the path that was asked for.
 fn told(reply: &Reply, asked: &str) -> String {
-    let name = asked.rsplit('/').next().unwrap();
+    let name = asked.rsplit('/').next().unwrap().split('?').next().unwrap();
     String::from_utf8_lossy(&reply.body).replace(name, "")
 }
 
@@ -118,7 +153,12 @@ fn what_is_foreign_is_not_there() {
     let [ours, theirs] = [Side::new(), Side::new()];
     let before = theirs.state();
     let mut seen = 0;
-    for route in routes().iter().filter(|route| route.path.contains('{')) {
+    // Who stores a key names one of its own scope, whatever others have under that name.
+    let of_its_own =
+        |route: &Route| route.method == "PUT" && route.path == "/api/v1/secrets/{name}";
+    let objects =
+        routes().into_iter().filter(|route| route.path.contains('{') && !of_its_own(route));
+    for route in &objects.collect::<Vec<_>>() {
         let [foreign, missing] = fill(route, &theirs).unwrap_or_else(|| {
             panic!("`{} {}` is new; say in `fill` what its objects are", route.method, route.path)
         });
@@ -142,7 +182,7 @@ fn what_is_foreign_is_not_there() {
             assert_eq!(ask(key, &foreign).status, 401, "{what}: an expired key");
         }
     }
-    assert!(seen >= 4, "{seen} routes have a parameter");
+    assert!(seen >= 7, "{seen} routes have a parameter");
     assert_eq!(theirs.state(), before, "nothing of the other side has changed");
 }
 

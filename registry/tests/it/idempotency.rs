@@ -67,6 +67,17 @@ async fn others_are_independent() {
     }
     let again = registry.claim_request(&alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
+    // By the queries alone, as after a mistake in a migration.
+    let off = "alter table idempotency_keys disable row level security";
+    database.owner().await.execute(off).await.unwrap();
+    for other in
+        [member("carol"), Tenant::member("acme.shop".parse().unwrap(), "alice".parse().unwrap())]
+    {
+        assert_eq!(registry.claim_request(&other, request("a")).await.unwrap(), Claim::New);
+        registry.settle_request(&other, request("a"), Some(answer("1"))).await.unwrap();
+    }
+    let again = registry.claim_request(&alice, request("a")).await.unwrap();
+    assert_eq!(again, Claim::Done(answer("\"canary\"")));
 }
 
 /// GW-25: after a day a key is new, and what was kept for it is gone.

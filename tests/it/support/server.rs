@@ -107,20 +107,6 @@ impl Installation {
         self.command(arguments).output().expect("the built program runs")
     }
 
-    /// Runs SQL on the private database, as its superuser, for rows that no command makes yet.
-    #[track_caller]
-    pub(crate) fn sql(&self, statements: &str) {
-        let own = std::env::var_os("PML_PG_BIN").map(|bin| Path::new(&bin).join("psql"));
-        let psql = own.filter(|path| path.is_file()).unwrap_or_else(|| "psql".into());
-        let output = Command::new(psql)
-            .args(["-qX", "-U", "pml", "-d", "pml", "-v", "ON_ERROR_STOP=1", "-c", statements])
-            .arg("-h")
-            .arg(self.data_dir.join("postgres"))
-            .output()
-            .expect("psql comes with Postgres");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-
     /// Runs `pml-server` to its end, which must be a success; returns its stdout.
     #[track_caller]
     pub(crate) fn run_well(&self, arguments: &[&str]) -> String {
