@@ -1,15 +1,17 @@
 //! The gateway, seen from the CLI: one POST per call, no session.
 
-pub mod secrets;
+mod api;
+mod secrets;
 
 use std::time::Duration;
 
 use protocol::meta_tools::RUN_META;
 use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, RegistryEntry, ToolId, meta_tools};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+pub use api::OwnKey;
 
 use crate::keys::{ApiKey, Gateway};
 
@@ -37,17 +39,6 @@ pub struct CallName<'a> {
     pub run_id: &'a str,
     /// The call's place in the run.
     pub call_index: u64,
-}
-
-/// What a gateway says of the key that asks.
-#[derive(Debug, Clone, Deserialize)]
-pub struct OwnKey {
-    /// The scope that it acts for.
-    pub scope: String,
-    /// Who acts with it.
-    pub principal: String,
-    /// What it may do.
-    pub can: Vec<String>,
 }
 
 impl Cloud {
@@ -150,73 +141,6 @@ impl Cloud {
         }
     }
 
-    /// Publishes a capability and returns what the gateway says of it.
-    ///
-    /// # Errors
-    /// Returns why it was not published, with the gateway's own code.
-    pub async fn publish(&self, body: &Value) -> Result<Value, ErrorBody> {
-        let mut request = self
-            .http
-            .post(self.gateway.join("api/v1/capabilities"))
-            .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, "application/json")
-            .body(body.to_string());
-        if let Some(key) = &self.key {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        let body = self.read(response).await?;
-        if status.as_u16() == 401 {
-            return Err(self.unauthorized());
-        }
-        let answer: Value = serde_json::from_slice(&body).map_err(|_| {
-            self.nonsense(&format!("HTTP status {status}, a body that is not JSON"))
-        })?;
-        if status.is_success() {
-            return Ok(answer);
-        }
-        Err(self
-            .problem(&answer)
-            .unwrap_or_else(|| self.nonsense(&format!("HTTP status {status}"))))
-    }
-
-    /// Reads an RFC 9457 problem of our own gateway, which keeps its code.
-    fn problem(&self, answer: &Value) -> Option<ErrorBody> {
-        let code = answer.get("code")?.as_str()?.parse().ok()?;
-        let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
-        let detail = protocol::escape_text(detail);
-        Some(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
-    }
-
-    /// Asks what the key is.
-    ///
-    /// # Errors
-    /// Returns `UNAUTHORIZED` for a key that the gateway does not take.
-    pub async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
-        let url = self.gateway.join("api/v1/keys/self");
-        let mut request = self.http.get(url).header(ACCEPT, "application/json");
-        if let Some(key) = &self.key {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        let body = self.read(response).await?;
-        match status.as_u16() {
-            200 => serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string())),
-            401 => {
-                let mut error = self.unauthorized();
-                error.hint = "Check that the key is one of this gateway, and still valid.".into();
-                Err(error)
-            }
-            other => {
-                let problem = serde_json::from_slice(&body).ok();
-                let problem = problem.and_then(|answer| self.problem(&answer));
-                Err(problem.unwrap_or_else(|| self.nonsense(&format!("HTTP status {other}"))))
-            }
-        }
-    }
-
     async fn call(
         &self,
         name: &str,
@@ -291,6 +215,7 @@ impl Cloud {
     fn problem(&self, answer: &Value) -> Option<ErrorBody> {
         let code = answer.get("code")?.as_str()?.parse().ok()?;
         let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
+        let detail = protocol::escape_text(detail);
         Some(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
     }
 

@@ -1,9 +1,9 @@
 //! `/api/v1/secrets` of the gateway: values go there, names come back.
 
-use protocol::{ErrorBody, ErrorCode};
+use protocol::ErrorBody;
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Cloud;
 
@@ -56,42 +56,5 @@ impl Cloud {
     pub async fn delete_secret(&self, name: &str, owner: &str) -> Result<(), ErrorBody> {
         let path = format!("api/v1/secrets/{name}?for={owner}");
         self.api(Method::DELETE, &path, None).await.map(drop)
-    }
-
-    async fn api(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Vec<u8>, ErrorBody> {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let mut url = self.gateway.join(path);
-        url.set_query((!query.is_empty()).then_some(query));
-        let mut request = self.http.request(method, url);
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        if let Some(key) = &self.key {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        let body = self.read(response).await?;
-        if status.is_success() {
-            return Ok(body);
-        }
-        if status.as_u16() == 401 {
-            return Err(self.unauthorized());
-        }
-        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let code = problem.get("code").and_then(Value::as_str).and_then(|code| code.parse().ok());
-        match (code, problem.get("detail").and_then(Value::as_str)) {
-            (Some(code), Some(detail)) => {
-                let code: ErrorCode = code;
-                let detail = protocol::escape_text(detail);
-                Err(ErrorBody::new(code, format!("the gateway at {}: {detail}", self.gateway)))
-            }
-            _ => Err(self.nonsense(&format!("HTTP status {status}"))),
-        }
     }
 }

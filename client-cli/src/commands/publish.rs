@@ -41,7 +41,7 @@ pub async fn publish(
     }
     let cloud = app.cloud()?;
     let made = tokio::select! {
-        made = cloud.publish(&body) => made?,
+        made = cloud.publish(body) => made?,
         () = stop.cancelled() => return Err(interrupted()),
     };
     if publish.json {

@@ -1,0 +1,80 @@
+//! `/api/v1` of the gateway: JSON there, JSON or a problem back.
+
+use protocol::ErrorBody;
+use reqwest::Method;
+use reqwest::header::ACCEPT;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Cloud;
+
+/// What a gateway says of the key that asks.
+#[derive(Debug, Clone, Deserialize)]
+pub struct OwnKey {
+    /// The scope that it acts for.
+    pub scope: String,
+    /// Who acts with it.
+    pub principal: String,
+    /// What it may do.
+    pub can: Vec<String>,
+}
+
+impl Cloud {
+    /// Publishes a capability and returns what the gateway says of it.
+    ///
+    /// # Errors
+    /// Returns why it was not published, with the gateway's own code.
+    pub async fn publish(&self, body: Value) -> Result<Value, ErrorBody> {
+        let answer = self.api(Method::POST, "api/v1/capabilities", Some(body)).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+    }
+
+    /// Asks what the key is.
+    ///
+    /// # Errors
+    /// Returns `UNAUTHORIZED` for a key that the gateway does not take.
+    pub async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
+        let answer = self.api(Method::GET, "api/v1/keys/self", None).await;
+        let answer = answer.map_err(|mut error| {
+            if error.error_code == protocol::ErrorCode::Unauthorized {
+                error.hint = "Check that the key is one of this gateway, and still valid.".into();
+            }
+            error
+        })?;
+        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+    }
+
+    /// Sends a request with the key; a query may follow the path.
+    ///
+    /// # Errors
+    /// Returns why there is no good answer, with the gateway's own code where it tells one.
+    pub(super) async fn api(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Vec<u8>, ErrorBody> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut url = self.gateway.join(path);
+        url.set_query((!query.is_empty()).then_some(query));
+        let mut request = self.http.request(method, url).header(ACCEPT, "application/json");
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.expose());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let answer = self.read(response).await?;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        if status.as_u16() == 401 {
+            return Err(self.unauthorized());
+        }
+        let problem = serde_json::from_slice(&answer).ok();
+        let problem = problem.and_then(|answer| self.problem(&answer));
+        Err(problem.unwrap_or_else(|| self.nonsense(&format!("HTTP status {status}"))))
+    }
+}
