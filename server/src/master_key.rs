@@ -95,14 +95,19 @@ pub(crate) async fn prepare(
     let mut given = GivenKeys::read(settings)?.or_own(database, settings)?;
     if given.present.is_none() && database.is_embedded() {
         let path = own_file(settings);
-        if registry.has_master_key().await? {
-            bail!(
-                "the master key of the stored secrets is missing: put it back into `{}`, or set \
-                 PML_MASTER_KEY",
-                path.display()
-            );
-        }
-        given.present = Some(make_own(&path)?);
+        given.present = if registry.has_master_key().await? {
+            // Another gateway may have made it since we looked; it writes the file first.
+            let key = read_file(&path, OWN_MODE)?;
+            Some(key.with_context(|| {
+                format!(
+                    "the master key of the stored secrets is missing: put it back into `{}`, or \
+                     set PML_MASTER_KEY",
+                    path.display()
+                )
+            })?)
+        } else {
+            Some(make_own(&path)?)
+        };
     }
     if given.present.is_none() {
         tracing::info!("There is no PML_MASTER_KEY: this gateway stores no secrets");

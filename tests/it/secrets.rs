@@ -1,5 +1,6 @@
 //! Keys of users that the gateway stores: they go to the upstream and nowhere else.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -328,6 +329,30 @@ fn a_master_key_is_right_or_refused() {
         assert!(!output.status.success() && stderr.contains(told), "{key}: {stderr}");
         assert!(key.is_empty() || !stderr.contains(key), "{stderr}");
     }
+}
+
+/// A private gateway makes its own master key, closed to others, and does not start without it again.
+#[test]
+fn a_private_gateway_keeps_its_master_key() {
+    let installation = Installation::new();
+    let file = installation.data_dir().join("master.key");
+    let server = installation.start();
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(server.stop(), Some(0));
+    let away = file.with_extension("away");
+    std::fs::rename(&file, &away).unwrap();
+    let refused = installation.run(&[]);
+    let stderr = text(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("put it back"), "{stderr}");
+    assert!(!file.exists(), "no other key takes its place");
+    std::fs::rename(&away, &file).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    let refused = installation.run(&[]);
+    let stderr = text(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("chmod 600"), "{stderr}");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(installation.start().stop(), Some(0));
 }
 
 /// SE-07: keys are read all the time, while the master key is changed by commands that are killed.

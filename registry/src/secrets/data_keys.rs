@@ -84,7 +84,12 @@ pub(super) async fn newest(
         wrapped,
     )
     .execute(connection)
-    .await?;
+    .await
+    .map_err(|error| match error.as_database_error().and_then(|told| told.constraint()) {
+        // The master key was retired at this very instant: the next try finds the new one.
+        Some("data_keys_master_key_fkey") => RegistryError::Unavailable(error),
+        _ => error.into(),
+    })?;
     Ok(WrappedKey { version, master_key: current, wrapped })
 }
 
