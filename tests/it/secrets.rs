@@ -352,6 +352,12 @@ fn a_private_gateway_keeps_its_master_key() {
     let stderr = text(&refused.stderr);
     assert!(!refused.status.success() && stderr.contains("chmod 600"), "{stderr}");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    // A new master key goes into the file, and is the right one from then on.
+    let mut rotate = installation.command(&["secrets", "rotate"]);
+    let rotated = rotate.env("PML_MASTER_KEY_NEW", OTHER_KEY).output().unwrap();
+    assert!(rotated.status.success(), "{}", text(&rotated.stderr));
+    assert!(text(&rotated.stdout).contains("no longer needed"), "{}", text(&rotated.stdout));
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), OTHER_KEY);
     assert_eq!(installation.start().stop(), Some(0));
 }
 
