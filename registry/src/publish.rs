@@ -66,7 +66,8 @@ impl Registry {
     /// Publishing the same bytes again changes nothing and is no error.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Conflict`] when the version has other bytes or the id is an MCP server's tool,
+    /// Returns [`RegistryError::Conflict`] when the version has other bytes, the id is an MCP server's tool, or
+    /// another principal's capability is to be shown to others,
     /// [`RegistryError::Invalid`] for a name that is reserved or could be taken for another one, and
     /// [`RegistryError::Denied`] for a tenant that may not write its scope.
     pub async fn publish(
@@ -190,8 +191,7 @@ async fn publish(
     let id = new.id.clone();
     lock(connection, scope, &id).await?;
     let hides_public = check_name(connection, scope, &id).await?;
-    let owner = actor.principal_name();
-    let visibility = claim(connection, scope, &id, owner, new.visibility).await?;
+    let visibility = claim(connection, actor, scope, &id, new.visibility).await?;
     let existing = existing(connection, scope, &id).await?;
     let found = |found: &Existing| Published {
         fqdn: Fqdn::of_tool(scope.clone(), &id).pinned(found.integrity.short()),
@@ -244,7 +244,7 @@ async fn publish(
         new.code,
         integrity.to_string(),
         new.routing.as_str(),
-        owner,
+        actor.principal_name(),
     )
     .execute(&mut *connection)
     .await?;
@@ -328,14 +328,15 @@ async fn check_name(
     }
 }
 
-/// Makes the capability where it is missing, and sets who may know of it where that was asked for.
+/// Makes the capability where it is missing, and changes who may know of it where that was asked for.
 async fn claim(
     connection: &mut PgConnection,
+    actor: &Tenant,
     scope: &Scope,
     id: &ToolId,
-    owner: &str,
-    visibility: Option<Visibility>,
+    wanted: Option<Visibility>,
 ) -> Result<Visibility, RegistryError> {
+    let owner = actor.principal_name();
     sqlx::query!(
         "insert into capabilities (org, project, namespace, name, visibility, owner)
         values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
@@ -343,30 +344,47 @@ async fn claim(
         scope.project(),
         id.namespace(),
         id.action(),
-        visibility.unwrap_or(Visibility::Project).as_str(),
+        wanted.unwrap_or(Visibility::Project).as_str(),
         owner,
     )
     .execute(&mut *connection)
     .await?;
-    let found = sqlx::query_scalar!(
-        "update capabilities set visibility = coalesce($5, visibility)
+    let found = sqlx::query!(
+        "select visibility, owner from capabilities
         where org = $1 and project = $2 and namespace = $3 and name = $4
-            and (visibility <> 'private' or owner = $6)
-        returning visibility",
+            and (visibility <> 'private' or owner = $5)",
         scope.org(),
         scope.project(),
         id.namespace(),
         id.action(),
-        visibility.map(Visibility::as_str),
         owner,
     )
-    .fetch_optional(connection)
+    .fetch_optional(&mut *connection)
     .await?;
-    match found {
-        Some(word) => Ok(Visibility::from_word(&word)),
-        // Another principal's private one. That it is taken can be seen; what it is cannot.
-        None => Err(RegistryError::Conflict(format!("`{id}` is taken in this scope"))),
+    // Another principal's private one. That it is taken can be seen; what it is cannot.
+    let found =
+        found.ok_or_else(|| RegistryError::Conflict(format!("`{id}` is taken in this scope")))?;
+    let before = Visibility::from_word(&found.visibility);
+    let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
+    if found.owner != owner {
+        let message = format!("`{id}` is another principal's, who alone says who may know of it");
+        return Err(RegistryError::Conflict(message));
     }
+    let detail = serde_json::json!({ "from": before.as_str(), "to": wanted.as_str() });
+    let event = AuditEvent::new("capability.show", id.as_str(), AuditOutcome::Allowed);
+    audit::record(connection, actor, event.with_detail(detail)).await?;
+    sqlx::query!(
+        "update capabilities set visibility = $5
+        where org = $1 and project = $2 and namespace = $3 and name = $4",
+        scope.org(),
+        scope.project(),
+        id.namespace(),
+        id.action(),
+        wanted.as_str(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(wanted)
 }
 
 /// Returns the versions that are there, the highest first.

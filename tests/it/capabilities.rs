@@ -66,6 +66,9 @@ fn a_program_calls_what_was_published() {
 
     let told = HttpMcp::new(&author, Era::Stateless).call("maths__double", json!({ "n": 3 }));
     assert_eq!(told["structuredContent"], json!({ "value": 6 }), "{told:#}");
+    let none = "/** Counts. */ return Object.keys(args).length";
+    published(&author, "maths.count", none);
+    assert_eq!(success(&run(&author, "return await mcp.maths.count()")), 0);
     // What a capability throws is thrown where it was called, and can be caught there.
     published(&author, "maths.fail", "/** Fails. */\nthrow new RangeError('no such ' + args.what)");
     let caught = run(

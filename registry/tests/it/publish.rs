@@ -78,3 +78,37 @@ async fn a_private_capability_is_its_owners() {
     let refused = registry.publish(&public, capability("a:b", "return 1")).await.unwrap_err();
     assert!(matches!(refused, RegistryError::Denied(_)), "{refused}");
 }
+
+#[tokio::test]
+async fn who_may_know_of_it_is_its_owners_to_say_and_on_record() {
+    let database = Database::seeded().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let scope = web.scope().unwrap().clone();
+    let [ann, ben] =
+        ["ann", "ben"].map(|name| Tenant::member(scope.clone(), name.parse().unwrap()));
+    let shown = |visibility| NewCapability {
+        visibility: Some(visibility),
+        ..capability("a:b", "return 1")
+    };
+    registry.publish(&ann, capability("a:b", "return 1")).await.unwrap();
+    for visibility in [Visibility::Public, Visibility::Private] {
+        let refused = registry.publish(&ben, shown(visibility)).await.unwrap_err();
+        assert!(matches!(refused, RegistryError::Conflict(_)), "{refused}");
+    }
+    // Who sees it may still publish what comes next.
+    assert!(registry.publish(&ben, capability("a:b", "return 2")).await.unwrap().new);
+    let nobody = Tenant::anonymous();
+    let name: EntryName = "acme.web.a.b".parse().unwrap();
+    assert!(is_not_found(registry.entry(&nobody, &name).await));
+    let again =
+        NewCapability { version: Some("0.1.0".parse().unwrap()), ..shown(Visibility::Public) };
+    assert!(!registry.publish(&ann, again).await.unwrap().new);
+    assert_eq!(registry.entry(&nobody, &name).await.unwrap().code.as_deref(), Some("return 2"));
+    let events = registry.audit_log(&web, None, 10).await.unwrap().events;
+    let change = events.iter().find(|event| event.action == "capability.show").unwrap();
+    assert_eq!(
+        (change.principal.as_str(), &change.detail),
+        ("ann", &json!({ "from": "project", "to": "public" }))
+    );
+}
