@@ -57,7 +57,11 @@ impl Warm {
             permit.forget();
             let entry = {
                 let mut stock = self.lock();
-                let entry = stock.idle.pop_front().expect("there is one entry for each permit");
+                // The newest has most of itself in the caches still. While others start it may be at its
+                // rehearsal, and the oldest has that behind it.
+                let rested = stock.starting == 0;
+                let entry = if rested { stock.idle.pop_back() } else { stock.idle.pop_front() };
+                let entry = entry.expect("there is one entry for each permit");
                 stock.out += usize::from(entry.is_ok());
                 entry
             };
@@ -149,7 +153,7 @@ impl Lent {
         if let Some(child) = self.child.take() {
             let mut stock = self.home.lock();
             stock.out -= 1;
-            stock.idle.push_front(Ok(child));
+            stock.idle.push_back(Ok(child));
             drop(stock);
             self.home.available.add_permits(1);
         }
