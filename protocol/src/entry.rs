@@ -7,6 +7,7 @@ use crate::{Fqdn, Integrity, Routing};
 
 /// The metadata of a registry entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistryEntry {
     /// The canonical name; a tool's carries its short hash.
     pub fqdn: String,
@@ -32,6 +33,7 @@ pub struct RegistryEntry {
     pub warnings: Vec<String>,
     /// For a capability: its version, its program's hash and what that calls.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = CapabilityProgram))]
     pub capability: Option<CapabilityProgram>,
     /// Why it should not be used any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,22 +41,28 @@ pub struct RegistryEntry {
     /// Where it runs.
     pub routing: Routing,
     /// The hash of the entry's content; also its `ETag`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub integrity: Integrity,
 }
 
 /// The program of a capability, as its entry tells it. The text itself is served apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapabilityProgram {
     /// Major, minor and patch.
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub version: String,
     /// The hash of the program's text.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub code_hash: Integrity,
     /// The ids of the tools and capabilities that it calls, sorted.
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub calls: Vec<String>,
 }
 
 /// The kinds of registry entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EntryType {
     /// An MCP server started as a child process.
@@ -82,6 +90,7 @@ impl EntryType {
 
 /// How a `stdio` server is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Install {
     /// The program.
@@ -96,6 +105,7 @@ pub struct Install {
 
 /// A tool as MCP describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDescriptor {
     /// The tool's own name, without a namespace.

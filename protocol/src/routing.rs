@@ -8,6 +8,7 @@ use crate::{ToolId, ToolPattern};
 
 /// The side that runs a tool or a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
     /// On the user's machine, by `pml`.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
+use utoipa::ToSchema;
 
 use crate::{Registry, RegistryError, Tenant};
 
@@ -56,7 +57,7 @@ impl AuditEvent {
 }
 
 /// An event as it was recorded.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AuditRecord {
     /// Its place in the tenant's chain, from 1 and without gaps.
     pub seq: i64,
@@ -77,7 +78,7 @@ pub struct AuditRecord {
 }
 
 /// A page of the log, the newest events first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AuditPage {
     /// The events.
     pub events: Vec<AuditRecord>,

@@ -3,6 +3,7 @@
 use protocol::{EntryType, Fqdn, Integrity, Routing, Scope};
 use serde::Serialize;
 use sqlx::PgConnection;
+use utoipa::ToSchema;
 
 use crate::entry::Visibility;
 use crate::{Registry, RegistryError, Tenant, content};
@@ -28,9 +29,10 @@ pub struct CatalogFilter {
 }
 
 /// One line of the catalog.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CatalogItem {
     /// The canonical name.
+    #[schema(value_type = String)]
     pub fqdn: Fqdn,
     /// The kind of entry.
     #[serde(rename = "type")]
@@ -44,11 +46,12 @@ pub struct CatalogItem {
     /// How many tools it offers.
     pub tool_count: u32,
     /// The hash of its content.
+    #[schema(value_type = String)]
     pub integrity: Integrity,
 }
 
 /// How many entries there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Total {
     /// Exactly so many.
@@ -68,7 +71,7 @@ impl Total {
 }
 
 /// A page of the catalog.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CatalogPage {
     /// The entries, sorted by name.
     pub items: Vec<CatalogItem>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
 
 /// Who may know of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
     /// The principal that published it.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use protocol::Scope;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 pub use manage::{KeyPage, KeyRecord, NewKey};
@@ -28,7 +29,9 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 10_000;
 
 /// What a key may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
     /// Run programs and call tools.
@@ -70,7 +73,7 @@ impl FromStr for Right {
 }
 
 /// A set of rights; written as a list, `execute,read`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rights(Vec<Right>);
 
 impl Rights {

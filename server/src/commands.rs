@@ -102,12 +102,15 @@ async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<()> 
 
 fn routes(json: bool) -> anyhow::Result<String> {
     use std::fmt::Write as _;
+    let routes = crate::http::openapi::routes();
     if json {
-        return Ok(serde_json::to_string_pretty(crate::http::ROUTES)? + "\n");
+        return Ok(serde_json::to_string_pretty(&routes)? + "\n");
     }
     let mut out = String::new();
-    for route in crate::http::ROUTES {
-        writeln!(out, "{:6} {:24} {}", route.method, route.path, route.auth)?;
+    for route in routes {
+        let auth = serde_json::to_value(route.auth)?;
+        let auth = auth.as_str().unwrap_or_default();
+        writeln!(out, "{:6} {:45} {auth}", route.method, route.path)?;
     }
     Ok(out)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::binaries::built;
 use crate::support::cli::{Project, finish, text};
-use crate::support::mcp_servers::{node_22, npm, python};
+use crate::support::mcp_servers::{PYTHON, node_22, npm, python};
 use crate::support::server::{Server, Tenant};
 
 const CODE: &str = "return await mcp.math.eval({ expression: '6 * 7' })";
@@ -88,7 +88,7 @@ fn the_inspector_works_over_http() {
 }
 
 fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
-    let program: PathBuf = python().join("fastmcp");
+    let program: PathBuf = python(PYTHON).join("fastmcp");
     let mut command = project.wrap(Command::new(program), arguments);
     command.env("FASTMCP_CHECK_FOR_UPDATES", "off");
     let output = finish(command, b"");

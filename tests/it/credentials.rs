@@ -7,7 +7,7 @@ use crate::support::http::{get, send};
 use crate::support::server::{Installation, Server};
 
 /// The open list of the design, as far as this release has the routes.
-const OPEN: &[&str] = &["/health", "/ready", "/version"];
+const OPEN: &[&str] = &["/health", "/ready", "/version", "/openapi.json"];
 /// Open as well, and there only where an issuer of tokens is configured.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Open for public entries.

@@ -27,6 +27,7 @@ mod limits;
 mod login;
 mod malformed;
 mod odd_clients;
+mod openapi;
 mod operations;
 mod passthrough;
 mod permissions;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
-use crate::support::mcp_servers::python;
+use crate::support::mcp_servers::{PYTHON, python};
 
 /// A project with three of the reference servers configured and allowed.
 fn project() -> Project {
@@ -84,7 +84,7 @@ fn several_blocks_stay_a_list() {
 /// Python servers work as well as Node's.
 #[test]
 fn python_servers_answer_programs() {
-    let bin = python();
+    let bin = python(PYTHON);
     let project = Project::new();
     let status =
         std::process::Command::new("git").args(["init", "-q"]).arg(project.workspace()).status();

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use protocol::Scope;
 use serde::Serialize;
 use sqlx::PgConnection;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{ApiKey, Rights};
@@ -30,11 +31,12 @@ pub struct NewKey {
 }
 
 /// A key as it is listed; the key itself cannot be had again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct KeyRecord {
     /// Names the key.
     pub id: Uuid,
     /// The scope that it acts for.
+    #[schema(value_type = String)]
     pub scope: Scope,
     /// Who acts with it.
     pub principal: String,
@@ -54,7 +56,7 @@ pub struct KeyRecord {
 }
 
 /// A page of the tenant's keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct KeyPage {
     /// The keys, the oldest first.
     pub items: Vec<KeyRecord>,

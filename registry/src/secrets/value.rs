@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use crate::RegistryError;
@@ -80,7 +81,9 @@ impl fmt::Debug for SecretValue {
 }
 
 /// Whose a secret is; a principal's own goes before the project's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretOwner {
     /// Whoever stores it; nobody else uses it or knows of it.
@@ -100,7 +103,7 @@ impl SecretOwner {
 }
 
 /// A secret as it is listed; its value cannot be had again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SecretRecord {
     /// The variable that it stands for.
     pub name: String,

@@ -10,6 +10,7 @@ use axum::{Extension, Json};
 use protocol::ErrorCode;
 use registry::{AuditPage, Caller, Right};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Requester;
 use crate::error::ApiError;
@@ -19,12 +20,14 @@ use crate::state::SharedGateway;
 const PAGE_LIMIT: u32 = 200;
 
 /// The query parameters.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
     /// Only events before this place in the chain.
     before: Option<i64>,
     /// Events per page, 1 to 200.
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// Whether the whole chain is checked, which reads all of it.
     #[serde(default)]
@@ -32,7 +35,8 @@ pub struct AuditQuery {
 }
 
 /// The answer: a page, and what the check found where it was asked for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AuditAnswer)]
 struct Answer {
     #[serde(flatten)]
     page: AuditPage,
@@ -41,7 +45,7 @@ struct Answer {
 }
 
 /// Whether every event follows from the one before it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Chain {
     intact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,6 +53,8 @@ struct Chain {
 }
 
 /// Lists events, the newest first, for whoever administers the scope.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
+    responses((status = 200, description = "A page of events, the newest first", body = Answer)))]
 pub async fn list_events(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

@@ -10,8 +10,10 @@ use protocol::{ErrorCode, RoutingRules, ToolId};
 use registry::{Caller, NewCapability, RegistryError, Remark, Right, Version, Visibility};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::body::ApiJson;
+use super::openapi::Problem;
 use crate::capabilities;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
@@ -24,7 +26,7 @@ const REASON_LIMIT: usize = 1_000;
 const SCHEMA_LIMIT: usize = 64 * 1024;
 
 /// What is to be published.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publish {
     /// The id under which programs call it: `namespace:action`, or as in code, `namespace.action`.
@@ -38,11 +40,13 @@ pub struct Publish {
     /// What it does; without it, what the program's doc comment says.
     description: Option<String>,
     /// JSON Schema of its `args`.
+    #[schema(value_type = Option<Object>)]
     input_schema: Option<Map<String, Value>>,
 }
 
 /// What was published.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Published)]
 struct Made {
     fqdn: String,
     version: String,
@@ -54,7 +58,7 @@ struct Made {
 }
 
 /// Says that a version should not be used any more, or again may.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecate {
     /// Which one; without it, all.
@@ -64,13 +68,27 @@ pub struct Deprecate {
 }
 
 /// Takes a version out of what is found without naming it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Yank {
+    /// Which one.
     version: String,
 }
 
+/// What was spoken of.
+#[derive(Debug, Serialize, ToSchema)]
+struct Named {
+    name: String,
+}
+
 /// Publishes a program as a capability.
+#[utoipa::path(post, path = "/api/v1/capabilities", tag = "capabilities",
+    request_body(content = Publish, example = json!({ "name": "text:shout", "code": "/** Returns a text in capitals. */ return args.text.toUpperCase()" })),
+    responses(
+        (status = 201, description = "It was published", body = Made),
+        (status = 200, description = "The same version with the same bytes was there", body = Made),
+        (status = 409, description = "The version is there with other bytes, or the name is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The program cannot be a capability", body = Problem, content_type = "application/problem+json")))]
 pub async fn publish_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -137,6 +155,10 @@ pub async fn publish_capability(
 }
 
 /// Says of a version, or of all, that it should not be used any more.
+#[utoipa::path(post, path = "/api/v1/capabilities/{name}/deprecate", tag = "capabilities",
+    params(("name" = String, Path, description = "Its id", example = "text:shout")),
+    request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use text:upper" })),
+    responses((status = 200, description = "It is said", body = Named)))]
 pub async fn deprecate_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -154,6 +176,10 @@ pub async fn deprecate_capability(
 }
 
 /// Leaves a version to those who name it.
+#[utoipa::path(post, path = "/api/v1/capabilities/{name}/yank", tag = "capabilities",
+    params(("name" = String, Path, description = "Its id", example = "text:shout")),
+    request_body(content = Yank, example = json!({ "version": "0.1.0" })),
+    responses((status = 200, description = "It is done", body = Named)))]
 pub async fn yank_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -175,7 +201,7 @@ async fn say(
     let id = parse_id(name).map_err(|_| ApiError::not_found())?;
     let version = parse_version(version)?;
     gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
-    Ok(private(Json(json!({ "name": id }))))
+    Ok(private(Json(Named { name: id.to_string() })))
 }
 
 fn require_publish(caller: &Caller) -> Result<(), ApiError> {

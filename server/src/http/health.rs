@@ -10,11 +10,15 @@ use serde_json::{Value, json};
 use crate::state::SharedGateway;
 
 /// Answers as long as the process serves.
+#[utoipa::path(get, path = "/health", tag = "operation",
+    responses((status = 200, description = "It serves", body = Object, example = json!({ "status": "ok" }))))]
 pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
 /// Tells which program answers.
+#[utoipa::path(get, path = "/version", tag = "operation",
+    responses((status = 200, description = "Its name and version", body = Object)))]
 pub async fn version() -> Json<Value> {
     Json(json!({ "name": "pml-server", "version": env!("CARGO_PKG_VERSION") }))
 }
@@ -22,6 +26,9 @@ pub async fn version() -> Json<Value> {
 /// Tells whether the gateway can do its work: the database answers with the
 /// schema that this program knows, programs can be contained, and the secrets that
 /// are stored can be read.
+#[utoipa::path(get, path = "/ready", tag = "operation", responses(
+    (status = 200, description = "It can do its work", body = Object),
+    (status = 503, description = "It cannot; `checks` says why", body = Object)))]
 pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     let database = gateway.registry.check_ready().await;
     if let Err(error) = &database {

@@ -11,11 +11,12 @@ use axum::{Extension, Json};
 use chrono::{DateTime, TimeDelta, Utc};
 use protocol::ErrorCode;
 use registry::{
-    ApiKey, AuditEvent, AuditOutcome, Caller, KeyRecord, NewKey, Principal, RegistryError, Right,
-    Rights,
+    ApiKey, AuditEvent, AuditOutcome, Caller, KeyPage, KeyRecord, NewKey, Principal, RegistryError,
+    Right, Rights,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::body::ApiJson;
@@ -33,44 +34,60 @@ const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
 pub const DAYS_LIMIT: u16 = 3_650;
 
 /// The query parameters of the list.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct KeysQuery {
     /// Continue after this opaque cursor.
     cursor: Option<String>,
     /// Keys per page, 1 to 100.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
 /// What a new key is to be.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateKey {
+    /// What its owner calls it: 1 to 200 characters, none of which controls a terminal.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
+    /// What it may do; no more than the key that makes it.
+    #[schema(min_items = 1)]
     can: Vec<Right>,
+    /// Who acts with it; without it, the key itself.
+    #[schema(pattern = "^[A-Za-z0-9._:@+-]{1,128}$")]
     principal: Option<String>,
+    /// From when on it is refused.
     expires_at: Option<DateTime<Utc>>,
+    /// How many days it counts, in place of `expires_at`.
+    #[schema(minimum = 1, maximum = 3650)]
     expires_in_days: Option<u16>,
 }
 
 /// How a key is rotated.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKey {
     /// How long the old key goes on.
+    #[schema(maximum = 604_800)]
     #[serde(default)]
     grace_seconds: u64,
 }
 
 /// A new key, shown this once.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct MadeKey<'a> {
+    /// The key itself.
     key: &'a str,
     #[serde(flatten)]
+    #[schema(value_type = KeyRecord)]
     record: &'a KeyRecord,
 }
 
 /// Lists the keys of the scope for whoever administers it.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysQuery),
+    responses((status = 200, description = "A page of keys, the oldest first", body = KeyPage)))]
 pub async fn list_keys(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -91,6 +108,9 @@ pub async fn list_keys(
 }
 
 /// Shows a key's record, never the key.
+#[utoipa::path(get, path = "/api/v1/keys/{id}", tag = "keys",
+    params(("id" = String, Path, description = "The key's id, or `self`", example = "self")),
+    responses((status = 200, description = "The key's record", body = KeyRecord)))]
 pub async fn get_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -101,6 +121,9 @@ pub async fn get_key(
 }
 
 /// Makes a key with no right that its maker lacks.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys",
+    request_body(content = CreateKey, example = json!({ "name": "build", "can": ["execute", "read"], "expires_in_days": 30 })),
+    responses((status = 201, description = "The key, shown this once", body = MadeKey)))]
 pub async fn create_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -122,6 +145,10 @@ pub async fn create_key(
 }
 
 /// Puts a new key in the place of one, which ends after a grace time.
+#[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys",
+    params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
+    request_body(content = RotateKey, example = json!({ "grace_seconds": 3600 })),
+    responses((status = 201, description = "The new key, shown this once", body = MadeKey)))]
 pub async fn rotate_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -144,6 +171,9 @@ pub async fn rotate_key(
 }
 
 /// Revokes a key on every gateway at once.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys",
+    params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
+    responses((status = 204, description = "It is refused from now on")))]
 pub async fn revoke_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

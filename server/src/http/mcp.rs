@@ -4,8 +4,9 @@ mod refusal;
 
 use std::sync::{Arc, OnceLock};
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
 use crate::auth::Requester;
 use crate::config::Serve;
@@ -63,8 +65,36 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
     )
 }
 
-/// Hands a request to the MCP endpoint; the caller is in its extensions.
-pub async fn post(State(service): State<McpService>, request: Request) -> Response {
+/// A message of MCP.
+#[derive(ToSchema)]
+#[schema(as = JsonRpcMessage)]
+#[expect(dead_code, reason = "it only describes what rmcp reads")]
+struct Message {
+    #[schema(pattern = "^2\\.0$")]
+    jsonrpc: String,
+    /// A request has one, a notification none.
+    id: Option<Value>,
+    /// For example `tools/call`.
+    method: String,
+    /// As MCP has them for the method.
+    #[schema(value_type = Option<Object>)]
+    params: Option<Value>,
+}
+
+/// Answers a message of MCP Streamable HTTP.
+///
+/// The caller is in the request's extensions.
+#[utoipa::path(post, path = "/mcp", tag = "mcp",
+    params(("Accept" = String, Header, description = "Both kinds of answers", example = "application/json, text/event-stream")),
+    request_body(content = Message, description = "A JSON-RPC 2.0 message",
+        example = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })),
+    responses(
+        (status = 200, description = "The JSON-RPC response", body = Object),
+        (status = 202, description = "A notification was taken"),
+        (status = 400, description = "Not a message of MCP; a JSON-RPC error says why", body = Object),
+        (status = 404, description = "Streamable HTTP has no such method, or no such session", body = Object),
+        (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = String, content_type = "text/plain")))]
+pub async fn post_message(Extension(service): Extension<McpService>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if refusal::is_encoded(&parts.headers) {
         let message = "the body is compressed; send it as it is";
@@ -89,6 +119,11 @@ pub async fn post(State(service): State<McpService>, request: Request) -> Respon
     }
     if let Some(seconds) = wait.0.get() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+    }
+    // rmcp says why in plain text, and does not say that it is text.
+    if response.status().is_client_error() {
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().entry(header::CONTENT_TYPE).or_insert(text);
     }
     refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }

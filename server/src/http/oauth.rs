@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use registry::Right;
 
+use super::openapi::Problem;
 use crate::error::{ApiError, MissingRight};
 use crate::state::SharedGateway;
 use crate::tokens::{Tokens, word_of};
@@ -15,6 +16,9 @@ use crate::tokens::{Tokens, word_of};
 const FIRST: [Right; 2] = [Right::Execute, Right::Read];
 
 /// Serves the metadata; without an issuer there is none.
+#[utoipa::path(get, path = "/.well-known/oauth-protected-resource", tag = "identity", responses(
+    (status = 200, description = "The resource metadata of RFC 9728", body = Object),
+    (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
 pub async fn get_metadata(
     State(gateway): State<SharedGateway>,
     uri: Uri,
@@ -26,6 +30,17 @@ pub async fn get_metadata(
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
     ];
     Ok((headers, Json(tokens.metadata())).into_response())
+}
+
+/// The same, where clients look that know the resource's path.
+#[utoipa::path(get, path = "/.well-known/oauth-protected-resource/mcp", tag = "identity", responses(
+    (status = 200, description = "The resource metadata of RFC 9728", body = Object),
+    (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
+pub async fn get_mcp_metadata(
+    gateway: State<SharedGateway>,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    get_metadata(gateway, uri).await
 }
 
 /// Says in a refusal how to get a token that would do, as RFC 6750 and MCP have it.

@@ -5,10 +5,11 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use protocol::{ErrorCode, RegistryEntry};
-use registry::{CatalogFilter, Entry, EntryName, RegistryError, Version, Visibility};
-use serde::Deserialize;
+use protocol::{EntryType, ErrorCode, RegistryEntry, Routing};
+use registry::{CatalogFilter, CatalogPage, Entry, EntryName, RegistryError, Version, Visibility};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Reader;
 use crate::error::ApiError;
@@ -18,12 +19,14 @@ use crate::state::SharedGateway;
 const PAGE_LIMIT: u32 = 100;
 
 /// The catalog's query parameters.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogQuery {
     /// Continue after this opaque cursor.
     cursor: Option<String>,
     /// Entries per page, 1 to 100.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// Words to look for.
     search: Option<String>,
@@ -31,12 +34,18 @@ pub struct CatalogQuery {
     namespace: Option<String>,
     /// Only entries of this type.
     #[serde(rename = "type")]
+    #[param(value_type = Option<EntryType>)]
     kind: Option<String>,
     /// Only entries that run there.
+    #[param(value_type = Option<Routing>)]
     routing: Option<String>,
 }
 
 /// Lists the entries that the reader can see.
+#[utoipa::path(get, path = "/mcp", tag = "registry", params(CatalogQuery),
+    responses(
+        (status = 200, description = "A page of entries, sorted by name", body = CatalogPage),
+        (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no stream of its own")))]
 pub async fn list_entries(
     State(gateway): State<SharedGateway>,
     headers: HeaderMap,
@@ -81,6 +90,15 @@ pub async fn list_entries(
 }
 
 /// Serves one entry, under its FQDN or a short form.
+#[utoipa::path(get, path = "/mcp/{fqdn}", tag = "registry",
+    params(
+        ("fqdn" = String, Path, description = "The name, with `@version` where one is wanted", example = "pml.mcp.filesystem"),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` that the reader has")),
+    responses(
+        (status = 200, description = "The entry; a capability's program unless JSON is asked for",
+            content((RegistryEntry = "application/json"), (String = "application/typescript"))),
+        (status = 304, description = "The reader has it"),
+        (status = 404, description = "It is not in the registry, or no more with that hash", body = NotFound)))]
 pub async fn get_entry(
     State(gateway): State<SharedGateway>,
     name: Result<Path<String>, PathRejection>,
@@ -100,11 +118,9 @@ pub async fn get_entry(
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
         Err(RegistryError::HashMismatch { current }) => {
-            let body = json!({
-                "error": "hash_mismatch",
-                "message": format!("MCP '{}' has other content now", shown(&name)),
-                "current": current.to_string(),
-            });
+            let message = format!("MCP '{}' has other content now", shown(&name));
+            let body =
+                NotFound { error: "hash_mismatch", message, current: Some(current.to_string()) };
             return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
         }
         Err(other) => return Err(other.into()),
@@ -160,12 +176,22 @@ fn wants_json(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"))
 }
 
+/// An entry that is not there.
+#[derive(Debug, Serialize, ToSchema)]
+struct NotFound {
+    /// `not_found` or `hash_mismatch`.
+    error: &'static str,
+    /// What was asked for.
+    message: String,
+    /// With `hash_mismatch`: the name that it has now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<String>,
+}
+
 /// What does not exist and what is another tenant's answer alike.
 fn not_found(name: &str) -> Response {
-    let body = json!({
-        "error": "not_found",
-        "message": format!("MCP '{}' not in registry", shown(name)),
-    });
+    let message = format!("MCP '{}' not in registry", shown(name));
+    let body = NotFound { error: "not_found", message, current: None };
     (StatusCode::NOT_FOUND, no_store(), Json(body)).into_response()
 }
 
@@ -179,6 +205,11 @@ fn shown(name: &str) -> String {
 }
 
 /// The routing rules in force, for the CLI's cache; `ETag` is their hash.
+#[utoipa::path(get, path = "/api/v1/routing", tag = "routing",
+    params(("If-None-Match" = Option<String>, Header, description = "The `ETag` that the reader has")),
+    responses(
+        (status = 200, description = "The rules: pairs of a pattern and where it runs", body = Rules),
+        (status = 304, description = "The reader has them")))]
 pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMap) -> Response {
     let routes = gateway.registry.routes();
     let body = json!({ "rules": &routes.rules });
@@ -193,6 +224,16 @@ pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMa
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
+}
+
+/// The routing rules as they are told.
+#[derive(ToSchema)]
+#[schema(as = RoutingRules)]
+#[expect(dead_code, reason = "it only describes what the rules serialise to")]
+struct Rules {
+    /// Each pattern with `client` or `server`.
+    #[schema(example = json!([["filesystem:*", "client"]]))]
+    rules: Vec<Vec<String>>,
 }
 
 fn wants_event_stream(headers: &HeaderMap) -> bool {

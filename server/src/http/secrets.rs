@@ -11,6 +11,7 @@ use axum::{Extension, Json};
 use protocol::ErrorCode;
 use registry::{Caller, RegistryError, Right, SecretName, SecretOwner, SecretRecord, SecretValue};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::auth::Requester;
@@ -21,29 +22,37 @@ use crate::state::SharedGateway;
 pub const BODY_LIMIT: usize = 64 * 1024;
 
 /// The answer to a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SecretList)]
 struct Listed {
     secrets: Vec<SecretRecord>,
 }
 
 /// The body of a `PUT`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewSecret {
+    /// What the upstream is sent; 1 to 8192 bytes.
+    #[schema(write_only, min_length = 1, max_length = 8192)]
     value: String,
+    /// Whose it is.
     #[serde(rename = "for")]
     owner: SecretOwner,
 }
 
 /// The query of a `DELETE`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WhichSecret {
+    /// Whose it is.
     #[serde(rename = "for")]
     owner: SecretOwner,
 }
 
 /// Lists the names of the caller's own secrets and of the project's.
+#[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets",
+    responses((status = 200, description = "The names; values are never told", body = Listed)))]
 pub async fn list_secrets(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -60,6 +69,12 @@ pub async fn list_secrets(
 }
 
 /// Stores a value: 201 for a new name, 200 where it takes the place of another.
+#[utoipa::path(put, path = "/api/v1/secrets/{name}", tag = "secrets",
+    params(("name" = String, Path, description = "The variable that a tool needs", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY")),
+    request_body(content = NewSecret, example = json!({ "value": "tvly-…", "for": "me" })),
+    responses(
+        (status = 201, description = "It was stored", body = SecretRecord),
+        (status = 200, description = "It took the place of another value", body = SecretRecord)))]
 pub async fn put_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -94,6 +109,9 @@ pub async fn put_secret(
 }
 
 /// Deletes a secret.
+#[utoipa::path(delete, path = "/api/v1/secrets/{name}", tag = "secrets",
+    params(("name" = String, Path, description = "The variable", example = "TAVILY_API_KEY"), WhichSecret),
+    responses((status = 204, description = "It is gone")))]
 pub async fn delete_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

@@ -12,6 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 /// The MCP servers that the tests start with Node.
 pub(crate) const SERVERS: &str = "mcp";
+/// The MCP servers and the client from PyPI.
+pub(crate) const PYTHON: &str = "python";
+/// What tries a gateway against its own description, from PyPI.
+pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 /// Node 22, for clients that ask for it.
 pub(crate) const NODE_22: &str = "node22";
 
@@ -29,10 +33,10 @@ pub(crate) fn npm(fixture: &str) -> PathBuf {
     })
 }
 
-/// Returns the folder of the programs of the installed Python fixture.
-pub(crate) fn python() -> PathBuf {
-    let pins = fixtures().join("python/requirements.txt");
-    let folder = install("python", std::slice::from_ref(&pins), |folder| {
+/// Returns the folder of the programs of an installed Python fixture.
+pub(crate) fn python(fixture: &str) -> PathBuf {
+    let pins = fixtures().join(fixture).join("requirements.txt");
+    let folder = install(fixture, std::slice::from_ref(&pins), |folder| {
         require("python3", "Python 3.10 or newer with venv");
         let mut venv = Command::new("python3");
         // A copy of the interpreter would not find its library from another folder.

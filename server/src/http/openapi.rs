@@ -1,0 +1,242 @@
+//! `/openapi.json`: what the routes say of themselves.
+//!
+//! Each handler tells its own answers. What the routes of a group have in common, the
+//! credential that they need and how they refuse, is added here.
+
+use std::sync::LazyLock;
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::{OpenApi as _, ToSchema};
+
+/// What a request needs to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// Nothing.
+    None,
+    /// A key or a token, or nothing for public entries.
+    Public,
+    /// A key or a token.
+    Key,
+}
+
+/// One route, as `pml-server routes --json` lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Route {
+    /// The HTTP method.
+    pub method: String,
+    /// The path, with parameters in braces.
+    pub path: String,
+    /// What it needs.
+    pub auth: Auth,
+}
+
+/// A refusal, as RFC 9457 has it, with a `code` of `docs/errors.md`.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what an `ApiError` serialises to")]
+pub(super) struct Problem {
+    /// `about:blank`: the code says which problem it is.
+    r#type: String,
+    /// The status in words.
+    title: String,
+    /// The status.
+    status: u16,
+    /// A stable name.
+    #[schema(example = "UNAUTHORIZED")]
+    code: String,
+    /// A stable number.
+    number: u16,
+    /// What went wrong, and with what.
+    detail: String,
+    /// What to do next.
+    hint: String,
+}
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "PML gateway",
+        description = "The gateway and registry of PML. Programs and tools are called over MCP, on `POST /mcp`; \
+            the rest is administration and reading.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(Problem)),
+    tags(
+        (name = "mcp", description = "MCP Streamable HTTP"),
+        (name = "registry", description = "MCP servers, tools and capabilities"),
+        (name = "capabilities", description = "Publishing"),
+        (name = "keys", description = "API keys of a scope"),
+        (name = "secrets", description = "Stored keys for the upstreams of tools"),
+        (name = "audit", description = "What was decided"),
+        (name = "routing", description = "Where tools run"),
+        (name = "identity", description = "How a client gets a token"),
+        (name = "operation", description = "Liveness, readiness, version"),
+    )
+)]
+struct Gateway;
+
+/// The document, made once.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    let mut whole = json!(Gateway::openapi());
+    whole["components"]["securitySchemes"] = json!({
+        "key": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the configured issuer" },
+    });
+    whole["components"]["responses"] = refusals();
+    for (auth, group) in super::groups() {
+        let mut group = json!(group.into_openapi());
+        for (path, item) in group["paths"].as_object_mut().into_iter().flatten() {
+            for (method, operation) in std::mem::take(item).as_object_mut().into_iter().flatten() {
+                add_common(path, method, operation, auth);
+                whole["paths"][path][method] = operation.take();
+            }
+        }
+        for (name, schema) in group["components"]["schemas"].as_object_mut().into_iter().flatten() {
+            whole["components"]["schemas"][name] = schema.take();
+        }
+    }
+    whole
+});
+
+/// Serves the document.
+#[utoipa::path(get, path = "/openapi.json", tag = "operation",
+    responses((status = 200, description = "This document, OpenAPI 3.1", body = Object)))]
+pub async fn get_openapi() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(|| DOCUMENT.to_string());
+    let headers =
+        [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60")];
+    (headers, TEXT.as_str()).into_response()
+}
+
+/// Returns every route, as the document has them.
+pub fn routes() -> Vec<Route> {
+    let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
+        None => Auth::None,
+        Some(1) => Auth::Key,
+        Some(_) => Auth::Public,
+    };
+    let paths = DOCUMENT["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(path, item)| {
+        item.as_object()
+            .into_iter()
+            .flatten()
+            .map(move |(method, operation)| (path, method, operation))
+    });
+    operations
+        .map(|(path, method, operation)| Route {
+            method: method.to_uppercase(),
+            path: path.clone(),
+            auth: auth_of(operation),
+        })
+        .collect()
+}
+
+/// Adds to an operation what its group has in common.
+fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
+    let mut refused = Vec::new();
+    if auth != Auth::None {
+        refused.extend(["400", "401", "403", "503"]);
+        operation["security"] =
+            if auth == Auth::Key { json!([{ "key": [] }]) } else { json!([{ "key": [] }, {}]) };
+    }
+    if !["/health", "/ready", "/version"].contains(&path) {
+        refused.push("429");
+    }
+    if path.contains('{') {
+        refused.push("404");
+    }
+    if operation.get("requestBody").is_some() {
+        refused.extend(["413", "415"]);
+    }
+    if method == "post" && path.starts_with("/api/v1/") {
+        refused.extend(["409", "422"]);
+        let parameter = json!({
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "description": "Makes a request that is sent again one that is done once",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
+        });
+        match operation["parameters"].as_array_mut() {
+            Some(parameters) => parameters.push(parameter),
+            None => operation["parameters"] = json!([parameter]),
+        }
+    }
+    for status in refused {
+        let own = &mut operation["responses"][status];
+        if own.is_null() {
+            *own = json!({ "$ref": format!("#/components/responses/{status}") });
+        }
+    }
+}
+
+/// How any route may refuse, by status.
+fn refusals() -> Value {
+    let all = [
+        ("400", "The request is not as described here"),
+        ("401", "No credential, or one that is not valid"),
+        ("403", "The credential lacks the right"),
+        ("404", "Nothing of that name is here for the caller"),
+        ("409", "It conflicts with what is there, or the same request is still running"),
+        ("413", "The body is too large"),
+        ("415", "The body is not JSON, or compressed"),
+        ("422", "The `Idempotency-Key` was sent with another request"),
+        ("429", "Too many requests; `Retry-After` says when to come again"),
+        ("503", "The database, the identity provider or the master key is not there"),
+    ];
+    let refusal = |description: &str| {
+        json!({
+            "description": description,
+            "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
+        })
+    };
+    all.into_iter()
+        .map(|(status, description)| (status.to_owned(), refusal(description)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_described() {
+        let mut ids = Vec::new();
+        for (path, item) in DOCUMENT["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let what = format!("{method} {path}");
+                assert!(
+                    operation["summary"].as_str().is_some_and(|text| text.len() > 10),
+                    "{what}"
+                );
+                assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{what}");
+                if let Some(body) = operation.get("requestBody") {
+                    let body = &body["content"]["application/json"];
+                    assert!(body.get("example").is_some(), "{what}: {body}");
+                }
+                ids.push(operation["operationId"].as_str().unwrap().to_owned());
+            }
+        }
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "an id stands twice");
+    }
+
+    #[test]
+    fn groups_need_what_they_say() {
+        let routes = routes();
+        let auth = |method: &str, path: &str| {
+            routes
+                .iter()
+                .find(|route| route.method == method && route.path == path)
+                .map(|route| route.auth)
+        };
+        assert_eq!(auth("POST", "/mcp"), Some(Auth::Key));
+        assert_eq!(auth("GET", "/mcp"), Some(Auth::Public));
+        assert_eq!(auth("GET", "/health"), Some(Auth::None));
+        assert_eq!(auth("GET", "/api/v1/keys"), Some(Auth::Key));
+        assert_eq!(auth("GET", "/nowhere"), None);
+    }
+}
