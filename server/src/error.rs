@@ -6,6 +6,8 @@ use protocol::ErrorCode;
 use registry::{RegistryError, Right};
 use serde_json::{Map, Value, json};
 
+use crate::http::observe::request_id;
+
 /// A request that was refused before it became an execution, told as RFC 9457
 /// `application/problem+json` with a `code` member.
 #[derive(Debug, Clone)]
@@ -136,7 +138,13 @@ fn status_of(code: ErrorCode) -> StatusCode {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, self.body().to_string()).into_response();
+        let mut body = self.body();
+        // By this the operator finds what the log says of it. Refusals have none: they must
+        // be alike for what is foreign and what does not exist.
+        if let Some(id) = request_id().filter(|_| self.status.is_server_error()) {
+            body["instance"] = json!(format!("urn:uuid:{id}"));
+        }
+        let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -8,6 +8,7 @@ pub mod idempotency;
 pub mod keys;
 pub mod mcp;
 pub mod oauth;
+pub mod observe;
 pub mod openapi;
 pub mod registry;
 pub mod secrets;
@@ -55,6 +56,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         // Before a credential is looked at: guesses count too.
         .layer(middleware::from_fn_with_state(gateway, limits::count_address))
         .layer(middleware::from_fn(harden))
+        .layer(middleware::from_fn(observe::observe))
 }
 
 /// The groups of routes, each with what it needs.

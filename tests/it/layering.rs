@@ -20,7 +20,7 @@ const OURS: &[(&str, &[&str])] = &[
 const KEPT: &[(&str, &[&str])] = &[
     // HTTP is served by one program.
     ("axum", &["server"]),
-    ("tower-http", &["server"]),
+    ("tower", &["server"]),
     // SQL has one home.
     ("sqlx", &["registry"]),
     ("tokio-postgres", &[]),

@@ -53,6 +53,8 @@ pub(super) struct Problem {
     detail: String,
     /// What to do next.
     hint: String,
+    /// With 5xx: this request, as `urn:uuid:…`, the same id as in `X-Request-Id`.
+    instance: Option<String>,
 }
 
 #[derive(utoipa::OpenApi)]
