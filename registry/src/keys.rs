@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub use manage::{KeyPage, KeyRecord, NewKey};
 pub use secret::ApiKey;
 
-use crate::tenant::on_live;
+use crate::tenant::outside;
 use crate::{Principal, Registry, RegistryError, Tenant};
 
 /// How long a checked key is believed. A revocation is told at once; this is
@@ -195,14 +195,15 @@ impl Registry {
             return Ok(caller);
         }
         let generation = self.keys.generation.load(Ordering::SeqCst);
-        let row = on_live(&self.pool, || {
-            sqlx::query!(
+        let row = outside(self.pool.clone(), move |connection| {
+            let found = sqlx::query!(
                 r#"select id as "id!", org as "org!", project as "project!",
                     principal as "principal!", rights as "rights!", expires_at as "expires_at?"
                 from key_by_hash($1)"#,
                 hash.as_slice(),
             )
-            .fetch_optional(&self.pool)
+            .fetch_optional(connection);
+            Box::pin(found)
         })
         .await?
         .ok_or(RegistryError::InvalidCredential)?;

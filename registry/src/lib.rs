@@ -85,7 +85,7 @@ pub use version::Version;
 
 use keys::KeyCache;
 use routes::{Follower, RouteSource};
-use tenant::on_live;
+use tenant::outside;
 
 /// The migrations of `migrations/`, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
@@ -202,7 +202,10 @@ async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
 async fn check_schema(pool: &PgPool) -> Result<(), RegistryError> {
     // Not a checked query: the migrator makes this table, the migrations do not.
     let versions = "select version from _sqlx_migrations where success";
-    let done: Vec<i64> = on_live(pool, || sqlx::query_scalar(versions).fetch_all(pool)).await?;
+    let done: Vec<i64> = outside(pool.clone(), move |connection| {
+        Box::pin(sqlx::query_scalar(versions).fetch_all(connection))
+    })
+    .await?;
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
 }

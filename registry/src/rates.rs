@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::tenant::on_live;
+use crate::tenant::outside;
 use crate::{Registry, RegistryError};
 
 /// The longest that anybody is told to wait.
@@ -44,8 +44,8 @@ impl Registry {
     ) -> Result<TokenGrant, RegistryError> {
         let named = Sha256::digest(bucket.as_bytes());
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let row = on_live(&self.pool, || {
-            sqlx::query!(
+        let row = outside(self.pool.clone(), move |connection| {
+            let drawn = sqlx::query!(
                 r#"select granted as "granted!", wait_seconds as "wait_seconds!"
                 from rate_take($1, $2, $3, $4)"#,
                 named.as_slice(),
@@ -53,7 +53,8 @@ impl Registry {
                 rate.per_second,
                 rate.capacity,
             )
-            .fetch_one(&self.pool)
+            .fetch_one(connection);
+            Box::pin(drawn)
         })
         .await?;
         let wait = Duration::try_from_secs_f64(row.wait_seconds.max(0.0)).unwrap_or(LONGEST_WAIT);

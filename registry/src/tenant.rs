@@ -2,14 +2,24 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::Scope;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
 use crate::{Registry, RegistryError};
+
+/// How long the database has for its first answer: a caller is told within two seconds
+/// that it is gone.
+const FIRST: Duration = Duration::from_millis(1_900);
+/// How long a request's whole transaction may take. A statement that waits for others is
+/// ended by the database itself, after five seconds; this is for one that never answers.
+const WHOLE: Duration = Duration::from_secs(10);
 
 /// Names who acts: a person, a service or a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -119,15 +129,19 @@ impl Registry {
     /// The transaction is a task of its own: a caller that goes away in the
     /// middle leaves it to finish. Dropping a half-begun transaction instead
     /// could hand its connection, with this tenant's settings, to the next caller.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] as soon as the database can be taken for gone.
     pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
     {
-        in_tenant(self.pool.clone(), tenant, work).await
+        in_tenant_within(Some(WHOLE), self.pool.clone(), tenant, work).await
     }
 }
 
+/// Does the same for the operator, whose work may take long.
 pub(crate) async fn in_tenant<T, F>(
     pool: PgPool,
     tenant: &Tenant,
@@ -137,13 +151,65 @@ where
     T: Send + 'static,
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
 {
+    in_tenant_within(None, pool, tenant, work).await
+}
+
+async fn in_tenant_within<T, F>(
+    within: Option<Duration>,
+    pool: PgPool,
+    tenant: &Tenant,
+    work: F,
+) -> Result<T, RegistryError>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+{
     let begin = tenant.begin();
-    let task = tokio::spawn(async move {
-        let begin = || pool.begin_with(AssertSqlSafe(Arc::clone(&begin)));
-        let mut transaction = on_live(&pool, begin).await?;
-        let out = work(&mut transaction).await?;
-        transaction.commit().await?;
+    let transaction = async move {
+        let (mut held, ()) =
+            first_answer(&pool, |connection| execute(connection, Arc::clone(&begin))).await?;
+        match work(&mut held).await {
+            Ok(out) => {
+                execute(&mut held, "commit".into()).await?;
+                held.release();
+                Ok(out)
+            }
+            Err(error) => {
+                if execute(&mut held, "rollback".into()).await.is_ok() {
+                    held.release();
+                }
+                Err(error)
+            }
+        }
+    };
+    in_task(within, transaction).await
+}
+
+/// Runs one statement that belongs to no tenant.
+pub(crate) async fn outside<T, F>(pool: PgPool, statement: F) -> Result<T, RegistryError>
+where
+    T: Send + 'static,
+    F: for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T> + Send + Sync + 'static,
+{
+    let statement = async move {
+        let (held, out) = first_answer(&pool, statement).await?;
+        held.release();
         Ok(out)
+    };
+    in_task(Some(WHOLE), statement).await
+}
+
+async fn in_task<T: Send + 'static>(
+    within: Option<Duration>,
+    work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
+) -> Result<T, RegistryError> {
+    let task = tokio::spawn(async move {
+        match within {
+            None => work.await,
+            Some(within) => {
+                tokio::time::timeout(within, work).await.unwrap_or_else(|_| Err(gone()))
+            }
+        }
     });
     match task.await {
         Ok(out) => out,
@@ -153,25 +219,82 @@ where
     }
 }
 
-/// Runs what begins some work, again for each pooled connection that turns out
-/// to have died while it was idle, as all of them do when the database restarts.
-///
-/// A connection is not tested before its use, so the first message on it is the
-/// test. Nothing has happened yet that a second try could repeat.
-pub(crate) async fn on_live<T, F>(
-    pool: &PgPool,
-    mut first: impl FnMut() -> F,
-) -> Result<T, sqlx::Error>
-where
-    F: Future<Output = Result<T, sqlx::Error>>,
-{
-    for _ in 0..pool.size() {
-        match first().await {
-            Err(error) if is_disconnect(&error) => {}
-            done => return done,
+/// A statement under way, borrowed from its connection.
+pub(crate) type Statement<'c, T> =
+    Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
+
+/// A connection of the pool on which something is under way. It goes back to the pool
+/// when that is over; dropped before, it is closed: what it was doing, and for whom, the
+/// next caller must not meet.
+struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    fn release(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("it is taken out only by what consumes it")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("it is taken out only by what consumes it")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.0.take() {
+            connection.close_on_drop();
         }
     }
-    first().await
+}
+
+/// Takes a connection and runs the first statement on it, again for each pooled
+/// connection that turns out to have died while it was idle, as all of them do when the
+/// database restarts.
+///
+/// A connection is not tested before its use, so the first message on it is the
+/// test. Nothing has happened yet that a second try could repeat. A database that says
+/// nothing to it in time is one that is gone, though the network has not told so.
+async fn first_answer<T>(
+    pool: &PgPool,
+    first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
+) -> Result<(Held, T), RegistryError> {
+    let answer = async {
+        let mut tries = pool.size();
+        loop {
+            let mut held = Held(Some(pool.acquire().await?));
+            match first(&mut held).await {
+                Ok(out) => return Ok((held, out)),
+                Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
+                Err(error) => {
+                    if error.as_database_error().is_some() && !is_disconnect(&error) {
+                        held.release();
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+    };
+    tokio::time::timeout(FIRST, answer).await.unwrap_or_else(|_| Err(gone()))
+}
+
+fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, ()> {
+    Box::pin(async move {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    })
+}
+
+fn gone() -> RegistryError {
+    RegistryError::Unavailable(sqlx::Error::PoolTimedOut)
 }
 
 fn is_disconnect(error: &sqlx::Error) -> bool {

@@ -66,6 +66,17 @@ pub struct Settings {
     )]
     pub database_url: Option<Secret>,
 
+    /// How many connections this gateway has to the database, at most.
+    #[arg(
+        long,
+        env = "PML_DATABASE_CONNECTIONS",
+        global = true,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u32).range(1..=1_000)
+    )]
+    pub database_connections: u32,
+
     /// The same database as its owner, for migrations.
     #[arg(
         long,

@@ -62,16 +62,16 @@ impl Database {
         Operator::connect(&url).await.context("could not connect to the database as its owner")
     }
 
-    /// Connects as the role that serves.
+    /// Connects as the role that serves, with at most so many connections.
     ///
     /// # Errors
     /// Returns an error when the database does not answer or its schema is old.
-    pub async fn connect(&self) -> anyhow::Result<Registry> {
+    pub async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
         let url = match self {
             Self::Embedded(embedded) => embedded.app_url(),
             Self::External { app_url, .. } => app_url.clone(),
         };
-        Registry::connect(&url).await.context("could not connect to the database")
+        Registry::connect_with(&url, connections).await.context("could not connect to the database")
     }
 
     /// Returns when the private Postgres is no more; never for the operator's own.

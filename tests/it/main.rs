@@ -29,6 +29,7 @@ mod malformed;
 mod odd_clients;
 mod openapi;
 mod operations;
+mod outage;
 mod passthrough;
 mod permissions;
 mod plan;

@@ -13,7 +13,7 @@ use crate::database::Database;
 
 /// Does what the command says and returns what to print.
 pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::Result<String> {
-    let registry = database.connect().await?;
+    let registry = database.connect(1).await?;
     match command {
         KeysCommand::Create(create) => make(&registry, create).await,
         KeysCommand::List { scope, json } => {

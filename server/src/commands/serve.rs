@@ -83,7 +83,7 @@ async fn prepare(
     settings: &Settings,
 ) -> anyhow::Result<(Registry, Option<FirstKey>)> {
     if !database.is_embedded() {
-        let registry = database.connect().await?;
+        let registry = database.connect(settings.database_connections).await?;
         return Ok((master_key::prepare(registry, database, settings).await?, None));
     }
     let scope: Scope = FIRST_SCOPE.parse().context("the first scope has a valid name")?;
@@ -92,7 +92,7 @@ async fn prepare(
     operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
     operator.create_scope(&scope).await.context("the first scope was not made")?;
     operator.close().await;
-    let registry = database.connect().await?;
+    let registry = database.connect(settings.database_connections).await?;
     let registry = master_key::prepare(registry, database, settings).await?;
     let path = settings.data_dir().join(KEY_FILE);
     let shown = match fs::read_to_string(&path) {
