@@ -97,8 +97,9 @@ impl Registry {
                         )
                         select tool_id as "tool_id!", org as "org!", project as "project!",
                             content as "content!", integrity as "integrity!", routing as "routing!",
-                            read_only as "read_only!", score::real as "score!"
-                        from scored
+                            coalesce(c.class = 'read', read_only) as "read_only!", score::real as "score!"
+                        from scored left join tool_classes c
+                            using (org, project, namespace, name, integrity)
                         where score > 0
                         order by score desc, tool_id collate "C"
                         limit $5"#,

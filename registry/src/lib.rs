@@ -32,6 +32,7 @@
 
 mod audit;
 mod catalog;
+mod classes;
 mod content;
 mod discover;
 mod entry;
@@ -60,6 +61,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 pub use audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
+pub use classes::{Effects, ToolClass};
 pub use discover::{DiscoverQuery, Discovered};
 pub use entry::{Entry, EntryName, Visibility};
 pub use error::RegistryError;

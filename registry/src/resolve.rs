@@ -46,6 +46,8 @@ pub struct ResolvedTool {
     pub env_required: Vec<String>,
     /// It changes nothing, says the operator.
     pub read_only: bool,
+    /// A call may be started before the program reaches it, says the operator.
+    pub eager: bool,
     /// Equal arguments give equal results, says the operator.
     pub deterministic: bool,
     /// Its schemas and description.
@@ -112,7 +114,8 @@ impl Registry {
                         select w.id as "id!", f.org as "org?", f.project as "project?",
                             f.content as "content?", f.integrity as "integrity?",
                             f.routing as "routing?", f.result as "result?",
-                            f.read_only as "read_only?", f.deterministic as "deterministic?",
+                            coalesce(c.class = 'read', f.read_only) as "read_only?",
+                            c.eager as "eager?", f.deterministic as "deterministic?",
                             f.code as "code?",
                             array(
                                 select n.tool_id
@@ -127,6 +130,9 @@ impl Registry {
                                 limit $6
                             ) as "suggestions!"
                         from wanted w left join found f on f.tool_id = w.id
+                            left join tool_classes c
+                                on (c.org, c.project, c.namespace, c.name, c.integrity)
+                                    = (f.org, f.project, f.namespace, f.name, f.integrity)
                         order by w.id collate "C""#,
                         org,
                         project,
@@ -160,11 +166,15 @@ impl Registry {
                 Some("value") => ResultMode::Value,
                 _ => ResultMode::Text,
             };
-            let (read_only, deterministic) =
-                (row.read_only == Some(true), row.deterministic == Some(true));
             let capability = capability(&fqdn, &entry, row.code)?;
-            let tool = tool(id, fqdn, entry, result, read_only, deterministic)?;
-            resolved.tools.push(ResolvedTool { capability, ..tool });
+            let tool = tool(id, fqdn, entry, result)?;
+            resolved.tools.push(ResolvedTool {
+                capability,
+                read_only: row.read_only == Some(true),
+                eager: row.eager == Some(true),
+                deterministic: row.deterministic == Some(true),
+                ..tool
+            });
         }
         Ok(resolved)
     }
@@ -175,8 +185,6 @@ fn tool(
     fqdn: Fqdn,
     entry: RegistryEntry,
     result: ResultMode,
-    read_only: bool,
-    deterministic: bool,
 ) -> Result<ResolvedTool, RegistryError> {
     let Some(descriptor) = entry.tools.into_iter().next() else {
         return Err(RegistryError::IntegrityMismatch(fqdn));
@@ -192,8 +200,9 @@ fn tool(
         result,
         proxy_to: entry.proxy_to,
         env_required,
-        read_only,
-        deterministic,
+        read_only: false,
+        eager: false,
+        deterministic: false,
         descriptor,
         capability: None,
     })

@@ -4,6 +4,7 @@ mod keys;
 mod routing;
 mod secrets;
 mod serve;
+mod tools;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -53,6 +54,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Routing(command)) => {
             let database = Database::open(settings)?;
             say(&runtime.block_on(routing::run(&database, &command))?)?;
+        }
+        Some(Command::Tools(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(tools::run(&database, &command))?)?;
         }
         Some(Command::Secrets(command)) => {
             let database = Database::open(settings)?;

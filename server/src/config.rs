@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::{Routing, Scope, ToolPattern};
+use protocol::{Fqdn, Routing, Scope, ToolPattern};
 use registry::{Principal, Right};
 use sandbox::PoolConfig;
 use uuid::Uuid;
@@ -118,6 +118,9 @@ pub enum Command {
     /// Say which tools run on the gateway and which on the user's machine.
     #[command(subcommand)]
     Routing(RoutingCommand),
+    /// Say which tools change nothing, and which of those may run early.
+    #[command(subcommand)]
+    Tools(ToolsCommand),
     /// Look after the master keys that seal stored secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
@@ -331,6 +334,46 @@ pub enum RoutingCommand {
         /// The rule's pattern.
         pattern: ToolPattern,
     },
+}
+
+/// `pml-server tools …`
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// Print what was said of the tools of a scope, and whether they are still what they were then.
+    List {
+        /// The scope; without it, the public catalog.
+        #[arg(long, value_name = "ORG.PROJECT")]
+        scope: Option<Scope>,
+        /// Print JSON: `[{"fqdn","class","eager","counts"}]`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a tool does, as it is now. When its content changes, this counts no more: look again.
+    ///
+    /// What an upstream says of itself (`readOnlyHint`) never counts.
+    Set {
+        /// The tool's FQDN, for example `pml.mcp.tavily.search`; with its short hash only that content.
+        fqdn: Fqdn,
+        /// Whether it changes anything.
+        class: EffectsWord,
+        /// A call may be started before the program reaches it; only with `read`.
+        #[arg(long)]
+        eager: bool,
+    },
+    /// Take that back; what ships with this version counts again.
+    Unset {
+        /// The tool's FQDN.
+        fqdn: Fqdn,
+    },
+}
+
+/// Whether a tool changes anything, on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EffectsWord {
+    /// It changes nothing.
+    Read,
+    /// It may change something.
+    Write,
 }
 
 /// `pml-server secrets …`

@@ -61,6 +61,7 @@ pub async fn discover(
                 "call": format!("mcp{}.{}", member(tool.id.namespace()), tool.id.action()),
                 "description": tool.descriptor.description,
                 "routing": tool.routing,
+                "read_only": tool.read_only,
                 "input_schema": tool.descriptor.input_schema,
                 "output_schema": tool.descriptor.output_schema,
             })

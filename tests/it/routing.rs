@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::server::Installation;
+use crate::support::cli::text;
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::Era;
+use crate::support::server::{Installation, Server};
 use crate::support::{PATIENCE, poll};
 
 fn rule(installation: &Installation, pattern: &str) -> Option<Value> {
@@ -67,4 +70,42 @@ fn a_wrong_rule_is_told() {
         assert!(stderr.contains(told), "{arguments:?}: {stderr}");
     }
     assert_eq!(installation.run_well(&["routing", "list", "--json"]), before);
+}
+
+/// The operator says which tools change nothing; agents hear of it, and what changes is judged anew.
+#[test]
+fn the_operator_says_what_a_tool_does() {
+    let server = Server::shared();
+    let installation = server.installation();
+    let name = "pml.mcp.fetch.fetch";
+    let shown = || {
+        let tenant = server.tenant();
+        let found = HttpMcp::new(&tenant, Era::Stateless)
+            .call("pml_discover", json!({ "name": "fetch:fetch" }));
+        found["structuredContent"]["tools"][0]["read_only"].clone()
+    };
+    assert_eq!(shown(), json!(false));
+    let said = installation.run_well(&["tools", "set", name, "read", "--eager"]);
+    assert!(said.starts_with(&format!("`{name}.")) && said.contains("counts as `read`"), "{said}");
+    assert_eq!(shown(), json!(true));
+    let listed: Value =
+        serde_json::from_str(&installation.run_well(&["tools", "list", "--json"])).unwrap();
+    let own = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|tool| tool["fqdn"].as_str().unwrap().starts_with(&format!("{name}.")));
+    assert_eq!(own.unwrap()["eager"], true, "{listed}");
+    installation.run_well(&["tools", "unset", name]);
+    assert_eq!(shown(), json!(false));
+    for (arguments, told) in [
+        (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),
+        (&["tools", "set", name, "write", "--eager"], "only a tool that changes nothing"),
+        (&["tools", "unset", name], "you have said nothing"),
+        (&["tools", "set", name, "maybe"], "maybe"),
+    ] {
+        let output = installation.run(arguments);
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(told), "{arguments:?}: {stderr}");
+    }
 }

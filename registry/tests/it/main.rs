@@ -11,6 +11,7 @@ pub mod embedded_postgres;
 mod audit;
 mod cancellation;
 mod catalog;
+mod classes;
 mod cluster;
 mod database;
 mod discover;

@@ -151,6 +151,7 @@ async fn every_tenant_table_forces_row_level_security() {
         "orgs",
         "projects",
         "secrets",
+        "tool_classes",
         "tools",
     ];
     assert_eq!(of_tenants, expected);

@@ -114,6 +114,26 @@ fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String)
     (Value::Object(entry.content()).to_string(), entry.content_integrity().to_string())
 }
 
+/// Gives a published tool another content, with the hash that belongs to it.
+pub(crate) async fn change(database: &Database, tenant: &Tenant, id: &ToolId, description: &str) {
+    let name = Fqdn::of_tool(tenant.scope().expect("somebody publishes").clone(), id);
+    let (content, integrity) = stored(&name, description, vec![tool(id.action(), description)]);
+    let scope = name.scope();
+    sqlx::query(
+        "update tools set content = $5, integrity = $6
+        where org = $1 and project = $2 and namespace = $3 and name = $4",
+    )
+    .bind(scope.org())
+    .bind(scope.project())
+    .bind(id.namespace())
+    .bind(id.action())
+    .bind(content)
+    .bind(integrity)
+    .execute(&mut database.superuser().await)
+    .await
+    .expect("the superuser may");
+}
+
 /// Fills a database with one server of each visibility for `acme.web`, the same
 /// for `acme.shop` and `other.web`, all with the canary in every name.
 pub(crate) async fn canaries(database: &Database) -> [Tenant; 3] {
