@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
 use crate::tenant::in_tenant;
-use crate::{Registry, RegistryError, Tenant, content, pool_options};
+use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
 
 /// The channel of changed routes; the triggers of the migrations send on it.
 const ROUTES: &str = "pml_routes";
@@ -28,6 +28,8 @@ const RETRY: Duration = Duration::from_millis(250);
 pub struct Routes {
     /// The operator's rules, with those of public rows that fix their routing.
     pub rules: RoutingRules,
+    /// How often tools may be called.
+    pub quotas: Vec<Quota>,
     /// Rises by one with each change that this process has seen.
     pub version: u64,
     /// Names these rules alike on every replica; an `ETag` without its quotes.
@@ -62,8 +64,8 @@ pub(crate) struct RouteSource {
 
 impl RouteSource {
     pub(crate) async fn load(pool: PgPool) -> Result<Self, RegistryError> {
-        let rules = read(pool.clone()).await?;
-        let routes = Routes { etag: etag(&rules), rules, version: 1 };
+        let (rules, quotas) = read(pool.clone()).await?;
+        let routes = Routes { etag: etag(&rules), rules, quotas, version: 1 };
         Ok(Self {
             pool,
             current: ArcSwap::from_pointee(routes),
@@ -74,12 +76,13 @@ impl RouteSource {
 
     async fn reload(&self) -> Result<(), RegistryError> {
         let _one = self.reading.lock().await;
-        let rules = read(self.pool.clone()).await?;
-        if self.current.load().rules == rules {
+        let (rules, quotas) = read(self.pool.clone()).await?;
+        let current = self.current.load();
+        if current.rules == rules && current.quotas == quotas {
             return Ok(());
         }
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
-        let routes = Routes { etag: etag(&rules), rules, version };
+        let routes = Routes { etag: etag(&rules), rules, quotas, version };
         tracing::info!(routes.version = version, routes.etag = %routes.etag, "Routes changed");
         self.current.store(Arc::new(routes));
         Ok(())
@@ -92,8 +95,8 @@ impl RouteSource {
     }
 }
 
-async fn read(pool: PgPool) -> Result<RoutingRules, RegistryError> {
-    let (rules, rows) = in_tenant(pool, &Tenant::anonymous(), |connection| {
+async fn read(pool: PgPool) -> Result<(RoutingRules, Vec<Quota>), RegistryError> {
+    let (rules, rows, quotas) = in_tenant(pool, &Tenant::anonymous(), |connection| {
         Box::pin(async move {
             let rules = sqlx::query!("select pattern, routing from routing_rules")
                 .fetch_all(&mut *connection)
@@ -105,9 +108,9 @@ async fn read(pool: PgPool) -> Result<RoutingRules, RegistryError> {
                 public.org(),
                 public.project(),
             )
-            .fetch_all(connection)
+            .fetch_all(&mut *connection)
             .await?;
-            Ok((rules, rows))
+            Ok((rules, rows, quotas::read(connection).await?))
         })
     })
     .await?;
@@ -126,7 +129,7 @@ async fn read(pool: PgPool) -> Result<RoutingRules, RegistryError> {
         }
     }
     all.extend(fixed.into_iter().map(|(name, routing)| (ToolPattern::Namespace(name), routing)));
-    Ok(all.into_iter().collect())
+    Ok((all.into_iter().collect(), quotas))
 }
 
 fn etag(rules: &RoutingRules) -> String {

@@ -208,6 +208,8 @@ async fn call(
     arguments: Value,
     cancel: CancellationToken,
 ) -> Result<Value, ErrorBody> {
+    let RunOf { gateway, requester, .. } = of;
+    gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;
     // What it has begun ends with it, also when it is given up here.
     let inner = cancel.child_token();
     let _end = inner.clone().drop_guard();
@@ -215,7 +217,6 @@ async fn call(
         match (tool.kind, &tool.capability) {
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
-                let RunOf { gateway, requester, .. } = of;
                 let key = keys::find(&gateway.registry, requester, tool).await?;
                 gateway.upstreams.call(requester.scope(), tool, arguments, key.as_ref()).await
             }

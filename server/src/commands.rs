@@ -1,6 +1,7 @@
 //! What each subcommand of `pml-server` does.
 
 mod keys;
+mod quotas;
 mod routing;
 mod secrets;
 mod serve;
@@ -54,6 +55,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Routing(command)) => {
             let database = Database::open(settings)?;
             say(&runtime.block_on(routing::run(&database, &command))?)?;
+        }
+        Some(Command::Quotas(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(quotas::run(&database, command))?)?;
         }
         Some(Command::Tools(command)) => {
             let database = Database::open(settings)?;

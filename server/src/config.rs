@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::{Fqdn, Routing, Scope, ToolPattern};
-use registry::{Principal, Right};
+use registry::{Principal, QuotaScope, Right, Window};
 use sandbox::PoolConfig;
 use uuid::Uuid;
 
@@ -121,6 +121,9 @@ pub enum Command {
     /// Say which tools change nothing, and which of those may run early.
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Say how often tools may be called on the gateway.
+    #[command(subcommand)]
+    Quotas(QuotasCommand),
     /// Look after the master keys that seal stored secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
@@ -365,6 +368,46 @@ pub enum ToolsCommand {
         /// The tool's FQDN.
         fqdn: Fqdn,
     },
+}
+
+/// `pml-server quotas …`
+#[derive(Debug, Subcommand)]
+pub enum QuotasCommand {
+    /// Print all quotas. A call counts in each that matches it.
+    List {
+        /// Print JSON: `[{"scope","pattern","calls","window"}]`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a quota; every gateway on this database follows within a second.
+    Set {
+        /// `ORG.PROJECT`, `ORG` for all its projects together, or `*` for each scope by itself.
+        scope: QuotaScope,
+        /// `NAMESPACE:*`, `NAMESPACE:ACTION` or `*`.
+        pattern: ToolPattern,
+        /// `N/min`, `N/h` or `N/day`; they come in again over that time. 0 forbids the calls.
+        #[arg(value_name = "CALLS", value_parser = parse_quota)]
+        calls: (u32, Window),
+    },
+    /// Take a quota back.
+    Unset {
+        /// The quota's scope.
+        scope: QuotaScope,
+        /// The quota's pattern.
+        pattern: ToolPattern,
+    },
+}
+
+fn parse_quota(text: &str) -> Result<(u32, Window), String> {
+    let wrong = || "expected a number with `/min`, `/h` or `/day`".to_owned();
+    let (calls, window) = text.split_once('/').ok_or_else(wrong)?;
+    let window = match window {
+        "min" => Window::Minute,
+        "h" => Window::Hour,
+        "day" => Window::Day,
+        _ => return Err(wrong()),
+    };
+    Ok((calls.parse().map_err(|_| wrong())?, window))
 }
 
 /// Whether a tool changes anything, on the command line.

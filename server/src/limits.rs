@@ -13,8 +13,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 use ipnet::IpNet;
 use moka::future::Cache;
-use protocol::{ErrorCode, Scope};
-use registry::{Caller, Principal, Rate, Registry, TokenGrant};
+use protocol::{ErrorBody, ErrorCode, Scope, ToolId};
+use registry::{Caller, Principal, QuotaScope, Rate, Registry, TokenGrant};
+use serde_json::json;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -45,6 +46,11 @@ enum Bucket {
     Subject(Scope, Principal),
     Organisation(String),
     Address(IpAddr),
+    /// A quota of the operator, and the scope where each has one of its own.
+    Quota {
+        scope: String,
+        pattern: String,
+    },
 }
 
 impl Bucket {
@@ -55,6 +61,7 @@ impl Bucket {
             Self::Subject(scope, principal) => format!("subject {scope} {principal}"),
             Self::Organisation(org) => format!("org {org}"),
             Self::Address(address) => format!("address {address}"),
+            Self::Quota { scope, pattern } => format!("quota {scope} {pattern}"),
         }
     }
 
@@ -64,6 +71,7 @@ impl Bucket {
             Self::Key(_) | Self::Subject(..) => "key",
             Self::Organisation(_) => "org",
             Self::Address(_) => "address",
+            Self::Quota { .. } => "quota",
         }
     }
 }
@@ -108,19 +116,64 @@ impl Limits {
         Ok(())
     }
 
+    /// Counts a call of a tool on the gateway, in all quotas that the operator has for it.
+    ///
+    /// # Errors
+    /// Returns `RATE_LIMITED` when there were too many.
+    pub async fn count_call(
+        &self,
+        registry: &Registry,
+        scope: &Scope,
+        tool: &ToolId,
+    ) -> Result<(), ErrorBody> {
+        let routes = registry.routes();
+        for quota in routes.quotas.iter().filter(|quota| quota.counts(scope, tool)) {
+            let Some(rate) = quota.rate() else {
+                let message = format!("tool `{tool}` is not to be called here, says the operator");
+                return Err(ErrorBody::new(ErrorCode::RateLimited, message));
+            };
+            let whose = match &quota.scope {
+                QuotaScope::Each => format!("* {scope}"),
+                other => other.to_string(),
+            };
+            let bucket = Bucket::Quota { scope: whose, pattern: quota.pattern.to_string() };
+            if let Err(wait) = self.draw_one(registry, &bucket, rate).await {
+                let (calls, window) = (quota.calls, quota.window.seconds());
+                let message = format!(
+                    "tool `{tool}` was called as often as the operator allows here: {calls} calls of `{}` in {window} s",
+                    quota.pattern
+                );
+                let mut error = ErrorBody::new(ErrorCode::RateLimited, message);
+                error.details = json!({ "retry_after_s": seconds(wait) });
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
-        let slice = self.slices.get_with_by_ref(&bucket, async { Arc::default() }).await;
+        self.draw_one(registry, &bucket, rate).await.map_err(|wait| too_many(&bucket, rate, wait))
+    }
+
+    /// Takes one from a bucket, or says how long it takes until there is one.
+    async fn draw_one(
+        &self,
+        registry: &Registry,
+        bucket: &Bucket,
+        rate: Rate,
+    ) -> Result<(), Duration> {
+        let slice = self.slices.get_with_by_ref(bucket, async { Arc::default() }).await;
         let mut slice = slice.lock().await;
         if slice.left == 0 {
             let now = Instant::now();
             if let Some(until) = slice.empty_until.filter(|until| *until > now) {
-                return Err(too_many(&bucket, rate, until - now));
+                return Err(until - now);
             }
-            match draw(registry, &bucket, rate).await {
+            match draw(registry, bucket, rate).await {
                 Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
-                    return Err(too_many(&bucket, rate, drawn.wait));
+                    return Err(drawn.wait);
                 }
                 Some(drawn) => slice.left = drawn.granted,
                 // Not asked again for each request: they would wait for it one after the other.
@@ -203,11 +256,15 @@ fn wanted(rate: Rate) -> u32 {
     rate.per_second.ceil().min(rate.capacity / 10.0).clamp(1.0, LARGEST_SLICE) as u32
 }
 
+/// Returns a time in whole seconds, rounded up: who comes back earlier is refused again.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
 /// Makes the refusal, with the headers of the IETF draft.
 fn too_many(bucket: &Bucket, rate: Rate, wait: Duration) -> ApiError {
     let kind = bucket.kind();
-    // Rounded up: who comes back earlier is refused again.
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let seconds = seconds(wait);
     let (quota, window) = (rate.capacity, (rate.capacity / rate.per_second).round());
     let detail = format!("more requests came than this {kind} may send: {quota} in {window} s");
     let mut error = ApiError::new(ErrorCode::RateLimited, detail)

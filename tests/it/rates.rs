@@ -1,10 +1,13 @@
 //! GW-30: limits of a key, an organisation and an address, shared by all gateways.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::keys::call;
-use crate::support::http::{Reply, get};
+use crate::support::expect::success;
+use crate::support::http::{HttpMcp, Reply, get};
+use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server};
+use crate::support::{PATIENCE, poll};
 
 /// No more come in while a test runs.
 const SIX: &str = "6/h";
@@ -154,4 +157,61 @@ fn limits_are_settings() {
     let output =
         server.installation().command(&["serve", "--rate-per-key", "many"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// A quota counts the calls of a scope, in programs and by name, on all gateways; others have their own.
+#[test]
+fn a_tool_has_a_quota_on_all_gateways() {
+    let installation = Installation::new();
+    let servers = [installation.start(), installation.replica().start()];
+    let [ours, theirs] = [servers[0].tenant(), servers[0].tenant()];
+    let run = |server: usize, tenant: &crate::support::server::Tenant, code: &str| -> Value {
+        let tenant = crate::support::server::Tenant {
+            key: tenant.key.clone(),
+            url: servers[server].url().to_owned(),
+        };
+        HttpMcp::new(&tenant, Era::Stateless).execute(code)
+    };
+    let parse = "return await mcp.json.parse({ data: '1' })";
+    assert_eq!(success(&run(0, &ours, parse)), 1);
+    let said = installation.run_well(&["quotas", "set", "*", "json:*", "6/day"]);
+    assert_eq!(said, "*  json:*  6/day\n");
+    for (number, server) in servers.iter().enumerate() {
+        poll("the quota to be known", PATIENCE, || {
+            let log = server.installation().log();
+            log.contains("Routes changed").then_some(number)
+        });
+    }
+    // A program sees which of its calls is one too many, and can go on.
+    let five = "for (let i = 0; i < 5; i++) await mcp.json.parse({ data: '1' }); return 'five'";
+    assert_eq!(success(&run(0, &ours, five)), "five");
+    let caught = "const told = []; for (let i = 0; i < 3; i++) { try { await mcp.json.parse({ data: '1' }); told.push('ok') } catch (e) { told.push(e.code) } } return [told, await mcp.math.eval({ expression: '1+1' }).then(() => 'math', String)]";
+    let told = success(&run(1, &ours, caught)).clone();
+    assert_eq!(told[0], json!(["ok", "RATE_LIMITED", "RATE_LIMITED"]), "{told}");
+    let named = HttpMcp::new(&ours, Era::Stateless).call("json:parse", json!({ "data": "1" }));
+    assert_eq!(named["structuredContent"]["error_code"], "RATE_LIMITED", "{named}");
+    assert!(named["structuredContent"]["details"]["retry_after_s"].as_u64() > Some(600), "{named}");
+    assert_eq!(success(&run(0, &theirs, parse)), 1, "the twin: another scope");
+
+    installation.run_well(&["quotas", "unset", "*", "json:*"]);
+    poll("the quota to be gone", PATIENCE, || {
+        (run(1, &ours, parse)["status"] == "success").then_some(())
+    });
+    installation.run_well(&["quotas", "set", "it", "json:parse", "0/min"]);
+    poll("the tool to be closed", PATIENCE, || {
+        (run(0, &theirs, parse)["status"] == "error").then_some(())
+    });
+    let listed: Value =
+        serde_json::from_str(&installation.run_well(&["quotas", "list", "--json"])).unwrap();
+    let zero = json!({ "scope": "it", "pattern": "json:parse", "calls": 0, "window": "minute" });
+    assert_eq!(listed, json!([zero]));
+    for wrong in [
+        &["quotas", "set", "a.b.c", "*", "1/min"][..],
+        &["quotas", "set", "*", "x", "1/min"],
+        &["quotas", "set", "*", "*", "1"],
+        &["quotas", "set", "*", "*", "-1/h"],
+        &["quotas", "unset", "*", "*"],
+    ] {
+        assert!(!installation.run(wrong).status.success(), "{wrong:?}");
+    }
 }

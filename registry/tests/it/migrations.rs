@@ -135,7 +135,8 @@ async fn every_tenant_table_forces_row_level_security() {
             assert!(table.get::<bool, _>("has_policy"), "`{name}` has no policy");
             of_tenants.push(name);
         } else {
-            let operators = ["_sqlx_migrations", "master_keys", "rate_buckets", "routing_rules"];
+            let operators =
+                ["_sqlx_migrations", "master_keys", "quotas", "rate_buckets", "routing_rules"];
             assert!(operators.contains(&name.as_str()), "`{name}`");
         }
     }

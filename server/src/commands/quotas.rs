@@ -1,0 +1,52 @@
+//! `pml-server quotas`: how often tools may be called on the gateway.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail};
+use registry::{Quota, RegistryError, Window};
+
+use crate::config::QuotasCommand;
+use crate::database::Database;
+
+/// Does what the command says and returns what to print.
+pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::Result<String> {
+    let operator = database.operator().await?;
+    operator.migrate().await?;
+    match command {
+        QuotasCommand::List { json } => {
+            let quotas = operator.quotas().await.context("the quotas could not be read")?;
+            if json {
+                return Ok(serde_json::to_string_pretty(&quotas)? + "\n");
+            }
+            let mut out = String::new();
+            for quota in quotas {
+                writeln!(out, "{}", told(&quota))?;
+            }
+            Ok(out)
+        }
+        QuotasCommand::Set { scope, pattern, calls: (calls, window) } => {
+            let quota = Quota { scope, pattern, calls, window };
+            operator.set_quota(&quota).await.context("the quota was not set")?;
+            Ok(format!("{}\n", told(&quota)))
+        }
+        QuotasCommand::Unset { scope, pattern } => {
+            match operator.unset_quota(&scope, &pattern).await {
+                Ok(()) => Ok(format!("There is no quota of `{pattern}` for `{scope}` any more.\n")),
+                Err(RegistryError::NotFound(_)) => bail!(
+                    "there is no quota of `{pattern}` for `{scope}`; `pml-server quotas list` shows those there are"
+                ),
+                Err(other) => Err(other).context("the quota was not taken back"),
+            }
+        }
+    }
+}
+
+fn told(quota: &Quota) -> String {
+    let Quota { scope, pattern, calls, window } = quota;
+    let window = match window {
+        Window::Minute => "min",
+        Window::Hour => "h",
+        Window::Day => "day",
+    };
+    format!("{scope}  {pattern}  {calls}/{window}")
+}
