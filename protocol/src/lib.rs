@@ -27,6 +27,7 @@ mod fqdn;
 mod integrity;
 mod journal;
 pub mod meta_tools;
+pub mod model_text;
 mod outcome;
 mod pattern;
 mod program_error;

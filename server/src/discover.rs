@@ -1,5 +1,6 @@
 //! `pml_discover`: finds tools by name, pattern or words.
 
+use protocol::model_text::{TextFlags, description_for_model, schema_for_model};
 use protocol::{ErrorBody, ErrorCode};
 use registry::{DiscoverQuery, RegistryError};
 use serde::Deserialize;
@@ -55,16 +56,23 @@ pub async fn discover(
     let tools: Vec<Value> = found
         .into_iter()
         .map(|tool| {
-            json!({
+            // Strangers wrote these texts, and a model reads them.
+            let mut flags = TextFlags::default();
+            let descriptor = &tool.descriptor;
+            let mut shown = json!({
                 "id": tool.id,
                 "fqdn": tool.fqdn.to_string(),
                 "call": format!("mcp{}.{}", member(tool.id.namespace()), tool.id.action()),
-                "description": tool.descriptor.description,
+                "description": description_for_model(&descriptor.description, &mut flags),
                 "routing": tool.routing,
                 "read_only": tool.read_only,
-                "input_schema": tool.descriptor.input_schema,
-                "output_schema": tool.descriptor.output_schema,
-            })
+                "input_schema": schema_for_model(&descriptor.input_schema, &mut flags),
+                "output_schema": descriptor.output_schema.as_ref().map(|out| schema_for_model(out, &mut flags)),
+            });
+            if !flags.is_empty() {
+                shown["flags"] = json!(flags.words());
+            }
+            shown
         })
         .collect();
     Ok(json!({ "tools": tools }))
