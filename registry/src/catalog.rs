@@ -1,6 +1,6 @@
 //! The list of entries, page by page.
 
-use protocol::{EntryType, Fqdn, Integrity, Routing, Scope};
+use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, ToolId};
 use serde::Serialize;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ const CURSOR_MARK: char = '/';
 /// Which entries to list; all of these must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogFilter {
-    /// A word in the name or description, in any case.
+    /// A text in the name or the first 1,000 characters of the description, in any case.
     pub search: Option<String>,
     /// The kind of entry.
     pub kind: Option<EntryType>,
@@ -37,7 +37,7 @@ pub struct CatalogItem {
     /// The kind of entry.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// What it does.
+    /// What it does: its first 1,000 characters; the entry has all of them.
     pub description: String,
     /// Where it runs.
     pub routing: Routing,
@@ -114,7 +114,7 @@ async fn page(
     connection: &mut PgConnection,
     tenant: &Tenant,
     filter: &CatalogFilter,
-    after: Option<[String; 3]>,
+    after: Option<[String; 4]>,
     limit: usize,
 ) -> Result<CatalogPage, RegistryError> {
     // Which index fits depends on the filters that are given.
@@ -123,62 +123,137 @@ async fn page(
         .await?;
     // Postgres cannot be asked about a NUL; nothing contains one.
     let storable = |text: &String| text.replace('\0', "\u{fffd}");
-    let search = filter.search.as_ref().map(storable);
-    let namespace_filter = filter.namespace.as_ref().map(storable);
-    let [org, project, namespace] = match after {
-        Some(parts) => parts.map(Some),
-        None => [None, None, None],
-    };
+    let search = filter.search.as_ref().map(storable).filter(|text| !text.is_empty());
+    let namespace = filter.namespace.as_ref().map(storable);
     let kind = filter.kind.map(EntryType::as_str);
-    let routing = filter.routing.map(Routing::as_str);
-    // `is_visible` is the policy's own condition, said again with the tenant as
-    // an argument: the query must not depend on the policy, nor the policy on it.
+    let runs = match filter.routing {
+        Some(routing) => Some(runs(connection, routing).await?),
+        None => None,
+    };
+    let runs = runs.as_ref();
+    let side = filter.routing.map(Routing::as_str);
+    let empty: Vec<String> = Vec::new();
+    let (named, by_default, not) =
+        runs.map_or((&empty, false, &empty), |r| (&r.named, r.by_default, &r.elsewhere));
+    // A part for each way to an index, each in order and no longer than the page: all public entries, those whose
+    // row says where they run, those of which the rules say it, and what the tenant sees besides. What is not
+    // public is told apart by the tenant as an argument, beside the policy: neither depends on the other.
     let rows = sqlx::query!(
-        r#"select org, project, namespace, kind, description, visibility, tool_count, integrity,
-            effective_routing(routing, namespace, namespace || ':*') as "routing!"
-        from mcp_servers
-        where (visibility = 'public' or (org = $1 and (visibility = 'org' or (project = $2
-                and (visibility = 'project' or owner = $3)))))
-            and ($4::text is null or (org collate "C", project collate "C", namespace collate "C")
-                > ($4 collate "C", $5 collate "C", $6 collate "C"))
-            and ($7::text is null or position(lower($7) in lower(namespace || ' ' || description)) > 0)
-            and ($8::text is null or kind = $8)
-            and ($9::text is null or effective_routing(routing, namespace, namespace || ':*') = $9)
-            and ($10::text is null or namespace = $10)
-        order by org collate "C", project collate "C", namespace collate "C"
-        limit $11"#,
+        r#"with listed as (
+            (select e.* from public_entries_where($4, like_pattern($5), $6, $7) e where $8::text is null
+            order by org collate "C", project collate "C", namespace collate "C", name collate "C" limit $12)
+            union all
+            (select e.* from public_entries_where($4, like_pattern($5), $6, $7) e
+            where coalesce(e.routing, '') = $8
+            order by org collate "C", project collate "C", namespace collate "C", name collate "C" limit $12)
+            union all
+            (select e.* from public_entries_where($4, like_pattern($5), $6, $7) e
+            where coalesce(e.routing, '') = '' and $8::text is not null
+                and (e.namespace = any ($9) or ($10 and e.namespace <> all ($11)))
+            order by org collate "C", project collate "C", namespace collate "C", name collate "C" limit $12)
+        ),
+        own as (
+            (select org, project, namespace, '' as name, kind, routing, left(description, 1000) as description,
+                tool_count, integrity, visibility
+            from mcp_servers
+            where org = $1 and visibility <> 'public'
+                and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
+                and ($4::text[] is null
+                    or (org collate "C", project collate "C", namespace collate "C", ''::text collate "C")
+                    > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
+                and ($5::text is null or position(lower($5) in lower(namespace || ' ' || left(description, 1000))) > 0)
+                and ($6::text is null or kind = $6)
+                and ($7::text is null or namespace = $7)
+                and ($8::text is null or effective_routing(routing, namespace, namespace || ':*') = $8)
+            order by org collate "C", project collate "C", namespace collate "C" limit $12)
+            union all
+            (select c.org, c.project, c.namespace, c.name, 'deno', v.routing, left(v.description, 1000), 1,
+                v.integrity, c.visibility
+            from capabilities c
+            join capability_versions v on v.org = c.org and v.project = c.project and v.namespace = c.namespace
+                and v.name = c.name and v.version = c.latest
+            where c.org = $1 and c.visibility <> 'public'
+                and (c.visibility = 'org' or (c.project = $2 and (c.visibility = 'project' or c.owner = $3)))
+                and ($4::text[] is null
+                    or (c.org collate "C", c.project collate "C", c.namespace collate "C", c.name collate "C")
+                    > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
+                and ($5::text is null or position(lower($5) in
+                    lower(c.namespace || ' ' || c.name || ' ' || left(v.description, 1000))) > 0)
+                and ($6::text is null or $6 = 'deno')
+                and ($7::text is null or c.namespace = $7)
+                and ($8::text is null or v.routing = $8)
+            order by c.org collate "C", c.project collate "C", c.namespace collate "C", c.name collate "C" limit $12)
+        )
+        select org as "org!", project as "project!", namespace as "namespace!", name as "name!", kind as "kind!",
+            description as "description!", visibility as "visibility!", tool_count as "tool_count!",
+            integrity as "integrity!", effective_routing(routing, namespace, namespace || ':*') as "routing!"
+        from (
+            select org, project, namespace, name, kind, routing, description, tool_count, integrity,
+                'public' as visibility
+            from listed
+            union all
+            select * from own
+        ) as both_parts
+        order by org collate "C", project collate "C", namespace collate "C", name collate "C"
+        limit $12"#,
         tenant.org(),
         tenant.project(),
         tenant.principal_name(),
-        org,
-        project,
-        namespace,
+        after.as_ref().map(|parts| parts.as_slice()) as Option<&[String]>,
         search,
         kind,
-        routing,
-        namespace_filter,
+        namespace,
+        side,
+        named,
+        by_default,
+        not,
         limit as i64 + 1,
     )
     .fetch_all(&mut *connection)
     .await?;
     let counted = sqlx::query_scalar!(
         r#"select count(*) as "count!" from (
-            select from mcp_servers
-            where (visibility = 'public' or (org = $1 and (visibility = 'org' or (project = $2
-                    and (visibility = 'project' or owner = $3)))))
-                and ($4::text is null or position(lower($4) in lower(namespace || ' ' || description)) > 0)
+            (select from public_entries_where(null, like_pattern($4), $5, $6) e
+            where $7::text is null limit $11)
+            union all
+            (select from public_entries_where(null, like_pattern($4), $5, $6) e
+            where coalesce(e.routing, '') = $7 limit $11)
+            union all
+            (select from public_entries_where(null, like_pattern($4), $5, $6) e
+            where coalesce(e.routing, '') = '' and $7::text is not null
+                and (e.namespace = any ($8) or ($9 and e.namespace <> all ($10))) limit $11)
+            union all
+            (select from mcp_servers
+            where org = $1 and visibility <> 'public'
+                and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
+                and ($4::text is null or position(lower($4) in lower(namespace || ' ' || left(description, 1000))) > 0)
                 and ($5::text is null or kind = $5)
-                and ($6::text is null or effective_routing(routing, namespace, namespace || ':*') = $6)
-                and ($7::text is null or namespace = $7)
-            limit $8
+                and ($6::text is null or namespace = $6)
+                and ($7::text is null or effective_routing(routing, namespace, namespace || ':*') = $7)
+            limit $11)
+            union all
+            (select from capabilities c
+            join capability_versions v on v.org = c.org and v.project = c.project and v.namespace = c.namespace
+                and v.name = c.name and v.version = c.latest
+            where c.org = $1 and c.visibility <> 'public'
+                and (c.visibility = 'org' or (c.project = $2 and (c.visibility = 'project' or c.owner = $3)))
+                and ($4::text is null or position(lower($4) in
+                    lower(c.namespace || ' ' || c.name || ' ' || left(v.description, 1000))) > 0)
+                and ($5::text is null or $5 = 'deno')
+                and ($6::text is null or c.namespace = $6)
+                and ($7::text is null or v.routing = $7)
+            limit $11)
         ) as counted"#,
         tenant.org(),
         tenant.project(),
         tenant.principal_name(),
         search,
         kind,
-        routing,
-        namespace_filter,
+        namespace,
+        side,
+        named,
+        by_default,
+        not,
         EXACT_TOTAL + 1,
     )
     .fetch_one(connection)
@@ -186,7 +261,10 @@ async fn page(
     let mut items = Vec::with_capacity(rows.len());
     for row in rows {
         let scope = Scope::new(&row.org, &row.project)?;
-        let fqdn = Fqdn::server(scope, &row.namespace)?;
+        let fqdn = match row.name.as_str() {
+            "" => Fqdn::server(scope, &row.namespace)?,
+            name => Fqdn::of_tool(scope, &ToolId::new(&row.namespace, name)?),
+        };
         let integrity =
             row.integrity.parse().map_err(|_| RegistryError::IntegrityMismatch(fqdn.clone()))?;
         items.push(CatalogItem {
@@ -214,25 +292,64 @@ fn kind_of(word: &str) -> EntryType {
     }
 }
 
+/// Which namespaces the rules send to one side.
+struct Runs {
+    /// Those that a rule of their own sends there.
+    named: Vec<String>,
+    /// Whether those without a rule go there as well.
+    by_default: bool,
+    /// Those that a rule of their own sends elsewhere.
+    elsewhere: Vec<String>,
+}
+
+/// Reads what the rules say of a side, so that entries need not be asked one by one.
+async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, RegistryError> {
+    let rules =
+        sqlx::query!("select pattern, routing from routing_rules").fetch_all(connection).await?;
+    let mut runs =
+        Runs { named: Vec::new(), by_default: side == Routing::Client, elsewhere: Vec::new() };
+    for rule in rules {
+        let there = content::routing(&rule.routing) == side;
+        match rule.pattern.strip_suffix(":*") {
+            Some(namespace) if there => runs.named.push(namespace.to_owned()),
+            Some(namespace) => runs.elsewhere.push(namespace.to_owned()),
+            None if rule.pattern == "*" => runs.by_default = there,
+            None => {}
+        }
+    }
+    Ok(runs)
+}
+
 /// Hides the form of a cursor, so that nobody comes to depend on it.
 fn write_cursor(last: &Fqdn) -> String {
-    let text = format!("{}{CURSOR_MARK}{}", last.scope(), last.namespace());
+    let action = last.action().unwrap_or_default();
+    let text = format!("{}{CURSOR_MARK}{}{CURSOR_MARK}{action}", last.scope(), last.namespace());
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn read_cursor(cursor: &str) -> Result<[String; 3], RegistryError> {
+fn read_cursor(cursor: &str) -> Result<[String; 4], RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor is not one of this catalog".to_owned());
-    if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) || cursor.len() > 1_024 {
-        return Err(invalid());
-    }
-    let bytes: Result<Vec<u8>, _> = (0..cursor.len() / 2)
-        .map(|index| u8::from_str_radix(&cursor[2 * index..2 * index + 2], 16))
-        .collect();
-    let text = String::from_utf8(bytes.map_err(|_| invalid())?).map_err(|_| invalid())?;
-    let (scope, namespace) = text.split_once(CURSOR_MARK).ok_or_else(invalid)?;
+    let text = unhex(cursor).ok_or_else(invalid)?;
+    let parts: Vec<&str> = text.split(CURSOR_MARK).collect();
+    let [scope, namespace, name] = parts[..] else { return Err(invalid()) };
     let scope: Scope = scope.parse().map_err(|_| invalid())?;
     let fqdn = Fqdn::server(scope.clone(), namespace).map_err(|_| invalid())?;
-    Ok([scope.org().to_owned(), scope.project().to_owned(), fqdn.namespace().to_owned()])
+    if !name.is_empty() {
+        ToolId::new(namespace, name).map_err(|_| invalid())?;
+    }
+    let [org, project] = [scope.org(), scope.project()].map(str::to_owned);
+    Ok([org, project, fqdn.namespace().to_owned(), name.to_owned()])
+}
+
+/// Reads a text that was written as hex digits.
+pub(crate) fn unhex(text: &str) -> Option<String> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() > 4_096 {
+        return None;
+    }
+    let bytes: Result<Vec<u8>, _> = (0..text.len() / 2)
+        .map(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16))
+        .collect();
+    String::from_utf8(bytes.ok()?).ok()
 }
 
 #[cfg(test)]
@@ -242,8 +359,10 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_and_others_are_refused() {
         let fqdn: Fqdn = "acme.web.db".parse().unwrap();
-        assert_eq!(read_cursor(&write_cursor(&fqdn)).unwrap(), ["acme", "web", "db"]);
-        for cursor in ["", "x", "zz", "00", "é", "6162", &"61".repeat(600)] {
+        assert_eq!(read_cursor(&write_cursor(&fqdn)).unwrap(), ["acme", "web", "db", ""]);
+        let fqdn: Fqdn = "acme.web.db.ask".parse().unwrap();
+        assert_eq!(read_cursor(&write_cursor(&fqdn)).unwrap(), ["acme", "web", "db", "ask"]);
+        for cursor in ["", "x", "zz", "00", "é", "6162", &"61".repeat(2_600)] {
             read_cursor(cursor).expect_err(cursor);
         }
     }

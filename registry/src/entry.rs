@@ -46,7 +46,7 @@ impl Visibility {
 
 /// Names an entry as a URL does: a full name, or a short one that is looked up
 /// in the caller's scope and then in the public catalog.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryName {
     /// `org.project.namespace[.action[.hash]]`.
     Full(Fqdn),

@@ -40,10 +40,14 @@ mod error;
 mod executions;
 mod idempotency;
 mod keys;
+mod links;
+mod official;
 mod operator;
 mod publish;
+mod quarantine;
 mod quotas;
 mod rates;
+mod remembered;
 mod resolve;
 mod routes;
 mod rules;
@@ -71,10 +75,16 @@ pub use executions::{
 };
 pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
 pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights};
+pub use links::{LinkRecord, Slug};
+pub use official::{OfficialFilter, OfficialPage};
 pub use operator::Operator;
 pub use publish::{NewCapability, Published, Remark};
+pub use quarantine::{
+    ApprovedServer, IngestReport, Judged, QuarantinedServer, ReadPage, ReadServer, read_page,
+};
 pub use quotas::{Quota, QuotaScope, Window};
 pub use rates::{Rate, TokenGrant};
+pub use remembered::ServedEntry;
 pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use routes::Routes;
 pub use rules::{Rule, RuleChange, RuleOrigin};
@@ -88,7 +98,8 @@ pub use tenant::{Principal, Tenant};
 pub use version::Version;
 
 use keys::KeyCache;
-use routes::{Follower, RouteSource};
+use remembered::EntryCache;
+use routes::{Followed, Follower, RouteSource};
 use tenant::outside;
 
 /// The migrations of `migrations/`, compiled in.
@@ -106,6 +117,7 @@ pub struct Registry {
     pool: PgPool,
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
+    entries: Arc<EntryCache>,
     follower: Arc<Follower>,
     master_keys: Arc<MasterKeys>,
 }
@@ -134,9 +146,15 @@ impl Registry {
         check_schema(&pool).await?;
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
-        let follower = routes::follow(options, Arc::clone(&routes), Arc::clone(&keys));
+        let entries = Arc::new(EntryCache::default());
+        let followed = Followed {
+            routes: Arc::clone(&routes),
+            keys: Arc::clone(&keys),
+            entries: Arc::clone(&entries),
+        };
+        let follower = routes::follow(options, followed);
         let (follower, master_keys) = (Arc::new(follower), Arc::default());
-        Ok(Self { pool, routes, keys, follower, master_keys })
+        Ok(Self { pool, routes, keys, entries, follower, master_keys })
     }
 
     /// Tells whether the database answers and has this program's schema.

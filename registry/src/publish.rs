@@ -11,7 +11,7 @@ use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError, Tenant, Version, Visibility, content};
 
 /// Namespaces that nobody may publish in.
-const RESERVED: [&str; 3] = ["pml", "mcp", "proxy"];
+pub(crate) const RESERVED: [&str; 3] = ["pml", "mcp", "proxy"];
 
 /// A program that was analysed and is about to be published.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
+use crate::remembered::EntryCache;
 use crate::tenant::in_tenant;
 use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
 
@@ -18,6 +19,8 @@ use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quota
 const ROUTES: &str = "pml_routes";
 /// The channel of changed keys.
 const KEYS: &str = "pml_keys";
+/// The channel of changed entries.
+const ENTRIES: &str = "pml_entries";
 /// A full read for whatever the notifications may have missed.
 const PERIOD: Duration = Duration::from_secs(60);
 /// The pause before a lost listener is replaced.
@@ -141,7 +144,7 @@ fn etag(rules: &RoutingRules) -> String {
     Integrity::of(text.as_bytes()).to_string()
 }
 
-/// The two tasks that keep routes and keys fresh.
+/// The two tasks that keep routes, keys and entries fresh.
 pub(crate) struct Follower {
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -161,15 +164,19 @@ impl Drop for Follower {
     }
 }
 
+/// What is kept in memory of the database, and follows its changes.
+#[derive(Clone)]
+pub(crate) struct Followed {
+    pub(crate) routes: Arc<RouteSource>,
+    pub(crate) keys: Arc<KeyCache>,
+    pub(crate) entries: Arc<EntryCache>,
+}
+
 /// Starts to follow what is changed in the database.
-pub(crate) fn follow(
-    options: PgConnectOptions,
-    routes: Arc<RouteSource>,
-    keys: Arc<KeyCache>,
-) -> Follower {
+pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let periodic = Arc::clone(&routes);
+    let periodic = Arc::clone(&followed.routes);
     let stop_periodic = stop.clone();
     tasks.spawn(async move {
         let mut ticks = tokio::time::interval(PERIOD);
@@ -185,50 +192,54 @@ pub(crate) fn follow(
         stop_listening
             .run_until_cancelled(async {
                 loop {
-                    if let Err(error) = listen(&pool, &routes, &keys).await {
+                    let ended = listen(&pool, &followed).await;
+                    // What nobody tells us must not be remembered.
+                    followed.entries.set_listening(false);
+                    followed.keys.forget();
+                    if let Err(error) = ended {
                         tracing::warn!(error = %error, "The listener for changes was lost");
                     }
-                    // What nobody told us meanwhile must not be remembered.
-                    keys.forget();
                     tokio::time::sleep(RETRY).await;
                 }
             })
             .await;
+        followed.entries.set_listening(false);
         pool.close().await;
     });
     tasks.close();
     Follower { stop, tasks }
 }
 
-/// Listens until the connection cannot be had back.
-async fn listen(pool: &PgPool, routes: &RouteSource, keys: &KeyCache) -> Result<(), RegistryError> {
+/// Listens until the connection is lost.
+async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError> {
+    let Followed { routes, keys, entries } = followed;
     let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen_all([ROUTES, KEYS]).await?;
+    // A lost connection is told at once, not when it is back.
+    listener.eager_reconnect(false);
+    listener.listen_all([ROUTES, KEYS, ENTRIES]).await?;
     // Changes between the last read and the `listen` were told to nobody.
     keys.forget();
+    entries.set_listening(true);
     routes.reload_or_warn().await;
-    loop {
-        match listener.try_recv().await? {
-            Some(first) => {
-                let mut changed_routes = first.channel() == ROUTES;
-                let mut changed_keys = first.channel() == KEYS;
-                // One read for all that is already here.
-                while let Some(next) = listener.next_buffered() {
-                    changed_routes |= next.channel() == ROUTES;
-                    changed_keys |= next.channel() == KEYS;
-                }
-                if changed_keys {
-                    keys.forget();
-                }
-                if changed_routes {
-                    routes.reload_or_warn().await;
-                }
-            }
-            // The connection was lost and is back; what was said meanwhile is not.
-            None => {
-                keys.forget();
-                routes.reload_or_warn().await;
-            }
+    // `None` says that the connection was lost; what was said meanwhile is lost too, so all begins anew.
+    while let Some(first) = listener.try_recv().await? {
+        let mut told = vec![first];
+        // One read for all that is already here.
+        while let Some(next) = listener.next_buffered() {
+            told.push(next);
+        }
+        let changed = |channel| told.iter().any(|one| one.channel() == channel);
+        if changed(ENTRIES) {
+            entries.forget();
+        }
+        if changed(KEYS) {
+            keys.forget();
+        }
+        if changed(ROUTES) {
+            routes.reload_or_warn().await;
+            // An entry tells where it runs; nothing that was read meanwhile may stay.
+            entries.forget();
         }
     }
+    Ok(())
 }

@@ -177,7 +177,8 @@ pub(crate) async fn write(
     let mut report = SeedReport { changed: write_rules(connection).await?, ..Default::default() };
     let namespaces: Vec<String> = rows.iter().map(|row| row.namespace.clone()).collect();
     let gone = sqlx::query!(
-        "delete from mcp_servers where org = $1 and project = $2 and namespace <> all ($3)",
+        "delete from mcp_servers
+        where org = $1 and project = $2 and namespace <> all ($3) and upstream is null",
         public.org(),
         public.project(),
         &namespaces,
@@ -210,9 +211,10 @@ async fn write_server(
         values ($1, $2, $3, $4, $5, $6, $7, 'public', 'operator')
         on conflict (org, project, namespace) do update
         set content = excluded.content, integrity = excluded.integrity,
-            routing = excluded.routing, result = excluded.result, updated_at = now()
-        where (old.content, old.integrity, old.routing, old.result)
-            is distinct from (excluded.content, excluded.integrity, excluded.routing, excluded.result)",
+            routing = excluded.routing, result = excluded.result, upstream = null, updated_at = now()
+        where (old.content, old.integrity, old.routing, old.result, old.upstream)
+            is distinct from
+            (excluded.content, excluded.integrity, excluded.routing, excluded.result, excluded.upstream)",
         scope.org(),
         scope.project(),
         row.namespace,
@@ -224,6 +226,27 @@ async fn write_server(
     .execute(connection)
     .await?;
     Ok(done.rows_affected())
+}
+
+/// Writes a server that was approved from another registry; it has no tools until they are read from it.
+pub(crate) async fn write_approved(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    row: &ServerRow,
+    upstream: &str,
+) -> Result<(), RegistryError> {
+    write_server(connection, scope, row).await?;
+    sqlx::query!(
+        "update mcp_servers set upstream = $4, updated_at = now()
+        where org = $1 and project = $2 and namespace = $3",
+        scope.org(),
+        scope.project(),
+        row.namespace,
+        upstream,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 async fn write_tools(

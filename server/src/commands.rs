@@ -1,5 +1,6 @@
 //! What each subcommand of `pml-server` does.
 
+mod catalog;
 mod keys;
 mod quotas;
 mod routing;
@@ -63,6 +64,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Tools(command)) => {
             let database = Database::open(settings)?;
             say(&runtime.block_on(tools::run(&database, &command))?)?;
+        }
+        Some(Command::Catalog(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(catalog::run(&database, &command))?)?;
         }
         Some(Command::Secrets(command)) => {
             let database = Database::open(settings)?;

@@ -124,6 +124,9 @@ pub enum Command {
     /// Say how often tools may be called on the gateway.
     #[command(subcommand)]
     Quotas(QuotasCommand),
+    /// Read another MCP registry, and decide what of it comes into the public catalog.
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Look after the master keys that seal stored secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
@@ -417,6 +420,50 @@ pub enum EffectsWord {
     Read,
     /// It may change something.
     Write,
+}
+
+/// `pml-server catalog …`
+#[derive(Debug, Subcommand)]
+pub enum CatalogCommand {
+    /// Read a registry that speaks the official API into quarantine: all of it, or nothing.
+    ///
+    /// Nobody sees what is there until it is approved. Safe to repeat; what was approved or rejected stays so.
+    Ingest {
+        /// The registry's address, for example `https://registry.modelcontextprotocol.io`, or a file with a page
+        /// or a list of pages.
+        source: String,
+    },
+    /// List what waits in quarantine, with what to look at.
+    List {
+        /// Only what is in quarantine, which is the default.
+        #[arg(long)]
+        quarantined: bool,
+        /// What was approved or rejected as well.
+        #[arg(long, conflicts_with = "quarantined")]
+        all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put a server into the public catalog, with the content that is in quarantine now.
+    Approve {
+        /// Its name there, `DOMAIN/SERVER[@VERSION]`.
+        name: String,
+        /// The namespace that it gets; default: what stands behind the slash.
+        #[arg(long = "as", value_name = "NAMESPACE")]
+        namespace: Option<String>,
+        /// The hash of the content, where a version was read with several.
+        #[arg(long, value_name = "sha256-…")]
+        integrity: Option<String>,
+    },
+    /// Decide against a server; one that was approved is taken out of the catalog.
+    Reject {
+        /// Its name there, `DOMAIN/SERVER[@VERSION]`.
+        name: String,
+        /// The hash of the content, where a version was read with several.
+        #[arg(long, value_name = "sha256-…")]
+        integrity: Option<String>,
+    },
 }
 
 /// `pml-server secrets …`

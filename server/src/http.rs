@@ -6,9 +6,11 @@ pub mod capabilities;
 pub mod health;
 pub mod idempotency;
 pub mod keys;
+pub mod links;
 pub mod mcp;
 pub mod oauth;
 pub mod observe;
+pub mod official;
 pub mod openapi;
 pub mod registry;
 pub mod secrets;
@@ -17,6 +19,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use axum::routing::{get, options};
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
@@ -47,6 +50,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     // The outermost layer is the last one added.
     keyed
         .merge(public_routes())
+        .merge(official())
         .merge(open_routes())
         .with_state(gateway.clone())
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
@@ -60,11 +64,13 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
 }
 
 /// The groups of routes, each with what it needs.
-fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 4] {
+fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 6] {
     [
         (Auth::Key, mcp_routes()),
         (Auth::Key, api_routes()),
         (Auth::Public, public_routes()),
+        (Auth::Public, official_routes()),
+        (Auth::None, linked_routes()),
         (Auth::None, open_routes()),
     ]
 }
@@ -84,6 +90,8 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::get_key, keys::revoke_key))
         .routes(routes!(keys::rotate_key))
+        .routes(routes!(links::list_links, links::create_link))
+        .routes(routes!(links::revoke_link))
         .routes(routes!(secrets::list_secrets))
         .routes(
             routes!(secrets::put_secret, secrets::delete_secret)
@@ -96,6 +104,48 @@ fn public_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(registry::list_entries))
         .routes(routes!(registry::get_entry))
+}
+
+/// The official registry's API.
+fn official_routes() -> OpenApiRouter<SharedGateway> {
+    OpenApiRouter::new()
+        .routes(routes!(official::list_servers))
+        .routes(routes!(official::list_versions))
+        .routes(routes!(official::get_version))
+}
+
+/// The same beneath a project's link.
+fn linked_routes() -> OpenApiRouter<SharedGateway> {
+    OpenApiRouter::new()
+        .routes(routes!(official::list_linked_servers))
+        .routes(routes!(official::list_linked_versions))
+        .routes(routes!(official::get_linked_version))
+}
+
+/// The official registry's API in all its spellings, for pages of any origin: clients differ in whether they end a
+/// path with a slash.
+fn official() -> Router<SharedGateway> {
+    let mut router = Router::from(official_routes()).merge(linked_routes());
+    for (base, list, versions, version) in [
+        ("", get(official::list_servers), get(official::list_versions), get(official::get_version)),
+        (
+            "/r/{slug}",
+            get(official::list_linked_servers),
+            get(official::list_linked_versions),
+            get(official::get_linked_version),
+        ),
+    ] {
+        let servers = format!("{base}/v0.1/servers");
+        let places =
+            [("", list), ("/{name}/versions", versions), ("/{name}/versions/{version}", version)];
+        for (place, answer) in places {
+            let path = format!("{servers}{place}");
+            router = router
+                .route(&format!("{path}/"), answer.options(official::preflight))
+                .route(&path, options(official::preflight));
+        }
+    }
+    router.layer(middleware::map_response(official::share))
 }
 
 /// What is open to all.
@@ -119,9 +169,9 @@ async fn harden(request: Request, next: Next) -> Response {
         HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
     );
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(
-        HeaderName::from_static("cross-origin-resource-policy"),
-        HeaderValue::from_static("same-origin"),
-    );
+    // What is meant for pages of other origins has said so.
+    headers
+        .entry(HeaderName::from_static("cross-origin-resource-policy"))
+        .or_insert(HeaderValue::from_static("same-origin"));
     response
 }

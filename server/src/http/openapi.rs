@@ -69,6 +69,7 @@ pub(super) struct Problem {
     tags(
         (name = "mcp", description = "MCP Streamable HTTP"),
         (name = "registry", description = "MCP servers, tools and capabilities"),
+        (name = "official", description = "The official MCP registry's API, and links to a project's registry"),
         (name = "capabilities", description = "Publishing"),
         (name = "keys", description = "API keys of a scope"),
         (name = "secrets", description = "Stored keys for the upstreams of tools"),
@@ -142,6 +143,9 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
         refused.extend(["400", "401", "403", "503"]);
         operation["security"] =
             if auth == Auth::Key { json!([{ "key": [] }]) } else { json!([{ "key": [] }, {}]) };
+    }
+    if path.starts_with("/r/") {
+        refused.extend(["400", "503"]);
     }
     if !["/health", "/ready", "/version"].contains(&path) {
         refused.push("429");

@@ -1,12 +1,15 @@
 //! `GET /mcp` and `GET /mcp/{fqdn}`: the registry, read over HTTP.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::{EntryType, ErrorCode, RegistryEntry, Routing};
-use registry::{CatalogFilter, CatalogPage, Entry, EntryName, RegistryError, Version, Visibility};
+use registry::{
+    CatalogFilter, CatalogPage, EntryName, RegistryError, ServedEntry, Version, Visibility,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
@@ -114,7 +117,7 @@ pub async fn get_entry(
     let (Ok(wanted), Ok(version)) = (text.parse::<EntryName>(), version.transpose()) else {
         return Ok(not_found(&name));
     };
-    let found = match gateway.registry.entry_at(&reader.tenant(), &wanted, version).await {
+    let found = match gateway.registry.served_entry(&reader.tenant(), &wanted, version).await {
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
         Err(RegistryError::HashMismatch { current }) => {
@@ -125,10 +128,11 @@ pub async fn get_entry(
         }
         Err(other) => return Err(other.into()),
     };
-    Ok(entry_response(&headers, found))
+    Ok(entry_response(&headers, &found))
 }
 
-fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
+fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
+    let found = &served.entry;
     let etag = format!("\"{}\"", found.entry.integrity);
     let cache = if found.visibility == Visibility::Public {
         "public, max-age=300"
@@ -149,7 +153,7 @@ fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
     } else {
         match &found.code {
             Some(code) if !wants_json(headers) => module(&found.entry, code),
-            _ => Json(&found.entry).into_response(),
+            _ => json_text(served.json.clone()),
         }
     };
     let out = response.headers_mut();
@@ -159,6 +163,11 @@ fn entry_response(headers: &HeaderMap, found: Entry) -> Response {
     out.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     out.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key, accept"));
     response
+}
+
+/// Returns JSON that is text already.
+pub(super) fn json_text(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 /// Returns a capability's program, with its entry in the first line.

@@ -1,0 +1,441 @@
+//! Servers of another registry: read into a place apart, judged by the operator, pinned when approved.
+//!
+//! What was read is not in the catalog: nobody sees it, nothing resolves it. Approving copies the very bytes that
+//! were judged; what is read later never changes them.
+
+mod read;
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use protocol::{EntryType, Fqdn, Integrity, Routing, Scope};
+use serde::Serialize;
+use sqlx::PgConnection;
+
+pub use read::{ReadPage, ReadServer, read_page};
+
+use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::official::server_json;
+use crate::operator::{Operator, make};
+use crate::publish::RESERVED;
+use crate::tenant::in_tenant;
+use crate::{RegistryError, Tenant, seed};
+
+/// A server in quarantine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QuarantinedServer {
+    /// Its name in the other registry.
+    pub name: String,
+    /// Its version there.
+    pub version: String,
+    /// The hash of its server.json.
+    pub integrity: String,
+    /// What the other registry says of it: `active`, `deprecated` or `deleted`.
+    pub status: String,
+    /// What to look at before it is approved.
+    pub flags: Vec<String>,
+    /// Where it was read.
+    pub source: String,
+    /// When it was last read.
+    pub seen_at: DateTime<Utc>,
+    /// `approved` or `rejected`; `None` while nobody has decided.
+    pub decision: Option<String>,
+    /// The namespace that it was approved as.
+    pub approved_as: Option<String>,
+}
+
+/// What an ingest did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct IngestReport {
+    /// Servers and versions that were read.
+    pub read: u64,
+    /// Those that were not known.
+    pub new: u64,
+    /// Those whose version was known with other bytes.
+    pub changed: u64,
+}
+
+/// A server that was approved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ApprovedServer {
+    /// Its name in the public catalog.
+    pub fqdn: Fqdn,
+    /// Its version in the other registry.
+    pub version: String,
+    /// The hash of the server.json that was approved.
+    pub integrity: String,
+}
+
+/// Names what is to be judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// The name in the other registry.
+    pub name: String,
+    /// The version; may be left out when there is one.
+    pub version: Option<String>,
+    /// The hash; may be left out when there is one.
+    pub integrity: Option<String>,
+}
+
+struct Candidate {
+    version: String,
+    integrity: String,
+    content: String,
+    status: String,
+}
+
+impl Operator {
+    /// Writes what was read into quarantine, all of it or nothing. Doing it again changes nothing but the time, and
+    /// no decision.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn quarantine(
+        &self,
+        servers: Vec<ReadServer>,
+        source: &str,
+    ) -> Result<IngestReport, RegistryError> {
+        let source = source.to_owned();
+        self.as_catalog(move |connection, actor| {
+            Box::pin(async move {
+                let mut report = IngestReport { read: servers.len() as u64, ..Default::default() };
+                let event =
+                    AuditEvent::new("catalog.ingest", source.as_str(), AuditOutcome::Allowed)
+                        .with_detail(serde_json::json!({ "servers": servers.len() }));
+                audit::record(connection, actor, event).await?;
+                // The same version with two contents in one reading is nobody's to choose.
+                let mut contents: HashMap<(&str, &str), Vec<&str>> = HashMap::new();
+                for server in &servers {
+                    let seen = contents.entry((&server.name, &server.version)).or_default();
+                    if !seen.contains(&server.integrity.as_str()) {
+                        seen.push(&server.integrity);
+                    }
+                }
+                for server in &servers {
+                    let twice = contents
+                        .get(&(server.name.as_str(), server.version.as_str()))
+                        .is_some_and(|seen| seen.len() > 1);
+                    write(connection, server, twice, &source, &mut report).await?;
+                }
+                Ok(report)
+            })
+        })
+        .await
+    }
+
+    /// Lists what is in quarantine, by name and version; with `all`, what was decided as well.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn quarantined(&self, all: bool) -> Result<Vec<QuarantinedServer>, RegistryError> {
+        self.as_catalog(move |connection, _| {
+            Box::pin(async move {
+                let rows = sqlx::query_as!(
+                    QuarantinedServer,
+                    r#"select name, version, integrity, status, flags, source, seen_at, decision, approved_as
+                    from quarantined_servers
+                    where $1 or decision is null
+                    order by name collate "C", version collate "C", integrity collate "C""#,
+                    all,
+                )
+                .fetch_all(connection)
+                .await?;
+                Ok(rows)
+            })
+        })
+        .await
+    }
+
+    /// Publishes a server of the quarantine in the public catalog, with exactly the content that is there now.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when it is not in quarantine, [`RegistryError::Invalid`] when it does not
+    /// say which one, cannot be started or reached by what it says, or could be taken for another, and
+    /// [`RegistryError::Conflict`] when the namespace or the version is taken.
+    pub async fn approve(
+        &self,
+        judged: Judged,
+        namespace: Option<String>,
+    ) -> Result<ApprovedServer, RegistryError> {
+        self.as_catalog(move |connection, actor| {
+            Box::pin(async move {
+                let candidate = only_one(connection, &judged).await?;
+                if candidate.status == "deleted" {
+                    let message =
+                        format!("`{}` {} was taken back there", judged.name, candidate.version);
+                    return Err(RegistryError::Invalid(message));
+                }
+                let namespace = match namespace {
+                    Some(namespace) => namespace,
+                    None => read::namespace_of(&judged.name),
+                };
+                publish(connection, actor, &judged.name, candidate, &namespace).await
+            })
+        })
+        .await
+    }
+
+    /// Decides that a server of the quarantine is not wanted. One that was approved is taken back: it leaves the
+    /// catalog, and the official API says that it is deleted.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when it is not in quarantine.
+    pub async fn reject(&self, judged: Judged) -> Result<u64, RegistryError> {
+        self.as_catalog(move |connection, actor| {
+            Box::pin(async move {
+                let done = sqlx::query!(
+                    "update quarantined_servers
+                    set decision = 'rejected', decided_at = now(), approved_as = null
+                    where name = $1 and ($2::text is null or version = $2)
+                        and ($3::text is null or integrity = $3)",
+                    judged.name,
+                    judged.version,
+                    judged.integrity,
+                )
+                .execute(&mut *connection)
+                .await?;
+                if done.rows_affected() == 0 {
+                    return Err(RegistryError::NotFound(judged.name));
+                }
+                let event =
+                    AuditEvent::new("catalog.reject", judged.name.as_str(), AuditOutcome::Allowed)
+                        .with_detail(serde_json::json!({ "version": judged.version }));
+                audit::record(connection, actor, event).await?;
+                let gone = sqlx::query!(
+                    "update official_versions v
+                    set status = 'deleted', updated_at = clock_timestamp()
+                    where name = $1 and ($2::text is null or version = $2)
+                        and ($3::text is null or integrity = $3) and status <> 'deleted'
+                    returning namespace, latest",
+                    judged.name,
+                    judged.version,
+                    judged.integrity,
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                let scope = Scope::public();
+                for version in gone.iter().filter(|version| version.latest) {
+                    sqlx::query!(
+                        "delete from mcp_servers
+                        where org = $1 and project = $2 and namespace = $3 and upstream = $4",
+                        scope.org(),
+                        scope.project(),
+                        version.namespace,
+                        judged.name,
+                    )
+                    .execute(&mut *connection)
+                    .await?;
+                }
+                Ok(done.rows_affected())
+            })
+        })
+        .await
+    }
+
+    /// Runs work in the scope of the public catalog, which exists then, one at a time.
+    async fn as_catalog<T, F>(&self, work: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection, &'c Tenant) -> crate::tenant::Work<'c, T>
+            + Send
+            + 'static,
+    {
+        let actor = Tenant::of(Scope::public());
+        in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
+            Box::pin(async move {
+                // The seed's own lock: it writes the same rows.
+                sqlx::query!("select pg_advisory_xact_lock(hashtext('pml seed'))")
+                    .execute(&mut *connection)
+                    .await?;
+                make(connection, &Scope::public()).await?;
+                work(connection, &actor).await
+            })
+        })
+        .await
+    }
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    server: &ReadServer,
+    twice: bool,
+    source: &str,
+    report: &mut IngestReport,
+) -> Result<(), RegistryError> {
+    let mut flags = server.flags.clone();
+    if twice {
+        flags.push("duplicate".to_owned());
+    }
+    let done = sqlx::query!(
+        r#"with known as (
+            select exists (select from quarantined_servers
+                where name = $1 and version = $2 and integrity <> $3) as differs
+        ),
+        near as (
+            select min(namespace) as namespace from mcp_servers
+            where org = 'pml' and project = 'mcp' and name_skeleton(namespace) = name_skeleton($8)
+                and upstream is distinct from $1
+        )
+        insert into quarantined_servers as old (name, version, integrity, content, status, flags, source)
+        select $1, $2, $3, $4, $5,
+            $6::text[]
+                || case when known.differs then array['changed'] else '{}' end
+                || case when near.namespace is not null then array['look_alike:' || near.namespace] else '{}' end,
+            $7
+        from known, near
+        on conflict (name, version, integrity) do update
+        set status = excluded.status, source = excluded.source, flags = excluded.flags, seen_at = now()
+        returning (xmax = 0) as "new!", 'changed' = any (flags) as "changed!""#,
+        server.name,
+        server.version,
+        server.integrity,
+        server.content,
+        server.status,
+        &flags,
+        source,
+        read::namespace_of(&server.name),
+    )
+    .fetch_one(connection)
+    .await?;
+    if done.new {
+        report.new += 1;
+        report.changed += u64::from(done.changed);
+    }
+    Ok(())
+}
+
+/// Finds the one undecided server that is meant.
+async fn only_one(
+    connection: &mut PgConnection,
+    judged: &Judged,
+) -> Result<Candidate, RegistryError> {
+    let mut found = sqlx::query_as!(
+        Candidate,
+        r#"select version, integrity, content, status from quarantined_servers
+        where name = $1 and ($2::text is null or version = $2) and ($3::text is null or integrity = $3)
+            and decision is null
+        order by version collate "C", integrity collate "C" limit 20"#,
+        judged.name,
+        judged.version,
+        judged.integrity,
+    )
+    .fetch_all(connection)
+    .await?;
+    let Some(last) = found.pop() else {
+        return Err(RegistryError::NotFound(judged.name.clone()));
+    };
+    if found.is_empty() {
+        return Ok(last);
+    }
+    found.push(last);
+    let names: Vec<String> = found
+        .iter()
+        .map(|one| format!("{}@{} ({})", judged.name, one.version, one.integrity))
+        .collect();
+    Err(RegistryError::Invalid(format!(
+        "say which one, by version or integrity: {}",
+        names.join(", ")
+    )))
+}
+
+async fn publish(
+    connection: &mut PgConnection,
+    actor: &Tenant,
+    name: &str,
+    candidate: Candidate,
+    namespace: &str,
+) -> Result<ApprovedServer, RegistryError> {
+    let scope = Scope::public();
+    let fqdn = Fqdn::server(scope.clone(), namespace)?;
+    // What lies in the database is looked at again: it is what will run.
+    let server: serde_json::Value = serde_json::from_str(&candidate.content)
+        .ok()
+        .filter(|server| Integrity::of_json(server).to_string() == candidate.integrity)
+        .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
+    if RESERVED.contains(&namespace) {
+        return Err(RegistryError::Invalid(format!(
+            "namespace `{namespace}` is reserved; give another one with `--as`"
+        )));
+    }
+    let taken = sqlx::query!(
+        r#"select namespace, upstream from mcp_servers
+        where org = $1 and project = $2 and name_skeleton(namespace) = name_skeleton($3)"#,
+        scope.org(),
+        scope.project(),
+        namespace,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for other in taken {
+        if other.namespace != namespace {
+            let message = format!(
+                "namespace `{namespace}` could be taken for `{}`; give another one with `--as`",
+                other.namespace
+            );
+            return Err(RegistryError::Invalid(message));
+        }
+        if other.upstream.as_deref() != Some(name) {
+            let message = format!("namespace `{namespace}` is taken; give another one with `--as`");
+            return Err(RegistryError::Conflict(message));
+        }
+    }
+    let known = sqlx::query!(
+        "select namespace, version from official_versions where name = $1 and (version = $2 or latest)",
+        name,
+        candidate.version,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    if known.iter().any(|known| known.version == candidate.version) {
+        let message =
+            format!("`{name}` {} was approved before, with its content of then", candidate.version);
+        return Err(RegistryError::Conflict(message));
+    }
+    if let Some(other) = known.iter().find(|known| known.namespace != namespace) {
+        let message =
+            format!("`{name}` was approved as `{}`; use that namespace again", other.namespace);
+        return Err(RegistryError::Conflict(message));
+    }
+    let entry = server_json::to_catalog(&server, namespace).map_err(RegistryError::Invalid)?;
+    let routing = (entry.kind == EntryType::Stdio).then_some(Routing::Client);
+    let row = seed::rows(&[crate::CatalogServer { routing, ..entry }])?;
+    let detail = serde_json::json!({
+        "name": name, "version": candidate.version, "integrity": candidate.integrity,
+    });
+    let event = AuditEvent::new("catalog.approve", fqdn.to_string(), AuditOutcome::Allowed);
+    audit::record(connection, actor, event.with_detail(detail)).await?;
+    for row in row {
+        seed::write_approved(connection, &scope, &row, name).await?;
+    }
+    sqlx::query!(
+        "update official_versions set latest = false, updated_at = clock_timestamp() where name = $1 and latest",
+        name,
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "insert into official_versions (org, project, namespace, name, version, content, integrity, status, latest)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, true)",
+        scope.org(),
+        scope.project(),
+        namespace,
+        name,
+        candidate.version,
+        candidate.content,
+        candidate.integrity,
+        candidate.status,
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "update quarantined_servers set decision = 'approved', decided_at = now(), approved_as = $4
+        where name = $1 and version = $2 and integrity = $3",
+        name,
+        candidate.version,
+        candidate.integrity,
+        namespace,
+    )
+    .execute(connection)
+    .await?;
+    Ok(ApprovedServer { fqdn, version: candidate.version, integrity: candidate.integrity })
+}

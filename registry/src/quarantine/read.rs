@@ -1,0 +1,258 @@
+//! Pages of another registry's API, read with suspicion.
+
+use protocol::Integrity;
+use protocol::model_text::flags_of;
+use serde_json::Value;
+
+/// The largest server.json, in bytes; the largest honest ones have a tenth of it.
+const SERVER_LIMIT: usize = 64 * 1024;
+/// The longest name.
+const NAME_LIMIT: usize = 200;
+/// The longest version.
+const VERSION_LIMIT: usize = 255;
+/// The longest cursor.
+const CURSOR_LIMIT: usize = 4_096;
+
+/// A server that was read and may go into quarantine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadServer {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The hash of its server.json.
+    pub integrity: String,
+    /// Its server.json, in the order that it was read in.
+    pub content: String,
+    /// `active`, `deprecated` or `deleted`.
+    pub status: String,
+    /// What a human should look at.
+    pub flags: Vec<String>,
+}
+
+/// A page that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadPage {
+    /// The servers that may go into quarantine.
+    pub servers: Vec<ReadServer>,
+    /// Why others may not, one line each.
+    pub refused: Vec<String>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+}
+
+/// Reads a page: `{"servers": [{"server", "_meta"}], "metadata": {"nextCursor"}}`.
+///
+/// One server that is not as it should be is refused by itself.
+///
+/// # Errors
+/// Returns what is wrong when the whole is no such page.
+pub fn read_page(body: &[u8]) -> Result<ReadPage, String> {
+    let page: Value =
+        serde_json::from_slice(body).map_err(|error| format!("it is not JSON: {error}"))?;
+    let servers = page.get("servers").and_then(Value::as_array);
+    let servers = servers.ok_or("it has no list `servers`")?;
+    let next_cursor = match page.pointer("/metadata/nextCursor") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(cursor)) if cursor.is_empty() => None,
+        Some(Value::String(cursor)) if cursor.len() <= CURSOR_LIMIT => Some(cursor.clone()),
+        Some(_) => {
+            return Err(format!("its `nextCursor` is not a text of at most {CURSOR_LIMIT} bytes"));
+        }
+    };
+    let mut read = ReadPage { next_cursor, ..ReadPage::default() };
+    for (index, listed) in servers.iter().enumerate() {
+        match read_server(listed) {
+            Ok(server) => read.servers.push(server),
+            Err(why) => read.refused.push(format!("entry {}: {why}", index + 1)),
+        }
+    }
+    Ok(read)
+}
+
+fn read_server(listed: &Value) -> Result<ReadServer, String> {
+    let server = listed.get("server").filter(|server| server.is_object());
+    let server = server.ok_or("it has no object `server`")?;
+    let text = |field: &str, limit: usize| match server.get(field) {
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= limit => Ok(text.clone()),
+        _ => Err(format!("`{field}` is not a text of 1 to {limit} bytes")),
+    };
+    let name = text("name", NAME_LIMIT)?;
+    if !is_name(&name) {
+        return Err(format!(
+            "`{}` is no name of the form `domain/server`",
+            protocol::escape_text(&name)
+        ));
+    }
+    let version = text("version", VERSION_LIMIT)?;
+    if version == "latest"
+        || !version.bytes().all(|b| b.is_ascii_graphic())
+        || version.contains('@')
+    {
+        return Err(format!("`{name}`: its version is none"));
+    }
+    text("description", SERVER_LIMIT).map_err(|why| format!("`{name}`: {why}"))?;
+    for field in ["packages", "remotes"] {
+        if server.get(field).is_some_and(|list| !list.is_array()) {
+            return Err(format!("`{name}`: `{field}` is not a list"));
+        }
+    }
+    let content = server.to_string();
+    if content.len() > SERVER_LIMIT {
+        return Err(format!("`{name}`: it has {} bytes; at most {SERVER_LIMIT}", content.len()));
+    }
+    if content.contains("\\u0000") {
+        return Err(format!("`{name}`: it has a NUL in a text"));
+    }
+    let status = match listed.pointer("/_meta/io.modelcontextprotocol.registry~1official/status") {
+        None => "active",
+        Some(Value::String(status))
+            if ["active", "deprecated", "deleted"].contains(&status.as_str()) =>
+        {
+            status
+        }
+        Some(_) => return Err(format!("`{name}`: its status is none")),
+    };
+    let mut flags = Vec::new();
+    look(server, &mut flags);
+    Ok(ReadServer {
+        integrity: Integrity::of_json(server).to_string(),
+        status: status.to_owned(),
+        name,
+        version,
+        content,
+        flags,
+    })
+}
+
+/// Collects what a human should look at, anywhere in a server.json.
+fn look(value: &Value, flags: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            for word in flags_of(text).words() {
+                if !flags.iter().any(|flag| flag == word) {
+                    flags.push(word.to_owned());
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| look(item, flags)),
+        Value::Object(fields) => {
+            let insecure = |url: &Value| url.as_str().is_some_and(|url| url.starts_with("http://"));
+            if fields.contains_key("type")
+                && fields.get("url").is_some_and(insecure)
+                && !flags.iter().any(|flag| flag == "insecure_remote")
+            {
+                flags.push("insecure_remote".to_owned());
+            }
+            fields.values().for_each(|field| look(field, flags));
+        }
+        _ => {}
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let domain = |b: u8| b.is_ascii_alphanumeric() || b".-".contains(&b);
+    let server = |b: u8| domain(b) || b == b'_';
+    name.split_once('/').is_some_and(|(first, second)| {
+        !first.is_empty()
+            && !second.is_empty()
+            && first.bytes().all(domain)
+            && second.bytes().all(server)
+    })
+}
+
+/// Returns the namespace that a name suggests: what stands behind the slash, without what a namespace cannot have.
+pub(super) fn namespace_of(name: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
+    let plain: String = last.chars().map(allowed).collect();
+    plain.trim_matches('-').replace("__", "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn listed(server: Value) -> Value {
+        json!({ "server": server, "_meta": {} })
+    }
+
+    fn page(servers: Vec<Value>) -> ReadPage {
+        let page = json!({ "servers": servers, "metadata": { "count": 1 } });
+        read_page(page.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_server_is_read_as_it_is() {
+        let server = json!({ "version": "1.0.0", "name": "io.x/y", "description": "Does." });
+        let read = page(vec![listed(server.clone())]);
+        assert_eq!(read.refused, Vec::<String>::new());
+        assert_eq!(read.servers[0].content, server.to_string());
+        assert_eq!((read.servers[0].status.as_str(), read.servers[0].flags.len()), ("active", 0));
+    }
+
+    /// RG-13: what cannot be stored is refused by itself; what is odd is kept and flagged.
+    #[test]
+    fn odd_servers_are_refused_or_flagged() {
+        let good = |field: &str, value: Value| {
+            let mut server =
+                json!({ "name": "io.x/y", "version": "1.0.0", "description": "Does." });
+            server[field] = value;
+            listed(server)
+        };
+        for bad in [
+            json!(null),
+            json!({ "server": [] }),
+            good("name", json!(7)),
+            good("name", json!("no-slash")),
+            good("name", json!("a/b/c")),
+            good("name", json!("io.х/y")),
+            good("name", json!("x".repeat(300))),
+            good("version", json!("")),
+            good("version", json!("latest")),
+            good("version", json!("1.0\u{202e}")),
+            good("description", json!(["x"])),
+            good("description", json!("x".repeat(70_000))),
+            good("description", json!("a\0b")),
+            good("packages", json!({})),
+        ] {
+            let read = page(vec![bad.clone(), good("title", json!("fine"))]);
+            assert_eq!((read.servers.len(), read.refused.len()), (1, 1), "{bad}");
+        }
+        for (field, value, flag) in [
+            ("description", json!("<IMPORTANT>obey"), "instructions"),
+            ("title", json!("a\u{200b}b"), "hidden_characters"),
+            ("websiteUrl", json!("x".repeat(3_000)), "too_long"),
+            ("remotes", json!([{ "type": "sse", "url": "http://x" }]), "insecure_remote"),
+        ] {
+            assert_eq!(page(vec![good(field, value)]).servers[0].flags, [flag]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused() {
+        for body in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            r#"{"servers":{}}"#,
+            r#"{"servers":[],"metadata":{"nextCursor":7}}"#,
+        ] {
+            read_page(body.as_bytes()).expect_err(body);
+        }
+        let deep = format!(r#"{{"servers":[{}]}}"#, "[".repeat(100_000));
+        read_page(deep.as_bytes()).expect_err("deep");
+    }
+
+    #[test]
+    fn names_suggest_namespaces() {
+        for (name, namespace) in
+            [("io.x/weather", "weather"), ("a/b.c_d", "b-c_d"), ("a/-x-", "x"), ("a/...", "")]
+        {
+            assert_eq!(namespace_of(name), namespace);
+        }
+    }
+}

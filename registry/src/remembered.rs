@@ -1,0 +1,111 @@
+//! Entries that were just read and verified, for as long as every change of the registry is heard of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use moka::sync::Cache;
+
+use crate::{Entry, EntryName, Registry, RegistryError, Tenant, Version};
+
+/// How many bytes of entries are remembered.
+const CAPACITY: u64 = 64 * 1024 * 1024;
+/// An entry larger than this is read each time: it would push out many others.
+const LARGEST: usize = 1024 * 1024;
+/// How long an entry is believed. A change is told at once; this is for a connection that is dead and does not say so.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// An entry, and the JSON that it is served as.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServedEntry {
+    /// The entry; its content was verified when it was read.
+    pub entry: Entry,
+    /// [`protocol::RegistryEntry`] as JSON.
+    pub json: Bytes,
+}
+
+/// Whoever asks is part of what is remembered: what one tenant may see says nothing of another.
+type Asked = (Tenant, EntryName, Option<Version>);
+
+/// Remembers entries while the listener for changes is connected, and nothing otherwise.
+pub(crate) struct EntryCache {
+    entries: Cache<(Asked, u64), Arc<ServedEntry>>,
+    /// Rises when everything is forgotten. It is part of every key, so what was read before is never found after,
+    /// even by a look-up that began before and remembers its answer later.
+    generation: AtomicU64,
+    /// Whether changes are heard of.
+    listening: AtomicBool,
+}
+
+impl Default for EntryCache {
+    fn default() -> Self {
+        let entries = Cache::builder()
+            .max_capacity(CAPACITY)
+            .weigher(|(_, _): &(Asked, u64), served: &Arc<ServedEntry>| {
+                let code = served.entry.code.as_ref().map_or(0, String::len);
+                // The entry stands there twice, as text and as values.
+                u32::try_from(3 * served.json.len() + code + 512).unwrap_or(u32::MAX)
+            })
+            .time_to_live(BELIEVED)
+            .build();
+        Self { entries, generation: AtomicU64::new(0), listening: AtomicBool::new(false) }
+    }
+}
+
+impl EntryCache {
+    /// Forgets everything: something has changed.
+    pub(crate) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.entries.invalidate_all();
+    }
+
+    /// Says whether changes are heard of from now on; what was remembered before is forgotten.
+    pub(crate) fn set_listening(&self, listening: bool) {
+        if !listening {
+            self.listening.store(false, Ordering::SeqCst);
+        }
+        self.forget();
+        if listening {
+            self.listening.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the present generation, while changes are heard of.
+    fn generation(&self) -> Option<u64> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        self.listening.load(Ordering::SeqCst).then_some(generation)
+    }
+}
+
+impl Registry {
+    /// Returns an entry as [`Registry::entry_at`] does, without asking the database again while nothing has changed.
+    ///
+    /// # Errors
+    /// As [`Registry::entry_at`]; errors are not remembered.
+    pub async fn served_entry(
+        &self,
+        tenant: &Tenant,
+        name: &EntryName,
+        version: Option<Version>,
+    ) -> Result<Arc<ServedEntry>, RegistryError> {
+        let generation = self.entries.generation();
+        let key = generation.map(|at| ((tenant.clone(), name.clone(), version), at));
+        if let Some(found) = key.as_ref().and_then(|key| self.entries.entries.get(key)) {
+            return Ok(found);
+        }
+        let entry = self.entry_at(tenant, name, version).await?;
+        let json = serde_json::to_vec(&entry.entry)
+            .map_err(|_| RegistryError::IntegrityMismatch(entry.fqdn.clone()))?;
+        let served = Arc::new(ServedEntry { entry, json: json.into() });
+        if let Some(key) = key.filter(|_| served.json.len() <= LARGEST) {
+            self.entries.entries.insert(key, Arc::clone(&served));
+        }
+        Ok(served)
+    }
+
+    /// Tells whether entries are remembered at present.
+    pub fn remembers_entries(&self) -> bool {
+        self.entries.generation().is_some()
+    }
+}

@@ -1,0 +1,151 @@
+//! Entries that are remembered: never beyond a change, never for another, never without a listener.
+
+use std::sync::Arc;
+
+use registry::{EntryName, Registry, RegistryError, ServedEntry, Tenant, Visibility};
+use sqlx::Executor as _;
+
+use crate::cluster::eventually;
+use crate::database::{Database, is_not_found};
+use crate::published::{Published, tamper};
+
+async fn remembering(registry: &Registry) {
+    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+}
+
+async fn served(
+    registry: &Registry,
+    tenant: &Tenant,
+    name: &str,
+) -> Result<Arc<ServedEntry>, RegistryError> {
+    let name: EntryName = name.parse().unwrap();
+    registry.served_entry(tenant, &name, None).await
+}
+
+/// The same entry is read from the database once, and again after each change, on every gateway.
+#[tokio::test]
+async fn an_entry_is_remembered_until_it_changes() {
+    let database = Database::seeded().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let [here, there] = [database.registry().await, database.registry().await];
+    remembering(&here).await;
+    remembering(&there).await;
+    let nobody = Tenant::anonymous();
+    let first = served(&here, &nobody, "pml.mcp.git").await.unwrap();
+    let again = served(&here, &nobody, "pml.mcp.git").await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "it is not read again");
+    let json: serde_json::Value = serde_json::from_slice(&first.json).unwrap();
+    assert_eq!(json, serde_json::to_value(&first.entry.entry).unwrap());
+    for registry in [&here, &there] {
+        served(registry, &web, "pml.mcp.git").await.unwrap();
+    }
+    let operator = database.operator().await;
+    let (pattern, change) =
+        ("git:*".parse().unwrap(), registry::RuleChange::Set(protocol::Routing::Server));
+    tamper(&database, "update mcp_servers set routing = null where namespace = 'git'").await;
+    operator.change_rule(&pattern, change).await.unwrap();
+    for registry in [&here, &there] {
+        eventually("the new routing is served", async || {
+            let now = served(registry, &web, "pml.mcp.git").await.unwrap();
+            (now.entry.entry.routing == protocol::Routing::Server).then_some(())
+        })
+        .await;
+    }
+}
+
+/// What one tenant was served is nobody else's, and what is hidden from it afterwards is gone.
+#[tokio::test]
+async fn what_is_remembered_is_remembered_for_one() {
+    let database = Database::seeded().await;
+    let [web, other] = database.tenants(["acme.web", "other.web"]).await;
+    let registry = database.registry().await;
+    remembering(&registry).await;
+    Published::new(&web, "db", &[]).write(&database).await;
+    let alice = Tenant::member(web.scope().unwrap().clone(), "alice".parse().unwrap());
+    for _ in 0..3 {
+        served(&registry, &alice, "acme.web.db").await.unwrap();
+        for stranger in [&other, &Tenant::anonymous()] {
+            assert!(is_not_found(served(&registry, stranger, "acme.web.db").await));
+        }
+    }
+    let hide = format!(
+        "update mcp_servers set visibility = '{}' where namespace = 'db'",
+        Visibility::Private.as_str()
+    );
+    tamper(&database, &hide).await;
+    eventually("the hidden entry is gone", async || {
+        is_not_found(served(&registry, &alice, "acme.web.db").await).then_some(())
+    })
+    .await;
+    // Nor is it remembered that something was not there.
+    tamper(&database, "update mcp_servers set visibility = 'public' where namespace = 'db'").await;
+    for stranger in [&other, &Tenant::anonymous()] {
+        served(&registry, stranger, "acme.web.db").await.unwrap();
+    }
+}
+
+/// RG-01: a byte that is flipped in the database is never served, whether the entry was remembered or not.
+#[tokio::test]
+async fn a_flipped_byte_is_never_served() {
+    let database = Database::seeded().await;
+    let registry = database.registry().await;
+    remembering(&registry).await;
+    let nobody = Tenant::anonymous();
+    let right = served(&registry, &nobody, "pml.mcp.git").await.unwrap();
+    // Past all triggers, as a damaged disk would: nobody is told.
+    let mut superuser = database.superuser().await;
+    let flip = "set session_replication_role = replica;
+        update mcp_servers set content = replace(content, '\"description\":\"', '\"description\":\"!')
+        where namespace in ('git', 'time')";
+    superuser.execute(sqlx::raw_sql(flip)).await.unwrap();
+    // What was remembered is what was verified.
+    if let Ok(still) = served(&registry, &nobody, "pml.mcp.git").await {
+        assert_eq!(still.json, right.json);
+    }
+    let refused = served(&registry, &nobody, "pml.mcp.time").await.unwrap_err();
+    assert!(matches!(refused, RegistryError::IntegrityMismatch(_)), "{refused}");
+    // The next change of anything makes it forget.
+    tamper(&database, "update mcp_servers set updated_at = now() where namespace = 'memory'").await;
+    eventually("the flipped entry is refused", async || {
+        matches!(
+            served(&registry, &nobody, "pml.mcp.git").await,
+            Err(RegistryError::IntegrityMismatch(_))
+        )
+        .then_some(())
+    })
+    .await;
+}
+
+/// Without the listener nothing is remembered; what changed meanwhile is served.
+#[tokio::test]
+async fn without_a_listener_nothing_is_remembered() {
+    let database = Database::seeded().await;
+    let registry = database.registry().await;
+    let nobody = Tenant::anonymous();
+    for round in 0..3 {
+        remembering(&registry).await;
+        served(&registry, &nobody, "pml.mcp.git").await.unwrap();
+        // No new connection for the listener until the change is written.
+        let limit =
+            |limit: i32| format!("alter database {} connection limit {limit}", database.name());
+        let mut superuser = database.superuser().await;
+        let side = if round % 2 == 0 { "server" } else { "client" };
+        superuser.execute(sqlx::AssertSqlSafe(limit(0))).await.unwrap();
+        superuser
+            .execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity
+                where datname = current_database() and query ilike 'listen%'",
+            )
+            .await
+            .unwrap();
+        eventually("the loss shows", async || (!registry.remembers_entries()).then_some(())).await;
+        tamper(
+            &database,
+            &format!("update mcp_servers set routing = '{side}' where namespace = 'git'"),
+        )
+        .await;
+        let now = served(&registry, &nobody, "pml.mcp.git").await.unwrap();
+        assert_eq!(now.entry.entry.routing.as_str(), side);
+        superuser.execute(sqlx::AssertSqlSafe(limit(-1))).await.unwrap();
+    }
+}

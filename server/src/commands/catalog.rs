@@ -1,0 +1,117 @@
+//! `pml-server catalog`: what another registry offers, and what of it comes into the public catalog.
+
+mod fetch;
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail};
+use protocol::escape_text;
+use registry::{Judged, Operator, QuarantinedServer, RegistryError};
+
+use crate::config::CatalogCommand;
+use crate::database::Database;
+
+/// How many refusals are told one by one.
+const TOLD: usize = 20;
+
+/// Does what the command says and returns what to print.
+pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow::Result<String> {
+    let operator = database.operator().await?;
+    operator.migrate().await?;
+    match command {
+        CatalogCommand::Ingest { source } => ingest(&operator, source).await,
+        CatalogCommand::List { all, json, quarantined: _ } => {
+            let servers =
+                operator.quarantined(*all).await.context("the quarantine was not read")?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&servers)? + "\n");
+            }
+            list(&servers)
+        }
+        CatalogCommand::Approve { name, namespace, integrity } => {
+            let judged = judged(name, integrity.as_deref());
+            let approved = operator.approve(judged, namespace.clone()).await;
+            let approved = approved.map_err(|error| explain(error, "it was not approved"))?;
+            Ok(format!(
+                "`{}` is in the public catalog now: version {}, {}.\n",
+                approved.fqdn,
+                escape_text(&approved.version),
+                approved.integrity
+            ))
+        }
+        CatalogCommand::Reject { name, integrity } => {
+            let rejected = operator.reject(judged(name, integrity.as_deref())).await;
+            let count = rejected.map_err(|error| explain(error, "it was not rejected"))?;
+            Ok(format!("{count} of `{}` rejected.\n", escape_text(name)))
+        }
+    }
+}
+
+async fn ingest(operator: &Operator, source: &str) -> anyhow::Result<String> {
+    let read = fetch::read_all(source).await.context("nothing was ingested")?;
+    let report = operator.quarantine(read.servers, source).await.context("nothing was ingested")?;
+    let mut out = format!(
+        "{} servers and versions read from {} pages: {} new, {} of them with other content than before.\n",
+        report.read, read.pages, report.new, report.changed
+    );
+    for why in read.refused.iter().take(TOLD) {
+        writeln!(out, "refused: {}", escape_text(why))?;
+    }
+    if read.refused.len() > TOLD {
+        writeln!(out, "… {} refused in all", read.refused.len())?;
+    }
+    out.push_str("Next: pml-server catalog list --quarantined\n");
+    Ok(out)
+}
+
+fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for server in servers {
+        write!(out, "{}@{}", escape_text(&server.name), escape_text(&server.version))?;
+        if server.status != "active" {
+            write!(out, "  {}", server.status)?;
+        }
+        match (&server.decision, &server.approved_as) {
+            (Some(decision), Some(namespace)) => write!(out, "  {decision} as {namespace}")?,
+            (Some(decision), None) => write!(out, "  {decision}")?,
+            _ => {}
+        }
+        if !server.flags.is_empty() {
+            write!(out, "  flags: {}", escape_text(&server.flags.join(" ")))?;
+        }
+        writeln!(out, "  {}", server.integrity)?;
+    }
+    if servers.is_empty() {
+        out.push_str("Nothing waits in quarantine.\n");
+    }
+    Ok(out)
+}
+
+fn judged(name: &str, integrity: Option<&str>) -> Judged {
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version.to_owned())),
+        None => (name, None),
+    };
+    Judged { name: name.to_owned(), version, integrity: integrity.map(str::to_owned) }
+}
+
+fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
+    match error {
+        RegistryError::NotFound(name) => anyhow::anyhow!(
+            "`{}` does not wait in quarantine; `pml-server catalog list --all` shows what is known",
+            escape_text(&name)
+        ),
+        other => anyhow::Error::new(other).context(what),
+    }
+}
+
+/// Tells a source that is an address from one that is a file.
+fn is_url(source: &str) -> anyhow::Result<bool> {
+    if source.starts_with("http://") || source.starts_with("https://") {
+        return Ok(true);
+    }
+    if source.contains("://") {
+        bail!("`{}` is neither an http address nor a file", escape_text(source));
+    }
+    Ok(false)
+}

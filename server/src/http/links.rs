@@ -1,0 +1,118 @@
+//! `/api/v1/registry-links`: addresses under which a project's registry is read without a key.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use protocol::ErrorCode;
+use registry::{Caller, LinkRecord, Right};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::body::ApiJson;
+use super::idempotency::ShownOnce;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The longest name of a link, in characters.
+const NAME_LIMIT: usize = 200;
+
+/// What a new link is to be.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateLink {
+    /// What its maker calls it.
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+}
+
+/// A new link, shown this once.
+#[derive(Serialize, ToSchema)]
+struct MadeLink<'a> {
+    /// The unguessable part of the address.
+    slug: &'a str,
+    /// Where the registry is read, beneath the gateway's own address.
+    path: String,
+    #[serde(flatten)]
+    #[schema(value_type = LinkRecord)]
+    record: &'a LinkRecord,
+}
+
+/// The links of a project.
+#[derive(Serialize, ToSchema)]
+struct Links {
+    /// All of them, the oldest first.
+    items: Vec<LinkRecord>,
+    /// How many these are.
+    total: usize,
+}
+
+/// Lists the links of the project for whoever administers it.
+#[utoipa::path(get, path = "/api/v1/registry-links", tag = "official",
+    responses((status = 200, description = "All links, the oldest first", body = Links)))]
+pub async fn list_links(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Result<Response, ApiError> {
+    require_admin(&caller)?;
+    let items = gateway.registry.links(&caller.tenant()).await?;
+    let total = items.len();
+    Ok(private(Json(Links { items, total })))
+}
+
+/// Makes a link and shows its slug, for the only time.
+#[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
+    request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
+    responses((status = 201, description = "The link, shown this once", body = MadeLink)))]
+pub async fn create_link(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<CreateLink>,
+) -> Result<Response, ApiError> {
+    require_admin(&caller)?;
+    let length = body.name.chars().count();
+    if !(1..=NAME_LIMIT).contains(&length) || body.name.contains(char::is_control) {
+        let detail =
+            format!("`name` is 1 to {NAME_LIMIT} characters, none of which controls a terminal");
+        return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
+    }
+    let (slug, record) = gateway.registry.create_link(&caller.tenant(), &body.name).await?;
+    let detail = format!("link `{}` was made, and shown in the first answer only", record.id);
+    let again =
+        ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
+    let made =
+        MadeLink { slug: slug.expose(), path: format!("/r/{}", slug.expose()), record: &record };
+    let mut response = (StatusCode::CREATED, private(Json(made))).into_response();
+    response.extensions_mut().insert(ShownOnce { again });
+    Ok(response)
+}
+
+/// Revokes a link on every gateway at once.
+#[utoipa::path(delete, path = "/api/v1/registry-links/{id}", tag = "official",
+    params(("id" = String, Path, description = "The link's id", example = "0195d2a0-0000-7000-8000-000000000000")),
+    responses((status = 204, description = "It leads nowhere from now on")))]
+pub async fn revoke_link(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, ApiError> {
+    require_admin(&caller)?;
+    // What is not even text is in nobody's list either.
+    let id = id.map(|Path(id)| id).unwrap_or_default();
+    let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
+    let id = parsed.ok_or_else(ApiError::not_found)?;
+    gateway.registry.revoke_link(&caller.tenant(), id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn require_admin(caller: &Caller) -> Result<(), ApiError> {
+    if caller.rights.contains(Right::Admin) { Ok(()) } else { Err(ApiError::lacks(Right::Admin)) }
+}
+
+fn private(body: impl IntoResponse) -> Response {
+    ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
+}
