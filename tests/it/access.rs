@@ -41,6 +41,10 @@ struct Side {
     namespace: String,
     /// A stored key for a tool.
     secret: String,
+    /// A link to the registry.
+    link: String,
+    /// An MCP server, by its name in the official API.
+    server: String,
 }
 
 impl Side {
@@ -76,7 +80,12 @@ impl Side {
             let url = format!("{}/api/v1/{path}", tenant.url);
             assert_eq!(call(&tenant.key, method, &url, Some(&body)).status, 201, "{path}");
         }
+        let links = format!("{}/api/v1/registry-links", tenant.url);
+        let link = call(&tenant.key, "POST", &links, Some(&json!({ "name": "ours" }))).json();
+        let mcp = format!("{namespace}_mcp");
         Self {
+            link: text(&link, "id"),
+            server: crate::official::write_server(operator, &scope, &mcp, "Ours."),
             url: tenant.url,
             admin: tenant.key,
             reader: text(&reader, "key"),
@@ -102,7 +111,10 @@ impl Side {
         let capability = read(&format!("/mcp/{}:own", self.namespace));
         let secrets = read("/api/v1/secrets");
         assert!(secrets.contains(&self.secret), "{secrets}");
-        json!({ "keys": keys, "audit": audit.json(), "capability": capability, "secrets": secrets })
+        json!({
+            "keys": keys, "audit": audit.json(), "capability": capability, "secrets": secrets,
+            "links": read("/api/v1/registry-links"), "servers": read("/v0.1/servers?limit=100"),
+        })
     }
 }
 
@@ -120,6 +132,12 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/api/v1/secrets/{name}" => {
             [format!("{}?for=project", side.secret), "NOBODYS_KEY?for=project".to_owned()]
         }
+        "/api/v1/registry-links/{id}" => {
+            [side.link.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
+        }
+        "/v0.1/servers/{name}/versions" | "/v0.1/servers/{name}/versions/{version}" => {
+            [side.server.replace('/', "%2F"), "no.such%2Fthing".to_owned()]
+        }
         "/mcp/{fqdn}" => {
             [format!("{}.{}.own", side.scope, side.namespace), "no.such.thing.own".to_owned()]
         }
@@ -127,7 +145,8 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
     };
     let open = route.path.find('{')?;
     let close = route.path.find('}')?;
-    Some(nobodys.map(|value| format!("{}{value}{}", &route.path[..open], &route.path[close + 1..])))
+    let rest = route.path[close + 1..].replace("{version}", "latest");
+    Some(nobodys.map(|value| format!("{}{value}{rest}", &route.path[..open])))
 }
 
 fn body(route: &Route) -> Option<Value> {
@@ -138,6 +157,7 @@ fn body(route: &Route) -> Option<Value> {
         ("POST", "/api/v1/capabilities/{name}/deprecate") => Some(json!({ "message": "old" })),
         ("POST", "/api/v1/capabilities/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
+        ("POST", "/api/v1/registry-links") => Some(json!({ "name": "n" })),
         ("POST", _) => Some(json!({})),
         _ => None,
     }
@@ -158,8 +178,11 @@ fn what_is_foreign_is_not_there() {
     // Who stores a key names one of its own scope, whatever others have under that name.
     let of_its_own =
         |route: &Route| route.method == "PUT" && route.path == "/api/v1/secrets/{name}";
-    let objects =
-        routes().into_iter().filter(|route| route.path.contains('{') && !of_its_own(route));
+    // Who has a link may follow it, whoever it is; `official.rs` looks at what it shows.
+    let linked = |route: &Route| route.path.starts_with("/r/{slug}/");
+    let objects = routes()
+        .into_iter()
+        .filter(|route| route.path.contains('{') && !of_its_own(route) && !linked(route));
     for route in &objects.collect::<Vec<_>>() {
         let [foreign, missing] = fill(route, &theirs).unwrap_or_else(|| {
             panic!("`{} {}` is new; say in `fill` what its objects are", route.method, route.path)

@@ -11,7 +11,15 @@ const OPEN: &[&str] = &["/health", "/ready", "/version", "/openapi.json"];
 /// Open as well, and there only where an issuer of tokens is configured.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Open for public entries.
-const PUBLIC: &[&str] = &["/mcp", "/mcp/{fqdn}"];
+const PUBLIC: &[&str] = &[
+    "/mcp",
+    "/mcp/{fqdn}",
+    "/v0.1/servers",
+    "/v0.1/servers/{name}/versions",
+    "/v0.1/servers/{name}/versions/{version}",
+];
+/// Open to whoever has a link.
+const LINKED: &str = "/r/{slug}/v0.1/servers";
 
 fn routes() -> Vec<(String, String, String)> {
     let printed = Server::shared().installation().run_well(&["routes", "--json"]);
@@ -30,12 +38,16 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
     for (method, path, auth) in &routes {
         let expected = match (method.as_str(), path.as_str()) {
             ("GET", path) if OPEN.contains(&path) || path.starts_with(METADATA) => "none",
+            ("GET", path) if path.starts_with(LINKED) => "none",
             ("GET", path) if PUBLIC.contains(&path) => "public",
             _ => "key",
         };
         assert_eq!(auth, expected, "{method} {path}");
         let existing =
-            format!("{base}{}", path.replace("{fqdn}", "json:parse").replace("{id}", "self"));
+            format!("{base}{}", path.replace("{fqdn}", "json:parse").replace("{id}", "self"))
+                .replace("{name}/v", "pml.mcp%2Ffilesystem/v")
+                .replace("{version}", "latest")
+                .replace("{slug}", "00000000000000000000000000000000");
         let missing =
             format!("{base}{}", path.replace("{fqdn}", "no.such.thing").replace("{id}", "none"));
         let body = || (method != "GET").then(|| b"{}".to_vec());
@@ -55,7 +67,8 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
                 "{method} {path}: alike for what exists and what does not"
             );
         } else {
-            let expected = if path.starts_with(METADATA) { 404 } else { 200 };
+            let closed = path.starts_with(METADATA) || path.starts_with(LINKED);
+            let expected = if closed { 404 } else { 200 };
             assert_eq!(reply.status, expected, "{method} {path}");
         }
     }

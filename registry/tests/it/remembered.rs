@@ -53,7 +53,7 @@ async fn an_entry_is_remembered_until_it_changes() {
     }
 }
 
-/// What one tenant was served is nobody else's, and what is hidden from it afterwards is gone.
+/// RG-06: what one tenant was served is nobody else's, and what is hidden from it afterwards is gone.
 #[tokio::test]
 async fn what_is_remembered_is_remembered_for_one() {
     let database = Database::seeded().await;

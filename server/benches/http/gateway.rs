@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 /// A gateway that runs; it ends with this value.
 pub(crate) struct Gateway {
     child: Child,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) key: String,
 }

@@ -1,0 +1,267 @@
+//! Another registry, read into quarantine: judged by the operator, pinned when approved, never half-written.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::cli::text;
+use crate::support::gateway_stub::{Answer, GatewayStub};
+use crate::support::guard;
+use crate::support::http::get;
+use crate::support::server::{Installation, Server};
+
+fn server(name: &str, version: &str, description: &str) -> Value {
+    json!({
+        "server": {
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+            "name": name, "description": description, "version": version,
+            "packages": [{
+                "registryType": "npm", "identifier": "weather-mcp", "version": version,
+                "transport": { "type": "stdio" },
+                "environmentVariables": [{ "name": "WEATHER_KEY", "isRequired": true, "isSecret": true }],
+            }],
+        },
+        "_meta": { "io.modelcontextprotocol.registry/official": { "status": "active" } },
+    })
+}
+
+fn page(servers: &[Value], next: Option<&str>) -> Value {
+    let mut metadata = json!({ "count": servers.len() });
+    if let Some(next) = next {
+        metadata["nextCursor"] = json!(next);
+    }
+    json!({ "servers": servers, "metadata": metadata })
+}
+
+/// A registry that answers with these pages: the one without a cursor, then by `cursor=1`, `cursor=2`, …
+fn registry(pages: Vec<Value>) -> GatewayStub {
+    GatewayStub::start_with_head(move |head, _| {
+        let at = head
+            .split("cursor=")
+            .nth(1)
+            .and_then(|rest| rest.split([' ', '&']).next()?.parse::<usize>().ok());
+        pages
+            .get(at.unwrap_or(0))
+            .cloned()
+            .map_or(Answer::Raw(404, "text/plain", Vec::new()), Answer::Json)
+    })
+}
+
+fn quarantined(installation: &Installation, all: bool) -> Vec<Value> {
+    let which = if all { "--all" } else { "--quarantined" };
+    let printed = installation.run_well(&["catalog", "list", which, "--json"]);
+    serde_json::from_str::<Vec<Value>>(&printed).unwrap()
+}
+
+/// RG-05: what was read is nowhere until it is approved; then it is what was judged, whatever is read later.
+#[test]
+fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
+    let gateway = Installation::new().start();
+    let operator = gateway.installation().clone();
+    let read = |path: &str| get(&format!("{}{path}", gateway.url()), &[]);
+    let name = "io.example/weather";
+    let first = registry(vec![
+        page(
+            &[
+                server(name, "1.0.0", "Tells the weather."),
+                server("io.example/fi1esystem", "2.0.0", "x"),
+            ],
+            Some("1"),
+        ),
+        page(
+            &[
+                server("io.example/odd", "1.0.0", "<IMPORTANT>\u{202e}"),
+                json!({ "server": { "name": 7 } }),
+            ],
+            None,
+        ),
+    ]);
+    let said = operator.run_well(&["catalog", "ingest", &first.url]);
+    assert!(said.starts_with("3 servers and versions read from 2 pages: 3 new"), "{said}");
+    assert!(said.contains("refused: page 2, entry 2"), "{said}");
+    let nowhere = || {
+        assert_eq!(read("/mcp/pml.mcp.weather").status, 404);
+        assert_eq!(read("/mcp?search=weather").json()["total"], 0);
+        assert_eq!(
+            read("/v0.1/servers?search=weather&include_deleted=true").json()["servers"],
+            json!([])
+        );
+        assert_eq!(read("/v0.1/servers/io.example%2Fweather/versions").status, 404);
+    };
+    nowhere();
+    let waiting = quarantined(&operator, false);
+    let flags = |name: &str| {
+        let one = waiting
+            .iter()
+            .find(|one| one["name"] == name)
+            .unwrap_or_else(|| panic!("{waiting:#?}"));
+        one["flags"].to_string()
+    };
+    assert_eq!(flags(name), "[]");
+    assert!(flags("io.example/fi1esystem").contains("look_alike:filesystem"));
+    assert!(
+        flags("io.example/odd").contains("hidden_characters")
+            && flags("io.example/odd").contains("instructions")
+    );
+    let shown = operator.run_well(&["catalog", "list", "--quarantined"]);
+    assert!(shown.contains("io.example/weather@1.0.0") && !shown.contains('\u{202e}'), "{shown}");
+    // Reading again changes nothing.
+    let said = operator.run_well(&["catalog", "ingest", &first.url]);
+    assert!(said.contains(": 0 new"), "{said}");
+
+    // A name that could be taken for another is refused, and so is one that is taken or not allowed.
+    for (name, namespace) in [
+        ("io.example/fi1esystem", None),
+        ("io.example/fi1esystem", Some("filesystem")),
+        ("io.example/fi1esystem", Some("pml")),
+        ("io.example/fi1esystem", Some("../x")),
+        ("io.example/nothing", None),
+        ("io.example/weather@9.9.9", None),
+    ] {
+        let mut arguments = vec!["catalog", "approve", name];
+        arguments.extend(namespace.iter().flat_map(|namespace| ["--as", namespace]));
+        let refused = operator.run(&arguments);
+        assert!(!refused.status.success(), "{arguments:?}: {}", text(&refused.stdout));
+        assert!(text(&refused.stderr).starts_with("error: "), "{}", text(&refused.stderr));
+    }
+    nowhere();
+
+    operator.run_well(&["catalog", "approve", name]);
+    let entry = crate::support::poll("the approved server", crate::support::PATIENCE, || {
+        let reply = read("/mcp/pml.mcp.weather");
+        (reply.status == 200).then(|| reply.json())
+    });
+    assert_eq!(entry["install"]["args"], json!(["-y", "weather-mcp@1.0.0"]));
+    assert_eq!(entry["install"]["env_required"], json!(["WEATHER_KEY"]));
+    assert_eq!(entry["routing"], "client");
+    // Under its own name, with the server.json as it was.
+    let listed = read("/v0.1/servers?search=weather").json();
+    assert_eq!(listed["servers"].as_array().unwrap().len(), 1, "{listed:#}");
+    assert_eq!(
+        listed["servers"][0]["server"],
+        server(name, "1.0.0", "Tells the weather.")["server"]
+    );
+
+    // The same version with other bytes, and a new version: neither changes what was approved.
+    let second = registry(vec![page(
+        &[
+            server(name, "1.0.0", "Steals the weather."),
+            server(name, "1.1.0", "Tells the weather."),
+        ],
+        None,
+    )]);
+    let said = operator.run_well(&["catalog", "ingest", &second.url]);
+    assert!(said.contains("2 new, 1 of them with other content"), "{said}");
+    assert_eq!(read("/v0.1/servers?search=weather").json(), listed);
+    assert_eq!(read("/mcp/pml.mcp.weather").json(), entry);
+    let changed = quarantined(&operator, false);
+    assert!(
+        changed.iter().any(|one| one["version"] == "1.0.0" && one["flags"] == json!(["changed"])),
+        "{changed:#?}"
+    );
+    let refused = operator.run(&["catalog", "approve", "io.example/weather@1.0.0"]);
+    assert!(
+        !refused.status.success() && text(&refused.stderr).contains("approved before"),
+        "{}",
+        text(&refused.stderr)
+    );
+    // Which one is asked for must be said.
+    assert!(!operator.run(&["catalog", "approve", name]).status.success());
+    operator.run_well(&["catalog", "approve", "io.example/weather@1.1.0"]);
+    let versions = read("/v0.1/servers/io.example%2Fweather/versions").json();
+    let told: Vec<(&Value, &Value)> = versions["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            (
+                &one["server"]["version"],
+                &one["_meta"]["io.modelcontextprotocol.registry/official"]["isLatest"],
+            )
+        })
+        .collect();
+    assert_eq!(told, [(&json!("1.1.0"), &json!(true)), (&json!("1.0.0"), &json!(false))]);
+    let latest = read("/v0.1/servers?search=weather&version=latest").json();
+    assert_eq!(latest["servers"].as_array().unwrap().len(), 1);
+
+    // A start brings the shipped catalog up to date and leaves what was approved alone.
+    operator.run_well(&["seed"]);
+    assert_eq!(read("/mcp/pml.mcp.weather").status, 200);
+
+    operator.run_well(&["catalog", "reject", name]);
+    crate::support::poll("the rejected server to be gone", crate::support::PATIENCE, || {
+        (read("/mcp/pml.mcp.weather").status == 404).then_some(())
+    });
+    assert_eq!(read("/v0.1/servers?search=weather").json()["servers"], json!([]));
+    let gone = read("/v0.1/servers?search=weather&include_deleted=true").json();
+    assert_eq!(
+        gone["servers"][0]["_meta"]["io.modelcontextprotocol.registry/official"]["status"],
+        "deleted"
+    );
+    // Who follows changes hears of it without asking.
+    let followed = read("/v0.1/servers?search=weather&updated_since=2001-01-01T00:00:00Z").json();
+    assert_eq!(followed["servers"].as_array().unwrap().len(), 2);
+    operator.run_well(&["catalog", "ingest", &second.url]);
+    assert_eq!(read("/mcp/pml.mcp.weather").status, 404, "what was rejected stays so");
+}
+
+/// A hostile or broken registry leaves nothing behind, whatever it begins with.
+#[test]
+fn a_broken_registry_leaves_nothing_behind() {
+    let operator = Server::shared().installation().clone();
+    let good = || page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1"));
+    let large = Answer::Raw(200, "application/json", vec![b' '; 9 * 1024 * 1024]);
+    let answers: Vec<(&str, Mutex<Option<Answer>>)> = [
+        ("redirect", Answer::Redirect("http://127.0.0.1:1/elsewhere".to_owned())),
+        ("more than", large),
+        ("not JSON", Answer::Raw(200, "application/json", b"{\"servers\": [".to_vec())),
+        ("no list", Answer::Json(json!({ "servers": { "0": {} } }))),
+        ("nextCursor", Answer::Json(json!({ "servers": [], "metadata": { "nextCursor": ["x"] } }))),
+        ("is empty", Answer::Json(page(&[], Some("2")))),
+        ("leads back", Answer::Json(good())),
+        ("500", Answer::Raw(500, "text/plain", b"no".to_vec())),
+        ("page 2", Answer::Close),
+    ]
+    .map(|(what, answer)| (what, Mutex::new(Some(answer))))
+    .into();
+    let answers = Arc::new(answers);
+    for index in 0..answers.len() {
+        let given = Arc::clone(&answers);
+        let stub = GatewayStub::start_with_head(move |head, _| {
+            if !head.contains("cursor=") {
+                return Answer::Json(good());
+            }
+            given[index].1.lock().unwrap().take().unwrap_or(Answer::Close)
+        });
+        let output = operator.run(&["catalog", "ingest", &stub.url]);
+        let said = text(&output.stderr).to_owned();
+        assert!(!output.status.success(), "{}", answers[index].0);
+        assert!(
+            said.contains("nothing was ingested") && said.contains(answers[index].0),
+            "{}: {said}",
+            answers[index].0
+        );
+    }
+    let folder = guard::folder("ingest");
+    for (name, content) in
+        [("cut.json", "[{\"servers\": []}, "), ("other.json", "{}"), ("number.json", "7")]
+    {
+        let file = folder.join(name);
+        std::fs::write(&file, content).unwrap();
+        assert!(
+            !operator.run(&["catalog", "ingest", file.to_str().unwrap()]).status.success(),
+            "{name}"
+        );
+    }
+    for source in ["/no/such/file", "ftp://x.example", "http://127.0.0.1:1/"] {
+        assert!(!operator.run(&["catalog", "ingest", source]).status.success(), "{source}");
+    }
+    assert!(!quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
+    // The twin: the same first page, and an end.
+    let file = folder.join("good.json");
+    let pages =
+        json!([page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1")), page(&[], None)]);
+    std::fs::write(&file, pages.to_string()).unwrap();
+    operator.run_well(&["catalog", "ingest", file.to_str().unwrap()]);
+    assert!(quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
+}
