@@ -28,7 +28,7 @@ pub struct ServersQuery {
     /// Continue after this opaque cursor.
     cursor: Option<String>,
     /// Servers per page; more than 100 are 100.
-    #[param(minimum = 1)]
+    #[param(minimum = 1, value_type = Option<u64>)]
     limit: Option<u32>,
     /// A part of the name.
     search: Option<String>,
