@@ -3,6 +3,7 @@
 //! What was read is not in the catalog: nobody sees it, nothing resolves it. Approving copies the very bytes that
 //! were judged; what is read later never changes them.
 
+mod pinned;
 mod read;
 
 use std::collections::HashMap;
@@ -15,7 +16,6 @@ use sqlx::PgConnection;
 pub use read::{ReadPage, ReadServer, read_page};
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::official::server_json;
 use crate::operator::{Operator, make};
 use crate::publish::RESERVED;
 use crate::tenant::in_tenant;
@@ -396,7 +396,7 @@ async fn publish(
             format!("`{name}` was approved as `{}`; use that namespace again", other.namespace);
         return Err(RegistryError::Conflict(message));
     }
-    let entry = server_json::to_catalog(&server, namespace).map_err(RegistryError::Invalid)?;
+    let entry = pinned::to_catalog(&server, namespace).map_err(RegistryError::Invalid)?;
     let routing = (entry.kind == EntryType::Stdio).then_some(Routing::Client);
     let row = seed::rows(&[crate::CatalogServer { routing, ..entry }])?;
     let detail = serde_json::json!({

@@ -83,7 +83,13 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
 #[test]
 fn anonymous_reading_can_be_closed() {
     let server = Installation::new().start_with(&[("PML_ANONYMOUS_READ", "off")]);
-    for path in ["/mcp", "/mcp/json:parse", "/mcp/no.such.thing"] {
+    for path in [
+        "/mcp",
+        "/mcp/json:parse",
+        "/mcp/no.such.thing",
+        "/v0.1/servers",
+        "/v0.1/servers/x/versions",
+    ] {
         assert_eq!(get(&format!("{}{path}", server.url()), &[]).status, 401, "{path}");
     }
     let authorization = format!("Bearer {}", server.installation().first_key());

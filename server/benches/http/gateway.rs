@@ -49,6 +49,7 @@ impl Gateway {
         Ok(Gateway { child, folder, address, key })
     }
 
+    #[allow(dead_code, reason = "not every bench looks at the process")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
