@@ -14,7 +14,7 @@ const CAPACITY: u64 = 64 * 1024 * 1024;
 /// An entry larger than this is read each time: it would push out many others.
 const LARGEST: usize = 1024 * 1024;
 /// How long an entry is believed. A change is told at once; this is for a connection that is dead and does not say so.
-const BELIEVED: Duration = Duration::from_secs(5);
+const BELIEVED: Duration = Duration::from_secs(1);
 
 /// An entry, and the JSON that it is served as.
 #[derive(Debug, Clone, PartialEq)]
