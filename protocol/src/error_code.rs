@@ -172,6 +172,9 @@ error_codes! {
     /// The request was done, and its answer held something that is shown once.
     ShownOnce = 3022, "SHOWN_ONCE",
         "If the first answer is lost, revoke what it named and make another one.";
+    /// What had that name was deleted, and the name is not given again.
+    Gone = 3023, "GONE",
+        "Use another entry; whoever published this one took it out for good.";
 
     /// The code to run is not the code that was submitted.
     CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",

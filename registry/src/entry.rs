@@ -132,7 +132,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] alike for what does not exist and what
-    /// is hidden, [`RegistryError::HashMismatch`] when the name is pinned to
+    /// is hidden, [`RegistryError::Gone`] for what the tenant could see until it was deleted, [`RegistryError::HashMismatch`] when the name is pinned to
     /// another content, and [`RegistryError::IntegrityMismatch`] when the stored
     /// content was tampered with.
     pub async fn entry(&self, tenant: &Tenant, name: &EntryName) -> Result<Entry, RegistryError> {
@@ -156,10 +156,11 @@ impl Registry {
         let (namespace, action) = (namespace_name.clone(), action_name.clone());
         // Said again beside the policy, with the tenant as an argument.
         let own = tenant.clone();
+        let asked = name.to_string();
         let row = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let row = match action {
+                    let row = match action.clone() {
                         Some(action) if version.is_some() => {
                             sqlx::query_as!(
                                 Row,
@@ -183,7 +184,7 @@ impl Registry {
                                 own.principal_name(),
                                 version.map(|version| version.to_string()),
                             )
-                            .fetch_optional(connection)
+                            .fetch_optional(&mut *connection)
                             .await?
                         }
                         Some(action) => {
@@ -210,7 +211,7 @@ impl Registry {
                                 own.project(),
                                 own.principal_name(),
                             )
-                            .fetch_optional(connection)
+                            .fetch_optional(&mut *connection)
                             .await?
                         }
                         // A server has no versions of its own.
@@ -237,15 +238,37 @@ impl Registry {
                                 own.project(),
                                 own.principal_name(),
                             )
-                            .fetch_optional(connection)
+                            .fetch_optional(&mut *connection)
                             .await?
                         }
                     };
-                    Ok(row)
+                    if let Some(row) = row {
+                        return Ok(row);
+                    }
+                    let is_gone = sqlx::query_scalar!(
+                        r#"select exists (
+                            select from tombstones
+                            where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                and namespace = $5 and name in ('', $6)
+                                and (visibility = 'public' or (org = $7 and (visibility = 'org'
+                                    or (project = $8 and (visibility = 'project' or owner = $9)))))
+                        ) as "is_gone!""#,
+                        first.org(),
+                        first.project(),
+                        second.org(),
+                        second.project(),
+                        namespace,
+                        action.unwrap_or_default(),
+                        own.org(),
+                        own.project(),
+                        own.principal_name(),
+                    )
+                    .fetch_one(connection)
+                    .await?;
+                    Err(if is_gone { RegistryError::Gone(asked) } else { RegistryError::NotFound(asked) })
                 })
             })
-            .await?
-            .ok_or_else(|| RegistryError::NotFound(name.to_string()))?;
+            .await?;
         let scope = Scope::new(&row.org, &row.project)?;
         let found = match action_name {
             Some(action) => Fqdn::of_tool(scope, &ToolId::new(&namespace_name, &action)?),

@@ -11,6 +11,12 @@ pub enum RegistryError {
     /// Nothing of that name exists for whoever asks.
     #[error("`{0}` is not in the registry")]
     NotFound(String),
+    /// What had the name was deleted, and whoever asks could see it.
+    #[error("`{0}` was deleted")]
+    Gone(String),
+    /// Whoever asks may see it, but not do this to it.
+    #[error("{0}")]
+    NotAllowed(String),
     /// The name is pinned to a content that is no longer there.
     #[error("the content of `{}` changed; it is `{current}` now", current.unpinned())]
     HashMismatch {

@@ -1,14 +1,13 @@
 //! API keys: their rights, and how one that is presented is checked.
 
 mod manage;
+mod memory;
 mod secret;
+mod standing;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use protocol::Scope;
@@ -20,13 +19,9 @@ pub use manage::{KeyPage, KeyRecord, NewKey};
 pub use secret::ApiKey;
 
 use crate::tenant::outside;
-use crate::{Principal, Registry, RegistryError, Tenant};
-
-/// How long a checked key is believed. A revocation is told at once; this is
-/// for the case that the telling fails.
-const BELIEVED: Duration = Duration::from_secs(1);
-/// How many keys are remembered at most.
-const REMEMBERED: usize = 10_000;
+use crate::{Principal, Registry, RegistryError, Role, Tenant};
+use memory::Memory;
+use standing::{Standing, Subject};
 
 /// What a key may be used for.
 #[derive(
@@ -87,6 +82,21 @@ impl Rights {
         self.0.iter().all(|right| others.contains(*right))
     }
 
+    /// Returns those that are among others as well.
+    #[must_use]
+    pub fn within(&self, others: &Self) -> Self {
+        self.0.iter().copied().filter(|right| others.contains(*right)).collect()
+    }
+
+    /// Returns each of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Right> {
+        self.0.iter().copied()
+    }
+
+    fn of_words(words: &[String]) -> Result<Self, RegistryError> {
+        words.iter().map(|word| word.parse()).collect()
+    }
+
     fn words(&self) -> Vec<String> {
         self.0.iter().map(|right| right.as_str().to_owned()).collect()
     }
@@ -128,6 +138,19 @@ pub struct Caller {
     pub rights: Rights,
     /// From when on it is refused.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What the caller is in its organisation: at most what its principal is there, and what the maker of its key was.
+    pub org_role: Option<Role>,
+    /// The session that it calls in.
+    pub session: Option<Session>,
+}
+
+/// A short credential that was made of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// Names the session in the audit log.
+    pub id: Uuid,
+    /// The key that it was made of, with which it ends.
+    pub key_id: Option<Uuid>,
 }
 
 impl Caller {
@@ -142,44 +165,17 @@ impl Caller {
     }
 }
 
-/// By the key's hash: who it is, and since when that is known.
-type Known = HashMap<[u8; 32], (Arc<Caller>, Instant)>;
-
-/// Remembers checked keys for a moment.
+/// Remembers for a moment who a key is, and what a principal may do.
 #[derive(Default)]
 pub(crate) struct KeyCache {
-    known: Mutex<Known>,
-    /// Rises when everything is forgotten, so that a look-up from before does
-    /// not remember its answer after.
-    generation: AtomicU64,
+    callers: Memory<[u8; 32], Arc<Caller>>,
+    standings: Memory<Subject, Arc<Standing>>,
 }
 
 impl KeyCache {
     pub(crate) fn forget(&self) {
-        self.generation.fetch_add(1, Ordering::SeqCst);
-        self.lock().clear();
-    }
-
-    fn get(&self, hash: &[u8; 32]) -> Option<Arc<Caller>> {
-        let known = self.lock();
-        let (caller, since) = known.get(hash)?;
-        let expired = caller.expires_at.is_some_and(|at| at <= Utc::now());
-        (since.elapsed() < BELIEVED && !expired).then(|| Arc::clone(caller))
-    }
-
-    fn remember(&self, hash: [u8; 32], caller: Arc<Caller>, generation: u64) {
-        let mut known = self.lock();
-        if known.len() >= REMEMBERED {
-            known.retain(|_, (_, since)| since.elapsed() < BELIEVED);
-        }
-        // Within the lock: `forget` raises the number before it clears.
-        if known.len() < REMEMBERED && self.generation.load(Ordering::SeqCst) == generation {
-            known.insert(hash, (caller, Instant::now()));
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.callers.forget();
+        self.standings.forget();
     }
 }
 
@@ -191,14 +187,16 @@ impl Registry {
     /// key, and [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn authenticate(&self, presented: &str) -> Result<Arc<Caller>, RegistryError> {
         let hash = presented.parse::<ApiKey>()?.hash();
-        if let Some(caller) = self.keys.get(&hash) {
+        let ended = |caller: &Arc<Caller>| caller.expires_at.is_some_and(|at| at <= Utc::now());
+        if let Some(caller) = self.keys.callers.get(&hash).filter(|caller| !ended(caller)) {
             return Ok(caller);
         }
-        let generation = self.keys.generation.load(Ordering::SeqCst);
+        let generation = self.keys.callers.generation();
         let row = outside(self.pool.clone(), move |connection| {
             let found = sqlx::query!(
                 r#"select id as "id!", org as "org!", project as "project!",
-                    principal as "principal!", rights as "rights!", expires_at as "expires_at?"
+                    principal as "principal!", rights as "rights!", expires_at as "expires_at?",
+                    org_role as "org_role?"
                 from key_by_hash($1)"#,
                 hash.as_slice(),
             )
@@ -211,10 +209,12 @@ impl Registry {
             key_id: Some(row.id),
             principal: row.principal.parse()?,
             scope: Scope::new(&row.org, &row.project)?,
-            rights: row.rights.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
+            rights: Rights::of_words(&row.rights)?,
             expires_at: row.expires_at,
+            org_role: row.org_role.map(|role| role.parse()).transpose()?,
+            session: None,
         });
-        self.keys.remember(hash, Arc::clone(&caller), generation);
+        self.keys.callers.remember(hash, Arc::clone(&caller), generation);
         Ok(caller)
     }
 }

@@ -42,13 +42,16 @@ mod idempotency;
 mod keys;
 mod links;
 mod official;
+mod members;
 mod operator;
+mod projects;
 mod publish;
 mod quarantine;
 mod quotas;
 mod rates;
 mod remembered;
 mod resolve;
+mod roles;
 mod routes;
 mod rules;
 mod secrets;
@@ -63,6 +66,7 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use uuid::Uuid;
 
 pub use audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
@@ -74,10 +78,12 @@ pub use executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
 };
 pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
-pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights};
 pub use links::{LinkRecord, Slug};
 pub use official::{OfficialFilter, OfficialPage};
+pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights, Session};
+pub use members::{MemberPage, Membership};
 pub use operator::Operator;
+pub use projects::{OrgRecord, ProjectPage, ProjectRecord};
 pub use publish::{NewCapability, Published, Remark};
 pub use quarantine::{
     ApprovedServer, IngestReport, Judged, QuarantinedServer, ReadPage, ReadServer, read_page,
@@ -86,11 +92,12 @@ pub use quotas::{Quota, QuotaScope, Window};
 pub use rates::{Rate, TokenGrant};
 pub use remembered::ServedEntry;
 pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
+pub use roles::Role;
 pub use routes::Routes;
 pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use secrets::{
-    MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped, SecretName, SecretOwner,
-    SecretRecord, SecretUse, SecretValue,
+    DerivedKey, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped, SecretName,
+    SecretOwner, SecretRecord, SecretUse, SecretValue,
 };
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use shipped::shipped_catalog;
@@ -163,6 +170,18 @@ impl Registry {
     /// Returns what is wrong, as [`Registry::connect`] does.
     pub async fn check_ready(&self) -> Result<(), RegistryError> {
         check_schema(&self.pool).await
+    }
+
+    /// Returns what names this database among all others.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn installation_id(&self) -> Result<Uuid, RegistryError> {
+        outside(self.pool.clone(), |connection| {
+            let id = sqlx::query_scalar!(r#"select installation_id() as "id!""#);
+            Box::pin(id.fetch_one(connection))
+        })
+        .await
     }
 
     /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].

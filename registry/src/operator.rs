@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::projects::taken;
 use crate::tenant::in_tenant;
 use crate::{ACQUIRE_TIMEOUT, CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, seed};
 
@@ -72,7 +73,7 @@ impl Operator {
     ///
     /// # Errors
     /// Returns [`RegistryError::Invalid`] for the organisation `pml`, which holds
-    /// the public catalog.
+    /// the public catalog, and [`RegistryError::Conflict`] for one that was deleted.
     pub async fn create_scope(&self, scope: &Scope) -> Result<bool, RegistryError> {
         if scope.org() == Scope::public().org() {
             return Err(RegistryError::Invalid(
@@ -115,7 +116,18 @@ pub(crate) async fn make(
         scope.org(),
         scope.project(),
     )
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
+    let is_open = sqlx::query_scalar!(
+        r#"select (o.deleted_at is null and p.deleted_at is null) as "is_open!"
+        from projects p join orgs o on o.name = p.org where p.org = $1 and p.name = $2"#,
+        scope.org(),
+        scope.project(),
+    )
+    .fetch_one(connection)
+    .await?;
+    if !is_open {
+        return Err(taken(scope));
+    }
     Ok(made.rows_affected() == 1)
 }

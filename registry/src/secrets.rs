@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-pub use master::{MasterKey, MasterKeyError, MasterKeys};
+pub use master::{DerivedKey, MasterKey, MasterKeyError, MasterKeys};
 pub use rotate::{MasterKeyStatus, Rewrapped};
 pub use value::{SecretName, SecretOwner, SecretRecord, SecretValue};
 
@@ -68,6 +68,14 @@ impl Registry {
             Ok(()) | Err(RegistryError::NoMasterKey) => Ok(self),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns a key for another purpose of each master key; the first one is to be used, all are to be accepted.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] when none can be derived.
+    pub fn derived_keys(&self, purpose: &str) -> Result<Vec<DerivedKey>, RegistryError> {
+        self.master_keys.derive(purpose)
     }
 
     /// Tells whether secrets can be stored and read.

@@ -120,6 +120,23 @@ impl Tenant {
     }
 }
 
+/// Lets the rest of a transaction act for an organisation: for one project of it, or for the whole where the project
+/// is empty.
+pub(crate) async fn act_for(
+    connection: &mut PgConnection,
+    org: &str,
+    project: &str,
+) -> Result<(), RegistryError> {
+    sqlx::query!(
+        "select set_config('app.org', $1, true) as org, set_config('app.project', $2, true) as project",
+        org,
+        project,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(())
+}
+
 /// What a transaction does, borrowed from its connection.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send + 'c>>;
 

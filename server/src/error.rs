@@ -125,6 +125,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::Conflict | ErrorCode::RequestInProgress | ErrorCode::ShownOnce => {
             StatusCode::CONFLICT
         }
+        ErrorCode::Gone => StatusCode::GONE,
         ErrorCode::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::DatabaseUnavailable
@@ -168,6 +169,11 @@ impl From<RegistryError> for ApiError {
         match error {
             RegistryError::NotFound(_) => Self::not_found(),
             RegistryError::Conflict(reason) => Self::new(ErrorCode::Conflict, reason),
+            RegistryError::Gone(name) => Self::new(
+                ErrorCode::Gone,
+                format!("`{}` was deleted", protocol::escape_text(&name)),
+            ),
+            RegistryError::NotAllowed(reason) => Self::new(ErrorCode::Forbidden, reason),
             other => {
                 let body = registry_error(&other);
                 Self::new(body.error_code, body.message)

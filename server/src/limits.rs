@@ -103,7 +103,9 @@ impl Limits {
     /// Returns `RATE_LIMITED` when there are too many.
     pub async fn count_caller(&self, registry: &Registry, caller: &Caller) -> Result<(), ApiError> {
         if let RateLimit::At(rate) = self.settings.rate_per_key {
-            let bucket = match caller.key_id {
+            // A session draws from the bucket of its key: with many of them there are no more requests.
+            let key_id = caller.key_id.or(caller.session.and_then(|session| session.key_id));
+            let bucket = match key_id {
                 Some(id) => Bucket::Key(id),
                 None => Bucket::Subject(caller.scope.clone(), caller.principal.clone()),
             };

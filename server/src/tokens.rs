@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use moka::future::Cache;
 use protocol::Scope;
-use registry::{Caller, Principal, Registry, RegistryError, Right, Tenant};
+use registry::{Caller, Principal, Registry, RegistryError, Right};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -22,8 +21,6 @@ use jws::Jws;
 
 /// How far the clocks of the issuer and of the gateway may be apart, in seconds.
 const LEEWAY: f64 = 30.0;
-/// How long a scope that was found is believed to exist.
-const SCOPE_KNOWN: Duration = Duration::from_secs(60);
 /// What stands before the name of a right among the rights of a token.
 const RIGHT_PREFIX: &str = "pml:";
 
@@ -50,7 +47,7 @@ pub enum TokenError {
     /// It is not a valid token of the issuer for this gateway; callers learn no more.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
-    /// It is valid and names no scope of this gateway.
+    /// It is valid and names no scope of this gateway, or none any more for whoever it is of.
     #[error("the token names no scope of this gateway")]
     NoScope,
     /// The issuer's keys cannot be had.
@@ -66,7 +63,6 @@ pub struct Tokens {
     claims: Claims,
     metadata_url: String,
     jwks: Arc<Jwks>,
-    scopes: Cache<Scope, ()>,
 }
 
 impl Tokens {
@@ -82,7 +78,6 @@ impl Tokens {
         Ok(Self {
             metadata_url: metadata_url(&claims.audience),
             jwks: Arc::new(Jwks::new(jwks_url, max_age)?),
-            scopes: Cache::builder().max_capacity(10_000).time_to_live(SCOPE_KNOWN).build(),
             claims,
         })
     }
@@ -111,19 +106,20 @@ impl Tokens {
         let principal = self.principal(&claims)?;
         let scope = self.scope(&claims).ok_or(TokenError::NoScope)?;
         let rights = rights(claims.get(&self.claims.rights)).collect();
-        if self.scopes.get(&scope).await.is_none() {
-            if !registry.has_scope(&Tenant::of(scope.clone())).await? {
-                return Err(TokenError::NoScope);
-            }
-            self.scopes.insert(scope.clone(), ()).await;
-        }
-        Ok(Arc::new(Caller {
+        let claimed = Caller {
             key_id: None,
             principal,
             scope,
             rights,
             expires_at: Some(expires_at),
-        }))
+            org_role: None,
+            session: None,
+        };
+        // Whoever was a member and is none any more is answered as if there were no such scope.
+        registry.admit(claimed).await.map_err(|error| match error {
+            RegistryError::InvalidCredential => TokenError::NoScope,
+            other => TokenError::Registry(other),
+        })
     }
 
     /// Returns the metadata of RFC 9728, by which a client finds the issuer.

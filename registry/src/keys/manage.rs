@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{ApiKey, Rights};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::catalog::{EXACT_TOTAL, Total};
-use crate::{Principal, Registry, RegistryError, Tenant};
+use crate::{Principal, Registry, RegistryError, Role, Tenant};
 
 /// The most keys on one page.
 const PAGE_LIMIT: u32 = 100;
@@ -28,6 +28,8 @@ pub struct NewKey {
     pub rights: Rights,
     /// From when on it is refused; `None` means never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// The highest role in the organisation that can act through it: its maker's.
+    pub org_role: Option<Role>,
 }
 
 /// A key as it is listed; the key itself cannot be had again.
@@ -53,6 +55,8 @@ pub struct KeyRecord {
     pub revoked_at: Option<DateTime<Utc>>,
     /// The key that took its place.
     pub replaced_by: Option<Uuid>,
+    /// The highest role in the organisation that can act through it.
+    pub org_role: Option<Role>,
 }
 
 /// A page of the tenant's keys.
@@ -78,6 +82,7 @@ struct KeyRow {
     expires_at: Option<DateTime<Utc>>,
     revoked_at: Option<DateTime<Utc>>,
     replaced_by: Option<Uuid>,
+    org_role: Option<String>,
 }
 
 impl KeyRow {
@@ -87,11 +92,12 @@ impl KeyRow {
             scope: scope.clone(),
             principal: self.principal,
             name: self.name,
-            rights: self.rights.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
+            rights: Rights::of_words(&self.rights)?,
             created_at: self.created_at,
             expires_at: self.expires_at,
             revoked_at: self.revoked_at,
             replaced_by: self.replaced_by,
+            org_role: self.org_role.map(|role| role.parse()).transpose()?,
         })
     }
 }
@@ -137,6 +143,7 @@ impl Registry {
                         expires_at: new.expires_at,
                         revoked_at: None,
                         replaced_by: None,
+                        org_role: new.org_role,
                     };
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
                     audit::record(connection, &actor, event).await?;
@@ -165,7 +172,7 @@ impl Registry {
             Box::pin(async move {
                 let rows = sqlx::query_as!(
                     KeyRow,
-                    "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by
+                    "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role
                     from api_keys
                     where org = $1 and project = $2
                         and ($3::timestamptz is null or (created_at, id) > ($3, $4::uuid))
@@ -308,27 +315,6 @@ impl Registry {
         self.keys.forget();
         revoked
     }
-
-    /// Tells whether the tenant's scope exists; for credentials that only name it.
-    ///
-    /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
-    pub async fn has_scope(&self, tenant: &Tenant) -> Result<bool, RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        self.in_tenant(tenant, move |connection| {
-            Box::pin(async move {
-                let found = sqlx::query_scalar!(
-                    r#"select exists (select from projects where org = $1 and name = $2) as "found!""#,
-                    scope.org(),
-                    scope.project(),
-                )
-                .fetch_one(connection)
-                .await?;
-                Ok(found)
-            })
-        })
-        .await
-    }
 }
 
 async fn find(
@@ -338,7 +324,7 @@ async fn find(
 ) -> Result<KeyRecord, RegistryError> {
     sqlx::query_as!(
         KeyRow,
-        "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by
+        "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role
         from api_keys where org = $1 and project = $2 and id = $3",
         scope.org(),
         scope.project(),
@@ -357,8 +343,9 @@ async fn insert(
     hash: &[u8; 32],
 ) -> Result<DateTime<Utc>, RegistryError> {
     let created_at = sqlx::query_scalar!(
-        "insert into api_keys (id, org, project, principal, name, key_hash, rights, expires_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8)
+        "insert into api_keys
+            (id, org, project, principal, name, key_hash, rights, expires_at, org_role)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         returning created_at",
         record.id,
         record.scope.org(),
@@ -368,6 +355,7 @@ async fn insert(
         hash.as_slice(),
         &record.rights.words(),
         record.expires_at,
+        record.org_role.map(Role::as_str),
     )
     .fetch_one(connection)
     .await?;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ring::hkdf;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -81,6 +82,18 @@ impl MasterKey {
         opened.is_ok_and(|value| value.as_slice() == CHECK)
     }
 
+    /// Derives a key for another purpose (HKDF, RFC 5869), from which nobody gets this one back.
+    fn derive(&self, purpose: &str) -> Result<DerivedKey, RegistryError> {
+        let failed = |_| RegistryError::Invalid("a key cannot be derived".to_owned());
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        hkdf::Salt::new(hkdf::HKDF_SHA256, b"pml derived key")
+            .extract(self.key.bytes())
+            .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
+            .and_then(|derived| derived.fill(bytes.as_mut()))
+            .map_err(failed)?;
+        Ok(DerivedKey { id: self.id.clone(), bytes })
+    }
+
     pub(super) fn wrap(
         &self,
         org: &str,
@@ -97,6 +110,20 @@ impl MasterKey {
         wrapped: &[u8],
     ) -> Result<SealingKey, Unreadable> {
         SealingKey::from_slice(&self.key.open(&data_key(org, version), wrapped)?)
+    }
+}
+
+/// A key for another purpose than sealing, derived from a master key.
+pub struct DerivedKey {
+    /// The name of the master key.
+    pub id: String,
+    /// The key, wiped from memory at its end.
+    pub bytes: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl fmt::Debug for DerivedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DerivedKey").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -170,6 +197,11 @@ impl MasterKeys {
         self.0.iter().find(|key| key.id == id)
     }
 
+    /// Derives a key of each for another purpose, in their order.
+    pub(super) fn derive(&self, purpose: &str) -> Result<Vec<DerivedKey>, RegistryError> {
+        self.0.iter().map(|key| key.derive(purpose)).collect()
+    }
+
     pub(super) fn first(&self) -> Option<&MasterKey> {
         self.0.first()
     }
@@ -236,6 +268,18 @@ mod tests {
         master.unwrap("other", 1, &wrapped).unwrap_err();
         master.unwrap("acme", 2, &wrapped).unwrap_err();
         MasterKey::generate().unwrap().unwrap("acme", 1, &wrapped).unwrap_err();
+    }
+
+    #[test]
+    fn a_derived_key_is_one_for_its_purpose_and_master_key() {
+        let key = HEX.parse::<MasterKey>().unwrap();
+        let derived = key.derive("sessions").unwrap();
+        assert_eq!(derived.bytes, key.derive("sessions").unwrap().bytes);
+        assert_ne!(derived.bytes, key.derive("other").unwrap().bytes);
+        assert_ne!(derived.bytes, MasterKey::generate().unwrap().derive("sessions").unwrap().bytes);
+        assert_ne!(*derived.bytes, *key.key.bytes());
+        assert_eq!(derived.id, key.id());
+        assert_eq!(format!("{derived:?}"), format!("DerivedKey {{ id: {:?}, .. }}", key.id()));
     }
 
     /// SE-17: a master key is never shown.

@@ -17,6 +17,7 @@ pub(crate) fn new_key() -> NewKey {
         name: "laptop".to_owned(),
         rights: "execute,read".parse().unwrap(),
         expires_at: None,
+        org_role: None,
     }
 }
 

@@ -149,6 +149,7 @@ async fn every_tenant_table_forces_row_level_security() {
         "executions",
         "idempotency_keys",
         "mcp_servers",
+        "memberships",
         "official_versions",
         "orgs",
         "projects",
@@ -156,8 +157,10 @@ async fn every_tenant_table_forces_row_level_security() {
         "quarantined_servers",
         "registry_links",
         "secrets",
+        "tombstones",
         "tool_classes",
         "tools",
+        "users",
     ];
     assert_eq!(of_tenants, expected);
     // A view with its owner's rights would look past the policies.
@@ -215,6 +218,14 @@ async fn the_serving_role_owns_nothing_and_gets_nothing_more() {
         "delete from api_keys",
         "update api_keys set rights = '{admin}'",
         "truncate tools",
+        "delete from projects",
+        "update projects set name = 'other'",
+        "delete from memberships",
+        "update memberships set principal = 'other'",
+        "delete from users",
+        "delete from tombstones",
+        "update tombstones set visibility = 'public'",
+        "update api_keys set org_role = 'owner'",
         "update data_keys set wrapped = ''",
         "delete from data_keys",
         "update secrets set owner = 'other'",

@@ -8,7 +8,7 @@ use sqlx::Executor as _;
 use crate::database::{Database, is_not_found};
 use crate::published::tamper;
 
-fn capability(name: &str, code: &str) -> NewCapability {
+pub(crate) fn capability(name: &str, code: &str) -> NewCapability {
     NewCapability {
         id: name.parse().unwrap(),
         version: None,

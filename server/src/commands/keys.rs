@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
-use registry::{ApiKey, KeyRecord, NewKey, Registry, RegistryError, Tenant};
+use registry::{ApiKey, KeyRecord, NewKey, Registry, RegistryError, Role, Tenant};
 use serde_json::{Value, json};
 
 use crate::config::{CreateKey, KeysCommand};
@@ -45,6 +45,8 @@ async fn make(registry: &Registry, create: &CreateKey) -> anyhow::Result<String>
         name: create.name.clone(),
         rights: create.can.iter().copied().collect(),
         expires_at: create.expires_in_days.map(|days| Utc::now() + TimeDelta::days(days.into())),
+        // What its principal is in the organisation bounds it.
+        org_role: Some(Role::Owner),
     };
     let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
     let (key, record) = made.map_err(|error| match error {

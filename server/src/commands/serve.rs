@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use protocol::Scope;
-use registry::{NewKey, Registry, Right, Tenant};
+use registry::{NewKey, Registry, RegistryError, Right, Role, Tenant};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -90,10 +90,17 @@ async fn prepare(
     let operator = database.operator().await?;
     operator.migrate().await.context("the migrations did not run")?;
     operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
-    operator.create_scope(&scope).await.context("the first scope was not made")?;
+    let is_open = match operator.create_scope(&scope).await {
+        // Somebody has deleted it, which is no reason not to serve the others.
+        Err(RegistryError::Conflict(_)) => false,
+        made => made.map(|_| true).context("the first scope was not made")?,
+    };
     operator.close().await;
     let registry = database.connect(settings.database_connections).await?;
     let registry = master_key::prepare(registry, database, settings).await?;
+    if !is_open {
+        return Ok((registry, None));
+    }
     let path = settings.data_dir().join(KEY_FILE);
     let shown = match fs::read_to_string(&path) {
         Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,
@@ -103,6 +110,7 @@ async fn prepare(
                 name: "first key".to_owned(),
                 rights: Right::ALL.into_iter().collect(),
                 expires_at: None,
+                org_role: Some(Role::Owner),
             };
             let (key, _) = registry
                 .create_key(&Tenant::of(scope), new)

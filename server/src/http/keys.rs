@@ -135,6 +135,8 @@ pub async fn create_key(
         name: parse_name(body.name)?,
         rights: body.can.into_iter().collect(),
         expires_at: parse_end(body.expires_at, body.expires_in_days)?,
+        // Whoever it acts as, it is no more in the organisation than its maker.
+        org_role: caller.org_role,
     };
     if new.rights == Rights::default() {
         return Err(invalid("`can` is empty; a key needs at least one right"));
@@ -165,6 +167,14 @@ pub async fn rotate_key(
         // Whoever rotates a key holds the new one, with all that it may do.
         let old = gateway.registry.key(&tenant, id).await?;
         grants_no_more(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
+        if old.org_role > caller.org_role {
+            let event = AuditEvent::new("key.rotate", id.to_string(), AuditOutcome::Refused);
+            gateway.registry.audit(&tenant, event).await?;
+            return Err(ApiError::new(
+                ErrorCode::Forbidden,
+                "the key acts for the organisation with a role that you do not have",
+            ));
+        }
     }
     let grace = Duration::from_secs(body.grace_seconds);
     Ok(shown_once(gateway.registry.rotate_key(&tenant, id, grace).await?))
@@ -201,7 +211,7 @@ fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uu
     parsed.ok_or_else(ApiError::not_found)
 }
 
-fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
+pub(super) fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
     if caller.rights.contains(right) { Ok(()) } else { Err(ApiError::lacks(right)) }
 }
 
@@ -236,7 +246,7 @@ fn shown_once((key, record): (ApiKey, KeyRecord)) -> Response {
     response
 }
 
-fn private(body: impl IntoResponse) -> Response {
+pub(super) fn private(body: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
 }
 
@@ -249,7 +259,7 @@ fn parse_name(name: String) -> Result<String, ApiError> {
     Ok(name)
 }
 
-fn parse_principal(text: &str) -> Result<Principal, ApiError> {
+pub(super) fn parse_principal(text: &str) -> Result<Principal, ApiError> {
     text.parse().map_err(|error: RegistryError| invalid(format!("`principal`: {error}")))
 }
 
@@ -271,6 +281,6 @@ fn parse_end(
     }
 }
 
-fn invalid(detail: impl Into<String>) -> ApiError {
+pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::InvalidRequest, detail)
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
+use super::openapi::Problem;
 use crate::auth::Reader;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
@@ -101,7 +102,8 @@ pub async fn list_entries(
         (status = 200, description = "The entry; a capability's program unless JSON is asked for",
             content((RegistryEntry = "application/json"), (String = "application/typescript"))),
         (status = 304, description = "The reader has it"),
-        (status = 404, description = "It is not in the registry, or no more with that hash", body = NotFound)))]
+        (status = 404, description = "It is not in the registry, or no more with that hash", body = NotFound),
+        (status = 410, description = "It was deleted", content_type = "application/problem+json", body = Problem)))]
 pub async fn get_entry(
     State(gateway): State<SharedGateway>,
     name: Result<Path<String>, PathRejection>,

@@ -1,0 +1,59 @@
+//! What was looked up a moment ago.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an answer is believed. A change is told at once; this is for the case that the telling fails.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// How many answers are remembered at most.
+const REMEMBERED: usize = 10_000;
+
+/// Answers of the database, each with when it was given.
+pub(super) struct Memory<K, V> {
+    known: Mutex<HashMap<K, (V, Instant)>>,
+    /// Rises when everything is forgotten, so that a look-up from before does
+    /// not remember its answer after.
+    generation: AtomicU64,
+}
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self { known: Mutex::default(), generation: AtomicU64::new(0) }
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+    pub(super) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.lock().clear();
+    }
+
+    /// Returns what to hand to `remember`; take it before the database is asked.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<V> {
+        let known = self.lock();
+        let (value, since) = known.get(key)?;
+        (since.elapsed() < BELIEVED).then(|| value.clone())
+    }
+
+    pub(super) fn remember(&self, key: K, value: V, generation: u64) {
+        let mut known = self.lock();
+        if known.len() >= REMEMBERED {
+            known.retain(|_, (_, since)| since.elapsed() < BELIEVED);
+        }
+        // Within the lock: `forget` raises the number before it clears.
+        if known.len() < REMEMBERED && self.generation() == generation {
+            known.insert(key, (value, Instant::now()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, (V, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
