@@ -1,4 +1,4 @@
-//! Who is calling: an API key or an access token becomes a principal, a scope and rights.
+//! Who is calling: an API key, a session or an access token becomes a principal, a scope and rights.
 
 use std::sync::Arc;
 
@@ -75,8 +75,8 @@ fn presented_key(headers: &HeaderMap) -> Option<&str> {
 
 /// Finds the caller of a request, or `None` when it carries no credential.
 ///
-/// What begins as our keys do is one; anything else is a token, where tokens are
-/// accepted.
+/// What begins as our keys do is one, and what has the header of our sessions; anything
+/// else is a token, where tokens are accepted.
 ///
 /// # Errors
 /// Returns `UNAUTHORIZED` for a credential that is not valid: a wrong one is never
@@ -101,6 +101,13 @@ async fn check_credential(
     let refused = |what| ApiError::new(ErrorCode::Unauthorized, format!("the {what} is not valid"));
     let credential = presented_key(headers).ok_or_else(|| refused("API key"))?;
     // Tokens travel in the one header that RFC 6750 has for them.
+    let sessions = gateway.sessions.as_ref().filter(|_| !headers.contains_key("x-api-key"));
+    if let Some(sessions) = sessions.filter(|sessions| sessions.is_one(credential)) {
+        return match sessions.caller(&gateway.registry, credential).await {
+            Err(RegistryError::InvalidCredential) => Err(refused("session")),
+            found => Ok(found?),
+        };
+    }
     let tokens = gateway.tokens.as_ref().filter(|_| !headers.contains_key("x-api-key"));
     if let Some(tokens) = tokens.filter(|_| !credential.starts_with("pml_")) {
         return match tokens.caller(&gateway.registry, credential).await {

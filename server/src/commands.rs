@@ -6,6 +6,7 @@ mod quotas;
 mod routing;
 mod secrets;
 mod serve;
+mod tenancy;
 mod tools;
 
 use std::io::Write as _;
@@ -47,7 +48,19 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Scope(ScopeCommand::Create { scope })) => {
             let database = Database::open(settings)?;
-            runtime.block_on(create_scope(&database, &scope))?;
+            say(&runtime.block_on(create_scope(&database, &scope))?)?;
+        }
+        Some(Command::Orgs(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(tenancy::orgs(&database, &command))?)?;
+        }
+        Some(Command::Projects(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(tenancy::projects(&database, &command))?)?;
+        }
+        Some(Command::Members(command)) => {
+            let database = Database::open(settings)?;
+            say(&runtime.block_on(tenancy::members(&database, &command))?)?;
         }
         Some(Command::Keys(command)) => {
             let database = Database::open(settings)?;
@@ -107,12 +120,12 @@ async fn seed(database: &Database) -> anyhow::Result<()> {
     ))
 }
 
-async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<()> {
+async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     operator.migrate().await?;
     let created = operator.create_scope(scope).await.context("the scope was not made")?;
     let word = if created { "now exists" } else { "already existed" };
-    say(&format!("Scope `{scope}` {word}. Next: pml-server keys create --scope {scope}\n"))
+    Ok(format!("Scope `{scope}` {word}. Next: pml-server keys create --scope {scope}\n"))
 }
 
 fn routes(json: bool) -> anyhow::Result<String> {

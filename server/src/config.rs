@@ -2,6 +2,7 @@
 
 mod identity;
 mod rates;
+mod tenancy;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 pub use identity::OauthSettings;
 pub use rates::{RateLimit, RateSettings};
+pub use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 
 use crate::http::keys::DAYS_LIMIT;
 use zeroize::Zeroizing;
@@ -112,6 +114,15 @@ pub enum Command {
     /// Make tenants.
     #[command(subcommand)]
     Scope(ScopeCommand),
+    /// List and delete organisations.
+    #[command(subcommand)]
+    Orgs(OrgsCommand),
+    /// List, make and delete projects.
+    #[command(subcommand)]
+    Projects(ProjectsCommand),
+    /// Say who is what in an organisation, or in one project of it.
+    #[command(subcommand)]
+    Members(MembersCommand),
     /// Make, list, rotate and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),

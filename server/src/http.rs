@@ -8,12 +8,15 @@ pub mod idempotency;
 pub mod keys;
 pub mod links;
 pub mod mcp;
+pub mod members;
 pub mod oauth;
 pub mod observe;
 pub mod official;
 pub mod openapi;
+pub mod projects;
 pub mod registry;
 pub mod secrets;
+pub mod sessions;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
@@ -92,6 +95,11 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(keys::rotate_key))
         .routes(routes!(links::list_links, links::create_link))
         .routes(routes!(links::revoke_link))
+        .routes(routes!(members::list_members))
+        .routes(routes!(members::put_member, members::remove_member))
+        .routes(routes!(projects::list_projects, projects::create_project))
+        .routes(routes!(projects::delete_project))
+        .routes(routes!(sessions::create_session))
         .routes(routes!(secrets::list_secrets))
         .routes(
             routes!(secrets::put_secret, secrets::delete_secret)

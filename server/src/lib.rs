@@ -24,6 +24,7 @@ pub mod execute;
 pub mod http;
 pub mod limits;
 pub mod master_key;
+pub mod sessions;
 pub mod state;
 pub mod telemetry;
 pub mod tokens;

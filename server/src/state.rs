@@ -8,6 +8,7 @@ use sandbox::{Pool, PoolConfig};
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
 use crate::limits::Limits;
+use crate::sessions::Sessions;
 use crate::tokens::Tokens;
 use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
@@ -31,6 +32,8 @@ pub struct Gateway {
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
     pub tokens: Option<Tokens>,
+    /// Makes and checks sessions, where there is a master key.
+    pub sessions: Option<Sessions>,
     /// How many requests may come.
     pub limits: Limits,
 }
@@ -49,6 +52,7 @@ impl Gateway {
         places: Places,
         anonymous_read: bool,
         tokens: Option<Tokens>,
+        sessions: Option<Sessions>,
         limits: Limits,
     ) -> Result<SharedGateway, sandbox::SandboxError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -65,6 +69,7 @@ impl Gateway {
             upstreams: Upstreams::default(),
             anonymous_read,
             tokens,
+            sessions,
             limits,
         }))
     }

@@ -1,10 +1,12 @@
 //! Every route of an object, by every kind of credential: what is another scope's is not there.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::keys::call;
 use crate::support::http::{Reply, send};
-use crate::support::server::Server;
+use crate::support::server::{Server, Tenant};
 
 /// A route of `pml-server routes --json`.
 struct Route {
@@ -45,16 +47,29 @@ struct Side {
     link: String,
     /// An MCP server, by its name in the official API.
     server: String,
+    /// A member of the organisation.
+    member: String,
 }
 
 impl Side {
     fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
         let server = Server::shared();
-        let tenant = server.tenant_that_can("execute,read,publish,admin");
-        let own =
-            call(&tenant.key, "GET", &format!("{}/api/v1/keys/self", tenant.url), None).json();
-        let scope = own["scope"].as_str().unwrap().to_owned();
         let operator = server.installation();
+        // An organisation of its own, whose owner asks: nobody has more to say in it.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let (org, project) = (format!("side{number}"), format!("s{number}"));
+        let (scope, member) = (format!("{org}.{project}"), format!("{org}@acme.example"));
+        operator.run_well(&["scope", "create", &scope]);
+        let mut owner = vec!["keys", "create", "--scope", &scope, "--principal", "boss"];
+        owner.extend(["--can", "execute,read,publish,admin"]);
+        let tenant = Tenant {
+            key: operator.run_well(&owner).trim().to_owned(),
+            url: server.url().to_owned(),
+        };
+        for (role, who) in [("owner", "boss"), ("viewer", &member)] {
+            operator.run_well(&["members", "add", "--org", &org, "--role", role, who]);
+        }
         let make = |can: &str| -> Value {
             let made = ["keys", "create", "--scope", &scope, "--can", can, "--json"];
             serde_json::from_str(&operator.run_well(&made)).unwrap()
@@ -94,6 +109,7 @@ impl Side {
             namespace,
             secret,
             scope,
+            member,
         }
     }
 
@@ -109,11 +125,14 @@ impl Side {
             String::from_utf8_lossy(&reply.body).into_owned()
         };
         let capability = read(&format!("/mcp/{}:own", self.namespace));
+        let [members, projects] = ["/api/v1/members", "/api/v1/projects"].map(read);
+        assert!(members.contains(&self.member) && projects.contains(&self.scope), "{members}");
         let secrets = read("/api/v1/secrets");
         assert!(secrets.contains(&self.secret), "{secrets}");
         json!({
             "keys": keys, "audit": audit.json(), "capability": capability, "secrets": secrets,
             "links": read("/api/v1/registry-links"), "servers": read("/v0.1/servers?limit=100"),
+            "members": members, "projects": projects,
         })
     }
 }
@@ -138,6 +157,10 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/v0.1/servers/{name}/versions" | "/v0.1/servers/{name}/versions/{version}" => {
             [side.server.replace('/', "%2F"), "no.such%2Fthing".to_owned()]
         }
+        "/api/v1/members/{principal}" => [side.member.clone(), "nobody@acme.example".to_owned()],
+        "/api/v1/projects/{name}" => {
+            [side.scope.rsplit('.').next()?.to_owned(), "no_such_project".to_owned()]
+        }
         "/mcp/{fqdn}" => {
             [format!("{}.{}.own", side.scope, side.namespace), "no.such.thing.own".to_owned()]
         }
@@ -158,6 +181,8 @@ fn body(route: &Route) -> Option<Value> {
         ("POST", "/api/v1/capabilities/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
         ("POST", "/api/v1/registry-links") => Some(json!({ "name": "n" })),
+        ("POST", "/api/v1/projects") => Some(json!({ "name": "another" })),
+        ("PUT", "/api/v1/members/{principal}") => Some(json!({ "role": "viewer" })),
         ("POST", _) => Some(json!({})),
         _ => None,
     }
@@ -175,9 +200,9 @@ fn what_is_foreign_is_not_there() {
     let [ours, theirs] = [Side::new(), Side::new()];
     let before = theirs.state();
     let mut seen = 0;
-    // Who stores a key names one of its own scope, whatever others have under that name.
-    let of_its_own =
-        |route: &Route| route.method == "PUT" && route.path == "/api/v1/secrets/{name}";
+    // Who stores a key or adds a member names one of its own, whatever others have under that name.
+    let named = ["/api/v1/secrets/{name}", "/api/v1/members/{principal}"];
+    let of_its_own = |route: &Route| route.method == "PUT" && named.contains(&route.path.as_str());
     // Who has a link may follow it, whoever it is; `official.rs` looks at what it shows.
     let linked = |route: &Route| route.path.starts_with("/r/{slug}/");
     let objects = routes()
@@ -226,6 +251,13 @@ fn what_is_ones_own_is_there() {
     assert_eq!(ask(&ours.admin, "GET", id), 200);
     assert_eq!(ask(&ours.admin, "POST", &format!("{id}/rotate")), 201);
     assert_eq!(ask(&ours.admin, "DELETE", id), 204);
+    let at = |method: &str, path: &str| {
+        call(&ours.admin, method, &format!("{}/api/v1/{path}", ours.url), None).status
+    };
+    assert_eq!(at("DELETE", &format!("members/{}", ours.member)), 204);
+    let project = ours.scope.rsplit('.').next().unwrap();
+    assert_eq!(at("DELETE", &format!("projects/{project}")), 204);
+    assert_eq!(at("GET", "keys/self"), 401, "with all that was in it");
 }
 
 /// GW-29: no body of the API takes a field that it does not have.
@@ -245,8 +277,12 @@ fn no_body_takes_other_fields() {
             None => route.path.clone(),
         };
         for field in ["org_id", "role", "scopes", "owner", "id", "created_at"] {
+            if body.get(field).is_some() {
+                continue;
+            }
             body[field] = json!("admin");
-            let refused = call(&ours.admin, "POST", &format!("{}{path}", ours.url), Some(&body));
+            let refused =
+                call(&ours.admin, &route.method, &format!("{}{path}", ours.url), Some(&body));
             assert_eq!(
                 (refused.status, &refused.json()["code"]),
                 (400, &json!("INVALID_REQUEST")),

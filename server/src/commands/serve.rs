@@ -18,6 +18,7 @@ use crate::config::{Serve, Settings, Switch};
 use crate::database::Database;
 use crate::limits::Limits;
 use crate::master_key;
+use crate::sessions::Sessions;
 use crate::state::Gateway;
 
 /// The tenant that a fresh private gateway serves.
@@ -39,9 +40,10 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
+        let sessions = Sessions::of(&registry).await.context("sessions cannot be made")?;
         let connections = registry.clone();
         let gateway =
-            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens, Limits::new(serve.rates.clone()))
+            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens, sessions, Limits::new(serve.rates.clone()))
                 .context("programs cannot be contained on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;

@@ -184,6 +184,7 @@ impl ServerHandler for McpHandler {
         let needed = needed_right(&request.name);
         if let Some(lacks) = parts.extensions.get::<Lacks>()
             && requester.caller.key_id.is_none()
+            && requester.caller.session.is_none()
             && !requester.caller.rights.contains(needed)
         {
             let _ = lacks.0.set(needed);

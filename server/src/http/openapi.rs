@@ -72,6 +72,7 @@ pub(super) struct Problem {
         (name = "official", description = "The official MCP registry's API, and links to a project's registry"),
         (name = "capabilities", description = "Publishing"),
         (name = "keys", description = "API keys of a scope"),
+        (name = "members", description = "Who is what in an organisation, and its projects"),
         (name = "secrets", description = "Stored keys for the upstreams of tools"),
         (name = "audit", description = "What was decided"),
         (name = "routing", description = "Where tools run"),

@@ -1,0 +1,155 @@
+//! `pml-server orgs|projects|members`: tenants, for whoever runs the gateway.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use registry::{Membership, Operator, ProjectRecord, RegistryError};
+
+use crate::config::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
+use crate::database::Database;
+
+/// Does what a command on organisations says and returns what to print.
+pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::Result<String> {
+    let operator = database.operator().await?;
+    match command {
+        OrgsCommand::List { json } => {
+            let orgs = operator.orgs().await.context("the organisations could not be read")?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&orgs)? + "\n");
+            }
+            let mut out = String::new();
+            for org in orgs {
+                let state = org
+                    .deleted_at
+                    .map_or_else(String::new, |at| format!("  deleted {}", at.date_naive()));
+                writeln!(out, "{}{state}", org.name)?;
+            }
+            Ok(out)
+        }
+        OrgsCommand::Delete { org, yes: _ } => {
+            operator.delete_org(org).await.map_err(|error| match error {
+                RegistryError::NotFound(_) => anyhow::anyhow!(
+                    "there is no organisation `{org}`; `pml-server orgs list` shows those there are"
+                ),
+                other => anyhow::Error::new(other).context("the organisation was not deleted"),
+            })?;
+            Ok(format!("Organisation `{org}` is deleted, with all its projects.\n"))
+        }
+    }
+}
+
+/// Does what a command on projects says and returns what to print.
+pub(super) async fn projects(
+    database: &Database,
+    command: &ProjectsCommand,
+) -> anyhow::Result<String> {
+    match command {
+        ProjectsCommand::List { org, json } => {
+            let projects = all_projects(&database.operator().await?, org).await?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&projects)? + "\n");
+            }
+            Ok(projects.iter().map(|project| format!("{}\n", project.scope)).collect())
+        }
+        ProjectsCommand::Create { scope } => super::create_scope(database, scope).await,
+        ProjectsCommand::Delete { scope, yes: _ } => {
+            let operator = database.operator().await?;
+            operator.delete_project(scope).await.map_err(|error| match error {
+                RegistryError::NotFound(_) => anyhow::anyhow!(
+                    "there is no project `{scope}`; `pml-server projects list --org {}` shows those there are",
+                    scope.org()
+                ),
+                other => anyhow::Error::new(other).context("the project was not deleted"),
+            })?;
+            Ok(format!("Project `{scope}` is deleted; its name is never given again.\n"))
+        }
+    }
+}
+
+/// Does what a command on members says and returns what to print.
+pub(super) async fn members(
+    database: &Database,
+    command: &MembersCommand,
+) -> anyhow::Result<String> {
+    let operator = database.operator().await?;
+    match command {
+        MembersCommand::List { place, json } => {
+            let members = all_members(&operator, place).await?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&members)? + "\n");
+            }
+            let mut out = String::new();
+            for member in members {
+                let project = member.project.as_deref().unwrap_or("*");
+                writeln!(out, "{:6}  {project:16}  {}", member.role, member.principal)?;
+            }
+            Ok(out)
+        }
+        MembersCommand::Add { place, role, principal, json } => {
+            let scope = place.scope()?;
+            let given = operator.set_member(&place.org, scope.as_ref(), principal, *role).await;
+            let (membership, _) = given.map_err(|error| explain(error, place))?;
+            if *json {
+                return Ok(serde_json::to_string_pretty(&membership)? + "\n");
+            }
+            Ok(format!("`{principal}` is `{role}` of `{}` now.\n", shown(place)))
+        }
+        MembersCommand::Remove { place, principal } => {
+            let scope = place.scope()?;
+            let removed = operator.remove_member(&place.org, scope.as_ref(), principal).await;
+            removed.map_err(|error| match error {
+                RegistryError::NotFound(name) if name == principal.as_str() => {
+                    anyhow::anyhow!("`{principal}` is no member of `{}`", shown(place))
+                }
+                other => explain(other, place),
+            })?;
+            Ok(format!("`{principal}` is no member of `{}` any more.\n", shown(place)))
+        }
+    }
+}
+
+fn shown(place: &Place) -> String {
+    match &place.project {
+        Some(project) => format!("{}.{project}", place.org),
+        None => place.org.clone(),
+    }
+}
+
+fn explain(error: RegistryError, place: &Place) -> anyhow::Error {
+    match error {
+        RegistryError::NotFound(_) => anyhow::anyhow!(
+            "`{}` does not exist, or was deleted; `pml-server projects create ORG.PROJECT` makes one",
+            shown(place)
+        ),
+        other => anyhow::Error::new(other).context("the members were not changed"),
+    }
+}
+
+async fn all_members(operator: &Operator, place: &Place) -> anyhow::Result<Vec<Membership>> {
+    let scope = place.scope()?;
+    let mut members = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = operator.members(&place.org, scope.as_ref(), cursor.as_deref()).await;
+        let page = page.map_err(|error| explain(error, place))?;
+        members.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(members);
+        }
+    }
+}
+
+async fn all_projects(operator: &Operator, org: &str) -> anyhow::Result<Vec<ProjectRecord>> {
+    let mut projects = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = operator.projects(org, cursor.as_deref()).await;
+        let page = page.context("the projects could not be read")?;
+        projects.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(projects);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `/api/v1/members`: who is what in the caller's organisation and its projects.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use protocol::Scope;
+use registry::{Caller, MemberPage, Membership, Principal, RegistryError, Right, Role};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::ApiJson;
+use super::keys::{invalid, parse_principal, private, require};
+use super::openapi::Problem;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest page.
+const PAGE_LIMIT: u32 = 100;
+
+/// The query parameters of the list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct MembersQuery {
+    /// Only the members of this project.
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
+    project: Option<String>,
+    /// Continue after this opaque cursor.
+    cursor: Option<String>,
+    /// Members per page, 1 to 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// Where a member is one.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceQuery {
+    /// The one project that the role is for.
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
+    project: Option<String>,
+}
+
+/// What a member is to be.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutMember {
+    /// The role; `owner` is one of the whole organisation.
+    role: Role,
+}
+
+/// Lists the members of the organisation, or of one project.
+#[utoipa::path(get, path = "/api/v1/members", tag = "members", params(MembersQuery),
+    responses(
+        (status = 200, description = "A page of members, by name", body = MemberPage),
+        (status = 404, description = "There is no such project here", content_type = "application/problem+json", body = Problem)))]
+pub async fn list_members(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    query: Result<Query<MembersQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_LIMIT).contains(&limit) {
+        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} members")));
+    }
+    let project = place(&caller, query.project)?;
+    let cursor = query.cursor.as_deref();
+    let page = gateway.registry.members(&caller, project.as_ref(), cursor, limit).await;
+    Ok(private(Json(page.map_err(explain)?)))
+}
+
+/// Gives a principal a role. Whether it is known elsewhere makes no difference: each organisation has its own members.
+#[utoipa::path(put, path = "/api/v1/members/{principal}", tag = "members",
+    params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
+    request_body(content = PutMember, example = json!({ "role": "member" })),
+    responses(
+        (status = 201, description = "It became a member", body = Membership),
+        (status = 200, description = "Its role took the place of another one", body = Membership),
+        (status = 409, description = "The last owner stays one", content_type = "application/problem+json", body = Problem)))]
+pub async fn put_member(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    principal: Result<Path<String>, PathRejection>,
+    query: Result<Query<PlaceQuery>, QueryRejection>,
+    ApiJson(body): ApiJson<PutMember>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let project = place(&caller, query.project)?;
+    let Path(principal) = principal.map_err(|error| invalid(error.body_text()))?;
+    let principal = parse_principal(&principal)?;
+    let given = gateway.registry.set_member(&caller, project.as_ref(), &principal, body.role);
+    let (membership, is_new) = given.await.map_err(explain)?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, private(Json(membership))).into_response())
+}
+
+/// Takes a principal's role away: its keys and tokens may do nothing there from then on.
+#[utoipa::path(delete, path = "/api/v1/members/{principal}", tag = "members",
+    params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
+    responses(
+        (status = 204, description = "It is no member any more"),
+        (status = 409, description = "The last owner stays one", content_type = "application/problem+json", body = Problem)))]
+pub async fn remove_member(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    principal: Result<Path<String>, PathRejection>,
+    query: Result<Query<PlaceQuery>, QueryRejection>,
+) -> Result<StatusCode, ApiError> {
+    require(&caller, Right::Admin)?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let project = place(&caller, query.project)?;
+    // What is no name is nobody's.
+    let principal = principal.ok().and_then(|Path(text)| text.parse::<Principal>().ok());
+    let principal = principal.ok_or_else(ApiError::not_found)?;
+    let removed = gateway.registry.remove_member(&caller, project.as_ref(), &principal);
+    removed.await.map_err(explain)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the project of the caller's organisation that is meant; what is no name is no project.
+fn place(caller: &Caller, project: Option<String>) -> Result<Option<Scope>, ApiError> {
+    let scope = project.map(|name| Scope::new(caller.scope.org(), &name)).transpose();
+    scope.map_err(|_| ApiError::not_found())
+}
+
+pub(super) fn explain(error: RegistryError) -> ApiError {
+    match error {
+        RegistryError::Invalid(reason) => invalid(reason),
+        RegistryError::Name(error) => invalid(error.to_string()),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,95 @@
+//! `/api/v1/projects`: the projects of the caller's organisation.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use registry::{Caller, ProjectPage, ProjectRecord, RegistryError, Right};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::ApiJson;
+use super::keys::{invalid, private, require};
+use super::members::explain;
+use crate::error::ApiError;
+use crate::state::SharedGateway;
+
+/// The largest page.
+const PAGE_LIMIT: u32 = 100;
+
+/// The query parameters of the list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectsQuery {
+    /// Continue after this opaque cursor.
+    cursor: Option<String>,
+    /// Projects per page, 1 to 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+}
+
+/// What a new project is to be.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateProject {
+    /// Its name, which no other one has had.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
+    name: String,
+}
+
+/// Lists the projects of the organisation.
+#[utoipa::path(get, path = "/api/v1/projects", tag = "members", params(ProjectsQuery),
+    responses((status = 200, description = "A page of projects, by name", body = ProjectPage)))]
+pub async fn list_projects(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    query: Result<Query<ProjectsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_LIMIT).contains(&limit) {
+        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} projects")));
+    }
+    let page = gateway.registry.projects(&caller, query.cursor.as_deref(), limit).await;
+    Ok(private(Json(page.map_err(explain)?)))
+}
+
+/// Makes a project in the organisation.
+#[utoipa::path(post, path = "/api/v1/projects", tag = "members",
+    request_body(content = CreateProject, example = json!({ "name": "web" })),
+    responses((status = 201, description = "The project", body = ProjectRecord)))]
+pub async fn create_project(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<CreateProject>,
+) -> Result<Response, ApiError> {
+    require(&caller, Right::Admin)?;
+    let made = gateway.registry.create_project(&caller, &body.name).await.map_err(explain)?;
+    let place = format!("/api/v1/projects/{}", made.name);
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], private(Json(made))).into_response())
+}
+
+/// Deletes a project for good: its keys end at once, and its name is never given again.
+#[utoipa::path(delete, path = "/api/v1/projects/{name}", tag = "members",
+    params(("name" = String, Path, description = "Its name", pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")),
+    responses((status = 204, description = "It is no more")))]
+pub async fn delete_project(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, ApiError> {
+    require(&caller, Right::Admin)?;
+    // What is no name is no project.
+    let Path(name) = name.map_err(|_| ApiError::not_found())?;
+    let deleted = gateway.registry.delete_project(&caller, &name).await;
+    deleted.map_err(|error| match error {
+        RegistryError::Name(_) => ApiError::not_found(),
+        other => explain(other),
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,117 @@
+//! `/api/v1/sessions`: a short token in the place of a key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use chrono::{DateTime, Utc};
+use protocol::{ErrorCode, Scope};
+use registry::{AuditEvent, AuditOutcome, Caller, Right, Rights};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::body::ApiJson;
+use super::idempotency::ShownOnce;
+use super::keys::{invalid, private};
+use crate::error::ApiError;
+use crate::sessions::LONGEST;
+use crate::state::SharedGateway;
+
+/// What a new session is to be.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSession {
+    /// What it may do; all that its maker may, unless it is said.
+    #[schema(min_items = 1)]
+    can: Option<Vec<Right>>,
+    /// How long it lasts; 900, unless it is said.
+    #[schema(minimum = 1, maximum = 900)]
+    expires_in_seconds: Option<u64>,
+}
+
+/// A new session, shown this once.
+#[derive(Serialize, ToSchema)]
+struct NewSession<'a> {
+    /// The token, for `Authorization: Bearer`.
+    session: String,
+    /// Names it in the audit log.
+    id: Uuid,
+    /// The scope that it acts for.
+    #[schema(value_type = String)]
+    scope: &'a Scope,
+    /// Who acts with it.
+    principal: &'a str,
+    /// What it may do.
+    can: &'a Rights,
+    /// From when on it is refused.
+    expires_at: DateTime<Utc>,
+}
+
+/// Makes a session with no right that its maker lacks.
+#[utoipa::path(post, path = "/api/v1/sessions", tag = "keys",
+    request_body(content = CreateSession, example = json!({ "can": ["read"], "expires_in_seconds": 300 })),
+    responses((status = 201, description = "The session, shown this once", body = NewSession)))]
+pub async fn create_session(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<CreateSession>,
+) -> Result<Response, ApiError> {
+    let id = Uuid::now_v7();
+    let tenant = caller.tenant();
+    let record = |outcome, detail| {
+        let event = AuditEvent::new("session.create", id.to_string(), outcome).with_detail(detail);
+        gateway.registry.audit(&tenant, event)
+    };
+    if caller.session.is_some() {
+        // Else one could be made of another for ever.
+        record(AuditOutcome::Refused, json!({})).await?;
+        let detail = "a session is made of a key or of a token, not of another session";
+        return Err(ApiError::new(ErrorCode::Forbidden, detail));
+    }
+    let longest = LONGEST.as_secs();
+    let seconds = body.expires_in_seconds.unwrap_or(longest);
+    if !(1..=longest).contains(&seconds) {
+        return Err(invalid(format!("`expires_in_seconds` is 1 to {longest}")));
+    }
+    let rights: Rights = match body.can {
+        Some(can) => can.into_iter().collect(),
+        None => caller.rights.clone(),
+    };
+    if rights == Rights::default() {
+        return Err(invalid("`can` is empty; a session needs at least one right"));
+    }
+    if let Some(missing) = caller.missing(&rights) {
+        record(AuditOutcome::Refused, json!({ "lacks": missing.as_str() })).await?;
+        let detail =
+            format!("a session cannot have the right `{}`, which you lack", missing.as_str());
+        return Err(ApiError::forbidden(missing, detail));
+    }
+    let Some(sessions) = &gateway.sessions else {
+        let detail = "this gateway makes no sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
+        return Err(ApiError::new(ErrorCode::SecretsUnavailable, detail));
+    };
+    record(AuditOutcome::Allowed, json!({ "rights": rights, "key": caller.key_id })).await?;
+    let made =
+        sessions.make(&caller, id, &rights, Duration::from_secs(seconds)).map_err(|error| {
+            tracing::error!(error = %error, "A session could not be written");
+            ApiError::new(ErrorCode::Internal, "the session could not be made")
+        })?;
+    let detail = format!("session `{id}` was made, and shown in the first answer only");
+    let again = ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", id.to_string());
+    let body = NewSession {
+        session: made.token,
+        id,
+        scope: &caller.scope,
+        principal: caller.principal.as_str(),
+        can: &rights,
+        expires_at: made.expires_at,
+    };
+    let mut response = (StatusCode::CREATED, private(Json(body))).into_response();
+    response.extensions_mut().insert(ShownOnce { again });
+    Ok(response)
+}

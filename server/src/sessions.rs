@@ -1,0 +1,306 @@
+//! Sessions: short tokens of the gateway's own, made of a key or of an identity provider's token.
+//!
+//! A session is a JWT by the rules of RFC 8725. Its header is one text for each master key, which a token must have to
+//! the letter: nothing in it is read, so it can choose neither the algorithm nor the kind of token. It is signed with
+//! HMAC-SHA-256 by a key that is derived from the master key for this alone, so every gateway on the database accepts
+//! it and no other installation does. It holds no right by itself: at each use the key that it was made of must still
+//! be valid, and the membership of its principal counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use data_encoding::BASE64URL_NOPAD;
+use protocol::Scope;
+use registry::{Caller, Registry, RegistryError, Rights, Session};
+use ring::hmac;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+/// The kind of token, in its header.
+const TYPE: &str = "pml-session+jwt";
+/// What the signing key is derived for.
+const PURPOSE: &str = "sessions, HS256";
+/// The longest session, in bytes.
+const TOKEN_LIMIT: usize = 2 * 1024;
+/// The longest that a session lasts.
+pub const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// Makes and checks sessions of one installation.
+pub struct Sessions {
+    /// Issuer and audience in one: sessions are made by this installation for itself.
+    issuer: String,
+    /// The first one signs; all are accepted, while one master key takes the place of another.
+    signers: Vec<Signer>,
+}
+
+struct Signer {
+    /// The header as it stands in a token, with the dot after it.
+    header: String,
+    key: hmac::Key,
+}
+
+/// What a session says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    iss: String,
+    aud: String,
+    sub: String,
+    iat: i64,
+    exp: i64,
+    jti: Uuid,
+    /// The key that it was made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sid: Option<Uuid>,
+    pml_scope: Scope,
+    rights: Rights,
+}
+
+/// A new session.
+pub struct MadeSession {
+    /// The token.
+    pub token: String,
+    /// When it ends.
+    pub expires_at: DateTime<Utc>,
+}
+
+impl Sessions {
+    /// Derives the keys of the sessions; `None` without a master key.
+    ///
+    /// # Errors
+    /// Returns an error when the database does not say which one it is.
+    pub async fn of(registry: &Registry) -> Result<Option<Self>, RegistryError> {
+        let signers: Vec<Signer> = registry
+            .derived_keys(PURPOSE)?
+            .into_iter()
+            .map(|derived| {
+                let header = json!({ "alg": "HS256", "kid": derived.id, "typ": TYPE }).to_string();
+                let key = hmac::Key::new(hmac::HMAC_SHA256, derived.bytes.as_ref());
+                Signer { header: BASE64URL_NOPAD.encode(header.as_bytes()) + ".", key }
+            })
+            .collect();
+        if signers.is_empty() {
+            return Ok(None);
+        }
+        let issuer = format!("urn:uuid:{}", registry.installation_id().await?);
+        Ok(Some(Self { issuer, signers }))
+    }
+
+    /// Makes a session of a caller, which ends with the caller's own credential at the latest.
+    ///
+    /// # Errors
+    /// Returns an error only when the claims cannot be written.
+    pub fn make(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        rights: &Rights,
+        lasts: Duration,
+    ) -> Result<MadeSession, serde_json::Error> {
+        let now = Utc::now();
+        let lasts = TimeDelta::from_std(lasts.min(LONGEST)).unwrap_or_default();
+        let ends = caller.expires_at.map_or(now + lasts, |at| at.min(now + lasts)).timestamp();
+        let claims = Claims {
+            iss: self.issuer.clone(),
+            aud: self.issuer.clone(),
+            sub: caller.principal.as_str().to_owned(),
+            iat: now.timestamp(),
+            exp: ends,
+            jti: id,
+            sid: caller.key_id,
+            pml_scope: caller.scope.clone(),
+            rights: rights.clone(),
+        };
+        let signer = &self.signers[0];
+        let payload = BASE64URL_NOPAD.encode(&serde_json::to_vec(&claims)?);
+        let signed = format!("{}{payload}", signer.header);
+        let tag = hmac::sign(&signer.key, signed.as_bytes());
+        let token = format!("{signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()));
+        let expires_at = DateTime::from_timestamp(ends, 0).unwrap_or(now);
+        Ok(MadeSession { token, expires_at })
+    }
+
+    /// Tells whether a credential has the header of a session.
+    pub fn is_one(&self, credential: &str) -> bool {
+        self.signers.iter().any(|signer| credential.starts_with(&signer.header))
+    }
+
+    /// Returns who calls with a session.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid session of a valid credential, and
+    /// [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn caller(
+        &self,
+        registry: &Registry,
+        credential: &str,
+    ) -> Result<Arc<Caller>, RegistryError> {
+        let claimed = self.read(credential).ok_or(RegistryError::InvalidCredential)?;
+        registry.admit(claimed).await
+    }
+
+    /// Returns what a session says, if it is one of ours for now.
+    fn read(&self, credential: &str) -> Option<Caller> {
+        if credential.len() > TOKEN_LIMIT {
+            return None;
+        }
+        let signer = self.signers.iter().find(|signer| credential.starts_with(&signer.header))?;
+        let (signed, tag) = credential.rsplit_once('.')?;
+        let tag = BASE64URL_NOPAD.decode(tag.as_bytes()).ok()?;
+        hmac::verify(&signer.key, signed.as_bytes(), &tag).ok()?;
+        // A dot more is in no alphabet of base64.
+        let payload = signed.strip_prefix(&signer.header)?;
+        let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?;
+        let claims: Claims = serde_json::from_slice(&payload).ok()?;
+        let now = Utc::now().timestamp();
+        let lasts = i64::try_from(LONGEST.as_secs()).ok()?;
+        let is_now = claims.iat <= now + 30 && now < claims.exp && claims.exp <= claims.iat + lasts;
+        if claims.iss != self.issuer || claims.aud != self.issuer || !is_now {
+            return None;
+        }
+        Some(Caller {
+            key_id: None,
+            principal: claims.sub.parse().ok()?,
+            scope: claims.pml_scope,
+            rights: claims.rights,
+            expires_at: DateTime::from_timestamp(claims.exp, 0),
+            org_role: None,
+            session: Some(Session { id: claims.jti, key_id: claims.sid }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions(issuer: &str, secret: &[u8]) -> Sessions {
+        let header = json!({ "alg": "HS256", "kid": "a", "typ": TYPE }).to_string();
+        let signer = Signer {
+            header: BASE64URL_NOPAD.encode(header.as_bytes()) + ".",
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+        };
+        Sessions { issuer: issuer.to_owned(), signers: vec![signer] }
+    }
+
+    fn caller() -> Caller {
+        Caller {
+            key_id: Some(Uuid::from_u128(7)),
+            principal: "alice".parse().unwrap(),
+            scope: "acme.web".parse().unwrap(),
+            rights: "execute,read".parse().unwrap(),
+            expires_at: None,
+            org_role: None,
+            session: None,
+        }
+    }
+
+    fn signed(sessions: &Sessions, header: &str, claims: &serde_json::Value) -> String {
+        let part = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
+        let signed = format!("{}.{}", part(header), part(&claims.to_string()));
+        let tag = hmac::sign(&sessions.signers[0].key, signed.as_bytes());
+        format!("{signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
+    }
+
+    fn claims(ours: &Sessions) -> serde_json::Value {
+        let now = Utc::now().timestamp();
+        json!({
+            "iss": ours.issuer, "aud": ours.issuer, "sub": "alice", "iat": now, "exp": now + 60,
+            "jti": Uuid::nil(), "pml_scope": "acme.web", "rights": ["read"],
+        })
+    }
+
+    #[test]
+    fn a_session_says_who_made_it() {
+        let ours = sessions("urn:a", b"secret");
+        let read: Rights = "read".parse().unwrap();
+        let made = ours.make(&caller(), Uuid::nil(), &read, Duration::from_secs(9_999)).unwrap();
+        let back = ours.read(&made.token).unwrap();
+        assert!(made.expires_at <= Utc::now() + LONGEST, "no session is longer");
+        assert_eq!((back.key_id, back.rights, back.scope), (None, read, caller().scope));
+        assert_eq!(back.session.unwrap().key_id, caller().key_id);
+        // It does not outlive what it was made of.
+        let soon = Utc::now() + TimeDelta::seconds(5);
+        let ending = Caller { expires_at: Some(soon), ..caller() };
+        let made = ours.make(&ending, Uuid::nil(), &ending.rights, LONGEST).unwrap();
+        assert!(made.expires_at <= soon);
+    }
+
+    /// GW-03: the header is ours to the letter, or it is no session.
+    #[test]
+    fn no_other_header_counts() {
+        let ours = sessions("urn:a", b"secret");
+        let claims = claims(&ours);
+        let good = r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt"}"#;
+        let token = signed(&ours, good, &claims);
+        assert!(ours.read(&token).is_some(), "the twin");
+        for header in [
+            r#"{"alg":"none","kid":"a","typ":"pml-session+jwt"}"#,
+            r#"{"alg":"HS512","kid":"a","typ":"pml-session+jwt"}"#,
+            r#"{"alg":"EdDSA","kid":"a","typ":"pml-session+jwt"}"#,
+            r#"{"alg":"HS256","kid":"a","typ":"at+jwt"}"#,
+            r#"{"alg":"HS256","kid":"a","typ":"JWT"}"#,
+            r#"{"alg":"HS256","kid":"b","typ":"pml-session+jwt"}"#,
+            r#"{"alg":"HS256","kid":"a"}"#,
+            r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt","crit":["exp"]}"#,
+            r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#,
+            "{}",
+            "",
+        ] {
+            assert!(ours.read(&signed(&ours, header, &claims)).is_none(), "{header}");
+        }
+        let (text, tag) = token.rsplit_once('.').unwrap();
+        let zeroes = BASE64URL_NOPAD.encode(&[0; 32]);
+        for changed in [
+            text.to_owned(),
+            format!("{text}."),
+            format!("{text}.{zeroes}"),
+            format!("{text}.{}", &tag[..20]),
+            format!("{text}.{tag}="),
+            format!("{text}.x.{tag}"),
+            format!("{token}.x.y"),
+            String::new(),
+        ] {
+            assert!(ours.read(&changed).is_none(), "{changed}");
+        }
+        assert!(sessions("urn:a", b"other").read(&token).is_none(), "another master key");
+    }
+
+    /// GW-05: of another installation, another time or with other claims it is none.
+    #[test]
+    fn no_other_claims_count() {
+        let ours = sessions("urn:a", b"secret");
+        let header = r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt"}"#;
+        let good = claims(&ours);
+        let now = good["iat"].as_i64().unwrap();
+        let with = |name: &str, value: serde_json::Value| {
+            let mut claims = good.clone();
+            claims[name] = value;
+            ours.read(&signed(&ours, header, &claims)).is_some()
+        };
+        assert!(with("sub", json!("bob")), "the twin");
+        for (name, value) in [
+            ("iss", json!("urn:b")),
+            ("aud", json!("urn:b")),
+            ("aud", json!(["urn:a"])),
+            ("aud", serde_json::Value::Null),
+            ("exp", json!(now - 1)),
+            ("exp", json!(now + 901)),
+            ("exp", json!("9999999999")),
+            ("iat", json!(now + 3_600)),
+            ("sub", json!("")),
+            ("sub", json!("a b")),
+            ("pml_scope", json!("acme")),
+            ("rights", json!(["root"])),
+            ("rights", json!("read")),
+            ("sid", json!("x")),
+            ("other", json!(1)),
+        ] {
+            assert!(!with(name, value.clone()), "{name}: {value}");
+        }
+        let elsewhere = sessions("urn:b", b"secret");
+        assert!(elsewhere.read(&signed(&ours, header, &good)).is_none());
+    }
+}
