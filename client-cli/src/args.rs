@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use protocol::Visibility;
 
 /// Runs agent-written programs on your machine: sealed off, with every tool
 /// call under your rules.
@@ -186,7 +188,7 @@ pub struct Publish {
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
     /// Who may know of it. Default: as before, and first the project.
-    #[arg(long)]
+    #[arg(long, value_parser = visibility())]
     pub visibility: Option<Visibility>,
     /// What it does. Default: what its first comment says.
     #[arg(long, value_name = "TEXT")]
@@ -196,29 +198,16 @@ pub struct Publish {
     pub json: bool,
 }
 
-/// Who may know of a capability.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Visibility {
-    /// You.
-    Private,
-    /// Your project.
-    Project,
-    /// Your organisation.
-    Org,
-    /// Everybody.
-    Public,
-}
-
-impl Visibility {
-    /// Returns the word used on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Project => "project",
-            Self::Org => "org",
-            Self::Public => "public",
-        }
-    }
+/// Reads who may know of what is published.
+fn visibility() -> impl TypedValueParser<Value = Visibility> {
+    let told = |visibility| match visibility {
+        Visibility::Private => "You",
+        Visibility::Project => "Your project",
+        Visibility::Org => "Your organisation",
+        Visibility::Public => "Everybody",
+    };
+    let words = Visibility::ALL.map(|one| PossibleValue::new(one.as_str()).help(told(one)));
+    PossibleValuesParser::new(words).try_map(|word| word.parse())
 }
 
 /// `pml doctor`

@@ -32,6 +32,7 @@ mod outcome;
 mod pattern;
 mod program_error;
 mod routing;
+mod visibility;
 
 pub use call_log::{CallLog, unanswered_calls};
 pub use entry::{CapabilityProgram, EntryType, Install, RegistryEntry, ToolDescriptor};
@@ -51,3 +52,4 @@ pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
 pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};
 pub use routing::{Routing, RoutingRules};
+pub use visibility::{UnknownVisibility, Visibility};

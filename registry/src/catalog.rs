@@ -1,11 +1,10 @@
 //! The list of entries, page by page.
 
-use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, ToolId};
+use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, ToolId, Visibility};
 use serde::Serialize;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 
-use crate::entry::Visibility;
 use crate::{Registry, RegistryError, Tenant, content};
 
 /// The most entries on one page.
@@ -271,7 +270,7 @@ async fn page(
             kind: kind_of(&row.kind),
             description: row.description,
             routing: content::routing(&row.routing),
-            visibility: Visibility::from_word(&row.visibility),
+            visibility: content::visibility(&row.visibility),
             tool_count: row.tool_count.unsigned_abs(),
             integrity,
             fqdn,

@@ -1,6 +1,6 @@
 //! The content of an entry: its canonical form, its hash, and back.
 
-use protocol::{Fqdn, Integrity, IntegrityError, RegistryEntry, Routing};
+use protocol::{Fqdn, Integrity, IntegrityError, RegistryEntry, Routing, Visibility};
 use serde_json::{Map, Value};
 
 use crate::RegistryError;
@@ -65,6 +65,12 @@ fn verify(name: &Fqdn, content: &str, integrity: &str) -> Option<(Map<String, Va
 pub(crate) fn routing(word: &str) -> Routing {
     // A check constraint allows only these two; the safe side is the client.
     if word == "server" { Routing::Server } else { Routing::Client }
+}
+
+/// Reads a visibility word of the database.
+pub(crate) fn visibility(word: &str) -> Visibility {
+    // A check constraint allows only the four; the safe side is the narrowest.
+    word.parse().unwrap_or(Visibility::Private)
 }
 
 #[cfg(test)]

@@ -3,46 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId};
-use serde::{Deserialize, Serialize};
+use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId, Visibility};
 
 use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
-
-/// Who may know of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Visibility {
-    /// The principal that published it.
-    Private,
-    /// Its project.
-    Project,
-    /// Its organisation.
-    Org,
-    /// Everybody.
-    Public,
-}
-
-impl Visibility {
-    /// Returns the word used on the wire and in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Project => "project",
-            Self::Org => "org",
-            Self::Public => "public",
-        }
-    }
-
-    pub(crate) fn from_word(word: &str) -> Self {
-        match word {
-            "public" => Self::Public,
-            "org" => Self::Org,
-            "project" => Self::Project,
-            // The narrowest for anything else, which a check constraint excludes.
-            _ => Self::Private,
-        }
-    }
-}
 
 /// Names an entry as a URL does: a full name, or a short one that is looked up
 /// in the caller's scope and then in the public catalog.
@@ -281,7 +244,7 @@ impl Registry {
         if name.pin().is_some_and(|pin| fqdn.hash() != Some(pin)) {
             return Err(RegistryError::HashMismatch { current: fqdn });
         }
-        let visibility = Visibility::from_word(&row.visibility);
+        let visibility = content::visibility(&row.visibility);
         Ok(Entry { entry, fqdn, visibility, code })
     }
 }

@@ -72,7 +72,7 @@ pub use audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use catalog::{CatalogFilter, CatalogItem, CatalogPage, Total};
 pub use classes::{Effects, ToolClass};
 pub use discover::{DiscoverQuery, Discovered};
-pub use entry::{Entry, EntryName, Visibility};
+pub use entry::{Entry, EntryName};
 pub use error::RegistryError;
 pub use executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,

@@ -2,13 +2,13 @@
 
 use protocol::{
     CapabilityProgram, EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolDescriptor,
-    ToolId,
+    ToolId, Visibility,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::{Registry, RegistryError, Tenant, Version, Visibility, content};
+use crate::{Registry, RegistryError, Tenant, Version, content};
 
 /// Namespaces that nobody may publish in.
 pub(crate) const RESERVED: [&str; 3] = ["pml", "mcp", "proxy"];
@@ -364,7 +364,7 @@ async fn claim(
     // Another principal's private one. That it is taken can be seen; what it is cannot.
     let found =
         found.ok_or_else(|| RegistryError::Conflict(format!("`{id}` is taken in this scope")))?;
-    let before = Visibility::from_word(&found.visibility);
+    let before = content::visibility(&found.visibility);
     let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
     if found.owner != owner {
         let message = format!("`{id}` is another principal's, who alone says who may know of it");

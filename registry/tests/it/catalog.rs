@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{EntryType, Routing};
-use registry::{CatalogFilter, CatalogPage, Registry, RegistryError, Tenant, Total, Visibility};
+use protocol::{EntryType, Routing, Visibility};
+use registry::{CatalogFilter, CatalogPage, Registry, RegistryError, Tenant, Total};
 
 use crate::database::Database;
 use crate::published::{Published, tamper};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{EntryType, Routing, ToolId};
-use registry::{CatalogFilter, EntryName, NewCapability, Tenant, Total, Visibility};
+use protocol::{EntryType, Routing, ToolId, Visibility};
+use registry::{CatalogFilter, EntryName, NewCapability, Tenant, Total};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor as _};
 

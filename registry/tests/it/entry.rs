@@ -1,7 +1,7 @@
 //! One entry, by any of its names; never one whose content changed.
 
-use protocol::{EntryType, Routing};
-use registry::{EntryName, Registry, RegistryError, Tenant, Visibility};
+use protocol::{EntryType, Routing, Visibility};
+use registry::{EntryName, Registry, RegistryError, Tenant};
 
 use crate::database::{Database, is_not_found};
 use crate::published::{Published, tamper};

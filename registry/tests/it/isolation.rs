@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use registry::{CatalogFilter, DiscoverQuery, Registry, Tenant, Total, Visibility};
+use protocol::Visibility;
+use registry::{CatalogFilter, DiscoverQuery, Registry, Tenant, Total};
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 

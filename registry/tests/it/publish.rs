@@ -1,7 +1,7 @@
 //! Capabilities in the database: never changed, never served changed, and nobody else's.
 
-use protocol::Routing;
-use registry::{EntryName, NewCapability, RegistryError, Tenant, Visibility};
+use protocol::{Routing, Visibility};
+use registry::{EntryName, NewCapability, RegistryError, Tenant};
 use serde_json::json;
 use sqlx::Executor as _;
 

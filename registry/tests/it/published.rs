@@ -1,7 +1,7 @@
 //! Entries of tenants, written as the serving role writes them.
 
-use protocol::{EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolId};
-use registry::{Tenant, Visibility};
+use protocol::{EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolId, Visibility};
+use registry::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor as _};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use registry::{EntryName, Registry, RegistryError, ServedEntry, Tenant, Visibility};
+use protocol::Visibility;
+use registry::{EntryName, Registry, RegistryError, ServedEntry, Tenant};
 use sqlx::Executor as _;
 
 use crate::cluster::eventually;

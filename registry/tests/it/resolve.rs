@@ -1,7 +1,7 @@
 //! A program's tool ids: own scope first, one query, every unknown one named.
 
-use protocol::{EntryType, ResultMode, Routing, ToolId};
-use registry::{RegistryError, Tenant, Visibility};
+use protocol::{EntryType, ResultMode, Routing, ToolId, Visibility};
+use registry::{RegistryError, Tenant};
 use sqlx::{AssertSqlSafe, Executor as _};
 
 use crate::cluster;

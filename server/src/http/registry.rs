@@ -6,10 +6,8 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use protocol::{EntryType, ErrorCode, RegistryEntry, Routing};
-use registry::{
-    CatalogFilter, CatalogPage, EntryName, RegistryError, ServedEntry, Version, Visibility,
-};
+use protocol::{EntryType, ErrorCode, RegistryEntry, Routing, Visibility};
+use registry::{CatalogFilter, CatalogPage, EntryName, RegistryError, ServedEntry, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
