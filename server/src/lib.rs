@@ -25,6 +25,7 @@ pub mod http;
 pub mod limits;
 pub mod master_key;
 pub mod sessions;
+pub mod publish;
 pub mod state;
 pub mod telemetry;
 pub mod tokens;

@@ -1,0 +1,271 @@
+//! Publishing a program under a name, for whoever asks: over HTTP or by a meta-tool.
+
+use protocol::{ErrorBody, ErrorCode, RoutingRules, ToolId, Visibility};
+use registry::{Caller, NewCapability, RegistryError, Remark, Version};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use crate::capabilities;
+use crate::error::registry_error;
+use crate::state::SharedGateway;
+
+/// The longest description, in characters.
+const DESCRIPTION_LIMIT: usize = 4_000;
+/// The longest reason for not using a version any more, in characters.
+const REASON_LIMIT: usize = 1_000;
+/// The largest schema, in bytes.
+const SCHEMA_LIMIT: usize = 64 * 1024;
+
+/// What is to be published.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Publish {
+    /// The id under which programs call it: `namespace:action`, or as in code, `namespace.action`.
+    pub name: String,
+    /// The program.
+    pub code: String,
+    /// Three numbers; without them, the next patch.
+    pub version: Option<String>,
+    /// Who may know of it; without it, as before, and first the project.
+    pub visibility: Option<Visibility>,
+    /// What it does; without it, what the program's doc comment says.
+    pub description: Option<String>,
+    /// JSON Schema of its `args`.
+    #[schema(value_type = Option<Object>)]
+    pub input_schema: Option<Map<String, Value>>,
+}
+
+/// What was published.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Published)]
+pub struct Made {
+    /// Its full name, pinned to its content.
+    pub fqdn: String,
+    /// Its version.
+    pub version: String,
+    /// The hash of its content.
+    pub integrity: String,
+    /// Where it would run today.
+    pub routing: &'static str,
+    /// What it calls, sorted.
+    pub calls: Vec<String>,
+    /// What its publisher should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Whether this made it; false when the very same was published before.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub new: bool,
+    /// Where this version is served.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub location: String,
+}
+
+/// Publishes a program in the caller's scope. Who calls has seen to the right to.
+///
+/// # Errors
+/// Returns what is wrong with the name, the program or its description, `CONFLICT` for a version that has other
+/// bytes, and why the registry does not answer.
+pub async fn publish(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    body: Publish,
+) -> Result<Made, ErrorBody> {
+    let id = parse_id(&body.name)?;
+    let version = parse_version(body.version.as_deref())?;
+    let input_schema = parse_schema(body.input_schema)?;
+    let analysis = gateway.analyser.analyse(&body.code).await?;
+    if let Some(error) = analysis.error_body() {
+        return Err(error);
+    }
+    if analysis.dynamic {
+        let detail = "the program chooses its tools as it runs; a capability names all of them";
+        return Err(invalid(detail));
+    }
+    let description = match body.description {
+        Some(description) => description,
+        None => doc_comment(&body.code).ok_or_else(|| {
+            invalid("the capability says nowhere what it does: begin its program with a `/** … */` comment, or send `description`")
+        })?,
+    };
+    let length = description.chars().count();
+    if description.trim().is_empty() || length > DESCRIPTION_LIMIT || description.contains('\0') {
+        return Err(invalid(format!("the description has 1 to {DESCRIPTION_LIMIT} characters")));
+    }
+    let tenant = caller.tenant();
+    let (resolved, _) = capabilities::reach(gateway, &tenant, &analysis.tools).await?;
+    if !resolved.missing.is_empty() {
+        let unknown: Vec<String> =
+            resolved.missing.iter().map(|missing| format!("`{}`", missing.id)).collect();
+        return Err(invalid(format!("it calls what is not registered: {}", unknown.join(", "))));
+    }
+    let routing = RoutingRules::decide(false, resolved.tools.iter().map(|tool| tool.routing));
+    let calls = analysis.tools.iter().map(ToolId::to_string).collect();
+    let new = NewCapability {
+        id: id.clone(),
+        version,
+        visibility: body.visibility,
+        description,
+        input_schema,
+        code: body.code,
+        calls: analysis.tools.clone(),
+        routing,
+    };
+    let published = gateway.registry.publish(&tenant, new).await.map_err(refused)?;
+    let mut warnings = Vec::new();
+    if published.hides_public {
+        warnings.push(format!("in your scope it stands before the public `{id}`"));
+    }
+    Ok(Made {
+        location: format!("/mcp/{}@{}", published.fqdn.unpinned(), published.version),
+        fqdn: published.fqdn.to_string(),
+        version: published.version.to_string(),
+        integrity: published.integrity.to_string(),
+        routing: routing.as_str(),
+        calls,
+        warnings,
+        new: published.new,
+    })
+}
+
+/// Says of a version, or of all, that it should not be used any more, and why; or again may.
+///
+/// # Errors
+/// Returns `NOT_FOUND` for what the caller's scope does not have.
+pub async fn deprecate(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+    version: Option<&str>,
+    message: Option<String>,
+) -> Result<ToolId, ErrorBody> {
+    let remark = match message {
+        None => Remark::NotDeprecated,
+        Some(why) if why.trim().is_empty() || why.chars().count() > REASON_LIMIT => {
+            return Err(invalid(format!("`message` has 1 to {REASON_LIMIT} characters")));
+        }
+        Some(why) => Remark::Deprecated(why),
+    };
+    remark_on(gateway, caller, name, version, remark).await
+}
+
+/// Leaves a version to those who name it.
+///
+/// # Errors
+/// As [`deprecate`].
+pub async fn yank(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+    version: &str,
+) -> Result<ToolId, ErrorBody> {
+    remark_on(gateway, caller, name, Some(version), Remark::Yanked).await
+}
+
+async fn remark_on(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+    version: Option<&str>,
+    remark: Remark,
+) -> Result<ToolId, ErrorBody> {
+    // What is no name is nobody's.
+    let id = parse_id(name).map_err(|_| not_found())?;
+    let version = parse_version(version)?;
+    gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
+    Ok(id)
+}
+
+fn parse_id(name: &str) -> Result<ToolId, ErrorBody> {
+    let parsed = match name.split_once('.') {
+        Some((namespace, action)) if !name.contains(':') => ToolId::new(namespace, action),
+        _ => name.parse(),
+    };
+    parsed.map_err(|error| invalid(format!("`name`: {error}")))
+}
+
+fn parse_version(version: Option<&str>) -> Result<Option<Version>, ErrorBody> {
+    let parsed: Option<Result<Version, RegistryError>> = version.map(str::parse);
+    parsed.transpose().map_err(|error| invalid(format!("`version`: {error}")))
+}
+
+fn parse_schema(schema: Option<Map<String, Value>>) -> Result<Value, ErrorBody> {
+    let schema = schema.unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
+    if schema.get("type") != Some(&json!("object")) {
+        return Err(invalid("`input_schema` describes an object: its `type` is `object`"));
+    }
+    let schema = Value::Object(schema);
+    let bytes = schema.to_string().len();
+    if bytes > SCHEMA_LIMIT || schema.to_string().contains("\\u0000") {
+        return Err(invalid(format!("`input_schema` has {bytes} bytes; at most {SCHEMA_LIMIT}")));
+    }
+    Ok(schema)
+}
+
+/// Returns the text of the comment with which a program begins, if it begins with a doc comment.
+fn doc_comment(code: &str) -> Option<String> {
+    let (comment, _) = code.trim_start().strip_prefix("/**")?.split_once("*/")?;
+    let lines = comment.lines().map(|line| {
+        let line = line.trim();
+        line.strip_prefix('*').map_or(line, str::trim)
+    });
+    // What follows the first tag is for tools.
+    let text: Vec<&str> = lines.take_while(|line| !line.starts_with('@')).collect();
+    let text = text.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn invalid(detail: impl Into<String>) -> ErrorBody {
+    ErrorBody::new(ErrorCode::InvalidRequest, detail)
+}
+
+fn not_found() -> ErrorBody {
+    ErrorBody::new(ErrorCode::NotFound, "nothing of that id is here")
+}
+
+fn refused(error: RegistryError) -> ErrorBody {
+    match error {
+        RegistryError::Invalid(detail) => invalid(detail),
+        RegistryError::Conflict(detail) => ErrorBody::new(ErrorCode::Conflict, detail),
+        RegistryError::NotFound(_) => not_found(),
+        RegistryError::Denied(_) => {
+            ErrorBody::new(ErrorCode::Forbidden, "nobody publishes in this scope over HTTP")
+        }
+        other => registry_error(&other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doc_comment_says_what_a_program_does() {
+        let read = |code: &str| doc_comment(code);
+        assert_eq!(read("/** Adds one. */ return 1").as_deref(), Some("Adds one."));
+        assert_eq!(
+            read("\n/**\n * Adds one.\n *\n * Twice.\n * @param n a number\n */\nreturn 1")
+                .as_deref(),
+            Some("Adds one.\n\nTwice.")
+        );
+        for code in [
+            "return 1",
+            "/* not one */ return 1",
+            "/** never ends",
+            "/** */ return 1",
+            "return 1 /** late */",
+        ] {
+            assert_eq!(read(code), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_written_as_an_id_or_as_in_code() {
+        assert_eq!(parse_id("db:query").unwrap(), parse_id("db.query").unwrap());
+        for name in ["", "db", "db.", "db.a.b", "db:a:b", "a.b:c", "../x:y"] {
+            parse_id(name).expect_err(name);
+        }
+    }
+}
