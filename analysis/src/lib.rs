@@ -35,6 +35,7 @@ mod dag;
 mod diagnostic;
 mod job;
 mod normal;
+mod parameters;
 mod parse;
 mod plan;
 mod refusal;
@@ -52,6 +53,7 @@ pub use dag::{Dag, DagTask};
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use job::{AnalysisError, Request, decode, job};
 pub use normal::VERSION as NORMAL_FORM_VERSION;
+pub use parameters::{Parameter, Parameters, description};
 pub use plan::{
     ArgsEgress, Certainty, Condition, Effect, Egress, Gap, Group, Plan, PlannedTask, Times, plan,
 };
@@ -103,6 +105,9 @@ pub struct Analysis {
     /// [`NORMAL_FORM_VERSION`] names. `None` when the program cannot run.
     #[serde(default)]
     pub normal_hash: Option<Integrity>,
+    /// The fields of `args` that it uses; [`Analysis::input_schema`] makes a schema of them.
+    #[serde(default)]
+    pub parameters: Parameters,
 }
 
 impl Analysis {
@@ -115,6 +120,7 @@ impl Analysis {
             diagnostics: located(findings, source),
             program: String::new(),
             normal_hash: None,
+            parameters: Parameters::default(),
         }
     }
 
@@ -220,6 +226,10 @@ fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
         dag,
         diagnostics: located(built.findings, source),
         normal_hash: Some(parsed.normal_hash),
+        parameters: parsed
+            .function()
+            .map(|function| parameters::parameters(function, source))
+            .unwrap_or_default(),
         program: parsed.program,
     };
     if !analysis.can_run() {

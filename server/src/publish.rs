@@ -31,7 +31,7 @@ pub struct Publish {
     pub visibility: Option<Visibility>,
     /// What it does; without it, what the program's doc comment says.
     pub description: Option<String>,
-    /// JSON Schema of its `args`.
+    /// JSON Schema of its `args`; without it, what its use of them shows.
     #[schema(value_type = Option<Object>)]
     pub input_schema: Option<Map<String, Value>>,
 }
@@ -75,7 +75,7 @@ pub async fn publish(
 ) -> Result<Made, ErrorBody> {
     let id = parse_id(&body.name)?;
     let version = parse_version(body.version.as_deref())?;
-    let input_schema = parse_schema(body.input_schema)?;
+    let given_schema = body.input_schema.map(parse_schema).transpose()?;
     let analysis = gateway.analyser.analyse(&body.code).await?;
     if let Some(error) = analysis.error_body() {
         return Err(error);
@@ -86,7 +86,7 @@ pub async fn publish(
     }
     let description = match body.description {
         Some(description) => description,
-        None => doc_comment(&body.code).ok_or_else(|| {
+        None => analysis::description(&body.code).ok_or_else(|| {
             invalid("the capability says nowhere what it does: begin its program with a `/** … */` comment, or send `description`")
         })?,
     };
@@ -101,6 +101,12 @@ pub async fn publish(
             resolved.missing.iter().map(|missing| format!("`{}`", missing.id)).collect();
         return Err(invalid(format!("it calls what is not registered: {}", unknown.join(", "))));
     }
+    let input_schema = given_schema.unwrap_or_else(|| {
+        let of_tool = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
+        let inferred = analysis.input_schema(of_tool);
+        // Of what cannot be stored nothing is said; the program takes what it takes.
+        if is_storable(&inferred) { inferred } else { json!({ "type": "object" }) }
+    });
     let routing = RoutingRules::decide(false, resolved.tools.iter().map(|tool| tool.routing));
     let calls = analysis.tools.iter().map(ToolId::to_string).collect();
     let new = NewCapability {
@@ -191,30 +197,21 @@ fn parse_version(version: Option<&str>) -> Result<Option<Version>, ErrorBody> {
     parsed.transpose().map_err(|error| invalid(format!("`version`: {error}")))
 }
 
-fn parse_schema(schema: Option<Map<String, Value>>) -> Result<Value, ErrorBody> {
-    let schema = schema.unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
+fn parse_schema(schema: Map<String, Value>) -> Result<Value, ErrorBody> {
     if schema.get("type") != Some(&json!("object")) {
         return Err(invalid("`input_schema` describes an object: its `type` is `object`"));
     }
     let schema = Value::Object(schema);
-    let bytes = schema.to_string().len();
-    if bytes > SCHEMA_LIMIT || schema.to_string().contains("\\u0000") {
+    if !is_storable(&schema) {
+        let bytes = schema.to_string().len();
         return Err(invalid(format!("`input_schema` has {bytes} bytes; at most {SCHEMA_LIMIT}")));
     }
     Ok(schema)
 }
 
-/// Returns the text of the comment with which a program begins, if it begins with a doc comment.
-fn doc_comment(code: &str) -> Option<String> {
-    let (comment, _) = code.trim_start().strip_prefix("/**")?.split_once("*/")?;
-    let lines = comment.lines().map(|line| {
-        let line = line.trim();
-        line.strip_prefix('*').map_or(line, str::trim)
-    });
-    // What follows the first tag is for tools.
-    let text: Vec<&str> = lines.take_while(|line| !line.starts_with('@')).collect();
-    let text = text.join("\n").trim().to_owned();
-    (!text.is_empty()).then_some(text)
+fn is_storable(schema: &Value) -> bool {
+    let text = schema.to_string();
+    text.len() <= SCHEMA_LIMIT && !text.contains("\\u0000")
 }
 
 fn invalid(detail: impl Into<String>) -> ErrorBody {
@@ -240,26 +237,6 @@ fn refused(error: RegistryError) -> ErrorBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_doc_comment_says_what_a_program_does() {
-        let read = |code: &str| doc_comment(code);
-        assert_eq!(read("/** Adds one. */ return 1").as_deref(), Some("Adds one."));
-        assert_eq!(
-            read("\n/**\n * Adds one.\n *\n * Twice.\n * @param n a number\n */\nreturn 1")
-                .as_deref(),
-            Some("Adds one.\n\nTwice.")
-        );
-        for code in [
-            "return 1",
-            "/* not one */ return 1",
-            "/** never ends",
-            "/** */ return 1",
-            "return 1 /** late */",
-        ] {
-            assert_eq!(read(code), None, "{code}");
-        }
-    }
 
     #[test]
     fn a_name_is_written_as_an_id_or_as_in_code() {

@@ -1,0 +1,559 @@
+//! The walk over the program: which uses every run makes, and what each shows.
+
+use serde_json::{Value, json};
+use swc_ecma_ast::{
+    ArrayLit, ArrowExpr, AssignExpr, AssignTarget, BinExpr, BinaryOp, CallExpr, Callee, Class,
+    CondExpr, DoWhileStmt, Expr, ExprOrSpread, ForInStmt, ForOfStmt, ForStmt, Function,
+    FunctionBody, GetterProp, IfStmt, LabeledStmt, Lit, MemberExpr, MemberProp, ObjectPatProp,
+    OptChainBase, OptChainExpr, Pat, Prop, PropOrSpread, ReturnStmt, SetterProp,
+    SimpleAssignTarget, SwitchStmt, Tpl, TryStmt, TsType, UnaryExpr, UnaryOp, UpdateExpr,
+    VarDeclarator, WhileStmt,
+};
+use swc_ecma_visit::{Visit, VisitWith};
+
+use super::evidence::{Kinds, of_default, of_method};
+use super::{Meaning, Uses, taken};
+
+/// Walks the body of a program.
+pub(super) fn walk(body: &FunctionBody, uses: &mut Uses) {
+    let mut walk = Walk { uses, skippable: 0, functions: 0, left: false };
+    body.visit_children_with(&mut walk);
+}
+
+struct Walk<'u> {
+    uses: &'u mut Uses,
+    /// How many tests, loops, `try` and functions are around this place.
+    skippable: u32,
+    /// How many of them are functions.
+    functions: u32,
+    /// Some runs have returned before this place.
+    left: bool,
+}
+
+/// What a use says about a field that is missing.
+#[derive(Clone, Copy, PartialEq)]
+enum Missing {
+    /// The run fails, or shows `undefined`.
+    Shows,
+    /// It makes no difference: the use asks for it, or has something instead.
+    Spared,
+    /// The field is handed on.
+    HandedOn,
+}
+
+impl Walk<'_> {
+    fn perhaps(&mut self, walk: impl FnOnce(&mut Self)) {
+        self.skippable += 1;
+        walk(self);
+        self.skippable -= 1;
+    }
+
+    fn in_function(&mut self, walk: impl FnOnce(&mut Self)) {
+        self.functions += 1;
+        self.perhaps(walk);
+        self.functions -= 1;
+    }
+
+    /// Notes a use of `args` or a field, if the expression is one; else walks it.
+    fn used(&mut self, expression: &Expr, missing: Missing, kinds: Option<Kinds>) {
+        let Some(meaning) = self.uses.meaning(expression) else {
+            expression.visit_with(self);
+            return;
+        };
+        self.annotations(expression);
+        match meaning {
+            // It is asked whether there is any, and there is.
+            Meaning::All if missing == Missing::Spared => {}
+            Meaning::All => self.uses.open = true,
+            Meaning::Field { name, defaulted } => self.field(&name, defaulted, missing, kinds),
+        }
+    }
+
+    fn field(&mut self, name: &str, defaulted: bool, missing: Missing, kinds: Option<Kinds>) {
+        let always = self.skippable == 0 && !self.left;
+        let field = self.uses.field(name);
+        match missing {
+            Missing::Shows => field.needed |= always && !defaulted,
+            Missing::Spared => field.spared = true,
+            Missing::HandedOn => {}
+        }
+        field.spared |= defaulted;
+        if let Some(kinds) = kinds {
+            field.kinds.allow(kinds);
+        }
+    }
+
+    /// Notes that the field's value or kind is not what was given.
+    fn unclear(&mut self, name: &str) {
+        self.uses.field(name).unclear = true;
+    }
+
+    /// Reads the types that stand at an expression that means `args` or a field.
+    fn annotations(&mut self, mut expression: &Expr) {
+        loop {
+            let (inner, kind) = match expression {
+                Expr::Paren(inner) => (&inner.expr, None),
+                Expr::TsNonNull(inner) => (&inner.expr, None),
+                Expr::TsConstAssertion(inner) => (&inner.expr, None),
+                Expr::TsAs(inner) => (&inner.expr, Some(&inner.type_ann)),
+                Expr::TsSatisfies(inner) => (&inner.expr, Some(&inner.type_ann)),
+                Expr::TsTypeAssertion(inner) => (&inner.expr, Some(&inner.type_ann)),
+                _ => break,
+            };
+            if let (Some(kind), Some(meaning)) = (kind, self.uses.meaning(inner)) {
+                self.annotated(&meaning, kind);
+            }
+            expression = inner;
+        }
+        // `(args as Input).path` says something of `args`.
+        let object = match expression {
+            Expr::Member(member) => Some(&member.obj),
+            Expr::OptChain(chain) => match &*chain.base {
+                OptChainBase::Member(member) => Some(&member.obj),
+                OptChainBase::Call(_) => None,
+            },
+            _ => None,
+        };
+        if let Some(object) = object {
+            self.annotations(object);
+        }
+    }
+
+    fn annotated(&mut self, meaning: &Meaning, kind: &TsType) {
+        match meaning {
+            Meaning::All => {
+                let Some(members) = self.uses.named.members(kind) else { return };
+                self.uses.open |= members.open;
+                for member in members.fields {
+                    let field = self.uses.field(&member.name);
+                    field.annotated.get_or_insert((member.schema, member.optional));
+                }
+            }
+            Meaning::Field { name, .. } => {
+                let schema = self.uses.named.schema(kind);
+                if schema != json!({}) {
+                    // A cast tells the kind and not whether it is there.
+                    let told: (Value, bool) = (schema, true);
+                    self.uses.field(name).annotated.get_or_insert(told);
+                }
+            }
+        }
+    }
+
+    /// Follows `pattern = init`.
+    fn bound(&mut self, pattern: &Pat, meaning: &Meaning) {
+        if let Some(kind) = annotation(pattern) {
+            self.annotated(meaning, kind);
+        }
+        match (pattern, meaning) {
+            (Pat::Ident(name), Meaning::All) => {
+                self.uses.open |= !self.uses.aliases.contains_key(&name.id.sym);
+            }
+            (Pat::Object(object), Meaning::All) => {
+                for prop in &object.props {
+                    self.taken(prop);
+                }
+            }
+            (_, Meaning::All) => self.uses.open = true,
+            (Pat::Ident(name), Meaning::Field { name: field, .. }) => {
+                self.handed_to(field, Some(&name.id.sym));
+            }
+            (pattern, Meaning::Field { name, defaulted }) => {
+                let kinds = matches!(pattern, Pat::Array(_)).then_some(Kinds::ITERABLE);
+                self.field(name, *defaulted, Missing::Shows, kinds);
+                pattern.visit_with(self);
+            }
+        }
+    }
+
+    /// Notes that a variable has the field: one whose uses are followed, or another.
+    fn handed_to(&mut self, field: &str, variable: Option<&swc_atoms::Atom>) {
+        let followed = variable.is_some_and(|name| self.uses.aliases.contains_key(name));
+        let missing = if followed { Missing::HandedOn } else { Missing::Spared };
+        self.field(field, false, missing, None);
+    }
+
+    fn taken(&mut self, prop: &ObjectPatProp) {
+        let Some((name, variable, defaulted)) = taken(prop) else {
+            self.uses.open = true;
+            prop.visit_with(self);
+            return;
+        };
+        let default = match prop {
+            ObjectPatProp::Assign(assign) => assign.value.as_deref(),
+            ObjectPatProp::KeyValue(pair) => match &*pair.value {
+                Pat::Assign(assign) => Some(&*assign.right),
+                _ => None,
+            },
+            ObjectPatProp::Rest(_) => None,
+        };
+        let kinds = default.and_then(of_default);
+        if defaulted {
+            self.field(&name, true, Missing::Spared, kinds);
+        } else if variable.is_some() {
+            self.handed_to(&name, variable);
+        } else {
+            // A pattern within the pattern.
+            self.field(&name, false, Missing::Shows, None);
+        }
+        if let Some(default) = default {
+            self.perhaps(|walk| default.visit_with(walk));
+        }
+        if let (ObjectPatProp::KeyValue(pair), None) = (prop, variable) {
+            pair.value.visit_with(self);
+        }
+    }
+
+    fn written(&mut self, target: &Expr) {
+        match self.uses.meaning(target) {
+            Some(Meaning::All) => self.uses.open = true,
+            Some(Meaning::Field { name, .. }) => self.unclear(&name),
+            None => target.visit_with(self),
+        }
+    }
+
+    fn arguments(&mut self, arguments: &[ExprOrSpread], missing: Missing, kinds: Option<Kinds>) {
+        for argument in arguments {
+            match argument.spread {
+                Some(_) => self.used(&argument.expr, Missing::Shows, Some(Kinds::ITERABLE)),
+                None => self.used(&argument.expr, missing, kinds),
+            }
+        }
+    }
+
+    /// Follows the object of a member, on which a method is perhaps called.
+    fn object(&mut self, member: &MemberExpr, spared: bool, called: bool) {
+        let kinds = match &member.prop {
+            MemberProp::Ident(name) if called => of_method(&name.sym),
+            _ => None,
+        };
+        if let MemberProp::Ident(name) = &member.prop {
+            self.uses.catches |=
+                matches!(&*name.sym, "catch" | "then" | "allSettled" | "race" | "any" | "finally");
+        }
+        let missing = if spared { Missing::Spared } else { Missing::Shows };
+        match self.uses.meaning(&member.obj) {
+            // A field that is chosen as the program runs.
+            Some(Meaning::All) => self.uses.open = true,
+            _ => self.used(&member.obj, missing, kinds),
+        }
+        if let MemberProp::Computed(computed) = &member.prop {
+            self.uses.catches |= !matches!(&*computed.expr, Expr::Lit(Lit::Num(_)));
+            computed.expr.visit_with(self);
+        }
+    }
+
+    fn callee(&mut self, callee: &Expr) {
+        match callee {
+            Expr::Member(member) if self.uses.meaning(callee).is_none() => {
+                self.object(member, false, true);
+            }
+            Expr::OptChain(chain) if self.uses.meaning(callee).is_none() => match &*chain.base {
+                OptChainBase::Member(member) => self.object(member, chain.optional, true),
+                OptChainBase::Call(_) => chain.visit_with(self),
+            },
+            _ => self.used(callee, Missing::Shows, None),
+        }
+    }
+}
+
+fn annotation(pattern: &Pat) -> Option<&TsType> {
+    let kind = match pattern {
+        Pat::Ident(name) => &name.type_ann,
+        Pat::Object(object) => &object.type_ann,
+        Pat::Array(array) => &array.type_ann,
+        _ => return None,
+    };
+    kind.as_ref().map(|kind| &*kind.type_ann)
+}
+
+/// Returns what a function of the engine makes of a field that is missing, and of which kind it must be.
+fn of_builtin(callee: &Expr) -> Option<(Missing, Option<Kinds>)> {
+    let Expr::Member(member) = callee else { return None };
+    let (Expr::Ident(object), MemberProp::Ident(name)) = (&*member.obj, &member.prop) else {
+        return None;
+    };
+    match (&*object.sym, &*name.sym) {
+        ("JSON", "parse") => Some((Missing::Shows, Some(Kinds::STRING))),
+        ("Math", _) => Some((Missing::Shows, Some(Kinds::NUMBER))),
+        _ => None,
+    }
+}
+
+/// Returns the field that an expression asks the kind of.
+fn asked_of(callee: &Expr, arguments: &[ExprOrSpread], uses: &Uses) -> Option<String> {
+    let Expr::Member(member) = callee else { return None };
+    let (Expr::Ident(object), MemberProp::Ident(name)) = (&*member.obj, &member.prop) else {
+        return None;
+    };
+    let asks = match &*object.sym {
+        "Array" => &*name.sym == "isArray",
+        "Number" => name.sym.starts_with("is"),
+        _ => false,
+    };
+    match uses.meaning(&arguments.first()?.expr) {
+        Some(Meaning::Field { name, .. }) if asks => Some(name),
+        _ => None,
+    }
+}
+
+impl Visit for Walk<'_> {
+    // Types make no use of anything.
+    fn visit_ts_type(&mut self, _: &TsType) {}
+
+    fn visit_expr(&mut self, node: &Expr) {
+        if self.uses.meaning(node).is_some() {
+            self.used(node, Missing::HandedOn, None);
+            return;
+        }
+        if let Expr::Ident(name) = node {
+            // Ways to `args` that do not name it.
+            self.uses.open |= matches!(&*name.sym, "globalThis" | "eval" | "Function");
+        }
+        node.visit_children_with(self);
+    }
+
+    fn visit_var_declarator(&mut self, node: &VarDeclarator) {
+        match node.init.as_ref().and_then(|init| Some((init, self.uses.meaning(init)?))) {
+            Some((init, meaning)) => {
+                self.annotations(init);
+                self.bound(&node.name, &meaning);
+            }
+            None => {
+                node.init.visit_with(self);
+                node.name.visit_with(self);
+            }
+        }
+    }
+
+    fn visit_pat(&mut self, node: &Pat) {
+        match node {
+            Pat::Assign(assign) => {
+                assign.left.visit_with(self);
+                self.perhaps(|walk| assign.right.visit_with(walk));
+            }
+            Pat::Expr(target) => self.written(target),
+            _ => node.visit_children_with(self),
+        }
+    }
+
+    fn visit_member_expr(&mut self, node: &MemberExpr) {
+        self.object(node, false, false);
+    }
+
+    fn visit_opt_chain_expr(&mut self, node: &OptChainExpr) {
+        match &*node.base {
+            OptChainBase::Member(member) => self.object(member, node.optional, false),
+            OptChainBase::Call(call) => {
+                self.callee(&call.callee);
+                self.perhaps(|walk| walk.arguments(&call.args, Missing::HandedOn, None));
+            }
+        }
+    }
+
+    fn visit_call_expr(&mut self, node: &CallExpr) {
+        let Callee::Expr(callee) = &node.callee else {
+            node.visit_children_with(self);
+            return;
+        };
+        self.callee(callee);
+        if let Some(asked) = asked_of(callee, &node.args, self.uses) {
+            self.unclear(&asked);
+            return;
+        }
+        let (missing, kinds) = of_builtin(callee).unwrap_or((Missing::HandedOn, None));
+        self.arguments(&node.args, missing, kinds);
+    }
+
+    fn visit_bin_expr(&mut self, node: &BinExpr) {
+        let number = Some(Kinds::NUMBER);
+        match node.op {
+            BinaryOp::NullishCoalescing | BinaryOp::LogicalOr | BinaryOp::LogicalAnd => {
+                let fills = node.op != BinaryOp::LogicalAnd;
+                let kinds = if fills { of_default(&node.right) } else { None };
+                self.used(&node.left, Missing::Spared, kinds);
+                self.perhaps(|walk| walk.used(&node.right, Missing::HandedOn, None));
+            }
+            BinaryOp::EqEq | BinaryOp::NotEq | BinaryOp::EqEqEq | BinaryOp::NotEqEq => {
+                self.used(&node.left, Missing::Spared, None);
+                self.used(&node.right, Missing::Spared, None);
+            }
+            BinaryOp::In => {
+                if let (Expr::Lit(Lit::Str(name)), Some(Meaning::All)) =
+                    (&*node.left, self.uses.meaning(&node.right))
+                    && let Some(name) = name.value.as_str()
+                {
+                    self.field(name, false, Missing::Spared, None);
+                    return;
+                }
+                self.used(&node.left, Missing::Shows, None);
+                self.used(&node.right, Missing::Shows, None);
+            }
+            BinaryOp::InstanceOf => {
+                if let Some(Meaning::Field { name, .. }) = self.uses.meaning(&node.left) {
+                    self.unclear(&name);
+                } else {
+                    node.left.visit_with(self);
+                }
+                node.right.visit_with(self);
+            }
+            BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::Exp => {
+                self.used(&node.left, Missing::Shows, number);
+                self.used(&node.right, Missing::Shows, number);
+            }
+            _ => {
+                self.used(&node.left, Missing::Shows, None);
+                self.used(&node.right, Missing::Shows, None);
+            }
+        }
+    }
+
+    fn visit_unary_expr(&mut self, node: &UnaryExpr) {
+        match (node.op, self.uses.meaning(&node.arg)) {
+            (UnaryOp::TypeOf | UnaryOp::Delete, Some(Meaning::Field { name, .. })) => {
+                self.unclear(&name);
+            }
+            (UnaryOp::Bang | UnaryOp::Void | UnaryOp::TypeOf, _) => {
+                self.used(&node.arg, Missing::Spared, None);
+            }
+            (UnaryOp::Minus, _) => self.used(&node.arg, Missing::Shows, Some(Kinds::NUMBER)),
+            (UnaryOp::Plus | UnaryOp::Tilde, _) => self.used(&node.arg, Missing::Shows, None),
+            (UnaryOp::Delete, _) => node.arg.visit_with(self),
+        }
+    }
+
+    fn visit_update_expr(&mut self, node: &UpdateExpr) {
+        self.written(&node.arg);
+    }
+
+    fn visit_assign_expr(&mut self, node: &AssignExpr) {
+        match &node.left {
+            AssignTarget::Simple(SimpleAssignTarget::Member(member)) => {
+                match self.uses.member(member) {
+                    Some(Meaning::Field { name, .. }) => self.unclear(&name),
+                    _ => member.visit_with(self),
+                }
+            }
+            target => target.visit_with(self),
+        }
+        node.right.visit_with(self);
+    }
+
+    fn visit_cond_expr(&mut self, node: &CondExpr) {
+        self.used(&node.test, Missing::Spared, None);
+        self.perhaps(|walk| {
+            node.cons.visit_with(walk);
+            node.alt.visit_with(walk);
+        });
+    }
+
+    fn visit_tpl(&mut self, node: &Tpl) {
+        for part in &node.exprs {
+            self.used(part, Missing::Shows, None);
+        }
+    }
+
+    fn visit_array_lit(&mut self, node: &ArrayLit) {
+        for item in node.elems.iter().flatten() {
+            self.arguments(std::slice::from_ref(item), Missing::HandedOn, None);
+        }
+    }
+
+    fn visit_prop_or_spread(&mut self, node: &PropOrSpread) {
+        match node {
+            PropOrSpread::Spread(spread) => self.used(&spread.expr, Missing::HandedOn, None),
+            PropOrSpread::Prop(prop) => match &**prop {
+                Prop::Shorthand(name) => {
+                    self.used(&Expr::Ident(name.clone()), Missing::HandedOn, None);
+                }
+                _ => prop.visit_children_with(self),
+            },
+        }
+    }
+
+    fn visit_if_stmt(&mut self, node: &IfStmt) {
+        self.used(&node.test, Missing::Spared, None);
+        self.perhaps(|walk| {
+            node.cons.visit_with(walk);
+            node.alt.visit_with(walk);
+        });
+    }
+
+    fn visit_return_stmt(&mut self, node: &ReturnStmt) {
+        node.visit_children_with(self);
+        self.left |= self.functions == 0;
+    }
+
+    fn visit_for_of_stmt(&mut self, node: &ForOfStmt) {
+        self.used(&node.right, Missing::Shows, Some(Kinds::ITERABLE));
+        self.perhaps(|walk| {
+            node.left.visit_with(walk);
+            node.body.visit_with(walk);
+        });
+    }
+
+    fn visit_for_in_stmt(&mut self, node: &ForInStmt) {
+        self.used(&node.right, Missing::Spared, None);
+        self.perhaps(|walk| {
+            node.left.visit_with(walk);
+            node.body.visit_with(walk);
+        });
+    }
+
+    fn visit_for_stmt(&mut self, node: &ForStmt) {
+        node.init.visit_with(self);
+        if let Some(test) = &node.test {
+            self.used(test, Missing::Spared, None);
+        }
+        self.perhaps(|walk| {
+            node.update.visit_with(walk);
+            node.body.visit_with(walk);
+        });
+    }
+
+    fn visit_while_stmt(&mut self, node: &WhileStmt) {
+        self.used(&node.test, Missing::Spared, None);
+        self.perhaps(|walk| node.body.visit_with(walk));
+    }
+
+    fn visit_do_while_stmt(&mut self, node: &DoWhileStmt) {
+        self.perhaps(|walk| {
+            node.body.visit_with(walk);
+            walk.used(&node.test, Missing::Spared, None);
+        });
+    }
+
+    fn visit_switch_stmt(&mut self, node: &SwitchStmt) {
+        self.used(&node.discriminant, Missing::Spared, None);
+        self.perhaps(|walk| node.cases.visit_with(walk));
+    }
+
+    fn visit_try_stmt(&mut self, node: &TryStmt) {
+        self.uses.catches = true;
+        self.perhaps(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_labeled_stmt(&mut self, node: &LabeledStmt) {
+        self.perhaps(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_arrow_expr(&mut self, node: &ArrowExpr) {
+        self.in_function(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_function(&mut self, node: &Function) {
+        self.in_function(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_class(&mut self, node: &Class) {
+        self.in_function(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_getter_prop(&mut self, node: &GetterProp) {
+        self.in_function(|walk| node.visit_children_with(walk));
+    }
+
+    fn visit_setter_prop(&mut self, node: &SetterProp) {
+        self.in_function(|walk| node.visit_children_with(walk));
+    }
+}

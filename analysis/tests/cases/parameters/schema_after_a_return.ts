@@ -1,0 +1,3 @@
+const head = `${args.always}`;
+if (!args.path) return "usage";
+return head + args.path.trim();

@@ -1,0 +1,2 @@
+if (!args.path) throw new Error("no path");
+return args.path.trim();

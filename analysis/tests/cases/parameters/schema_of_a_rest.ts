@@ -1,0 +1,2 @@
+const { path, ...rest } = args;
+return [`${path}`, rest];

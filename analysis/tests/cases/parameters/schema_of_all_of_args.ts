@@ -1,0 +1,1 @@
+return [args.path.trim(), JSON.stringify(args)];

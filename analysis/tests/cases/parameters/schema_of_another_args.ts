@@ -1,0 +1,2 @@
+const f = (args) => `${args.mine}`;
+return f({ mine: args.theirs });

@@ -1,0 +1,3 @@
+type Tree = { left: Tree; right: Tree; middle: Tree; name: string };
+const { tree }: { tree: Tree } = args;
+return tree;

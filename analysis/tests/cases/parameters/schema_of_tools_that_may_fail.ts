@@ -1,0 +1,1 @@
+return await mcp.shop.search({ query: args.query }).catch(() => null);
