@@ -18,6 +18,7 @@ use crate::config::{self, Config};
 use crate::consent::approvals::Approvals;
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::TrustStore;
+use crate::create::Finished;
 use crate::keys::{self, Gateway};
 use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::Supervisor;
@@ -31,6 +32,8 @@ use crate::workspace::Workspace;
 pub struct App {
     /// The paused runs of this process.
     pub approvals: Arc<Approvals>,
+    /// The programs of its last runs.
+    pub finished: Finished,
     /// The registry's servers that may start here.
     pub lockfile: Lockfile,
     workspace: Arc<Workspace>,
@@ -75,6 +78,7 @@ impl App {
         let cloud = open_cloud(settings, &config);
         Ok(Arc::new(Self {
             approvals: Arc::default(),
+            finished: Finished::default(),
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
             permissions: RwLock::new(config.permissions),

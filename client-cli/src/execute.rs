@@ -43,9 +43,17 @@ pub async fn execute(
     if let Some(decision) = &request.continue_workflow {
         return crate::resume::resume(app, decision, cancel).await;
     }
+    // A dry run has shown nothing.
+    let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
+    let ran = request.code.clone().filter(|_| !dry);
     let program = match prepare(app, request, &cancel).await {
         Ok(Prepared::Local(program)) => program,
-        Ok(Prepared::Answered(envelope)) => return *envelope,
+        Ok(Prepared::Answered(envelope)) => {
+            if let Some(code) = ran {
+                app.finished.remember(&envelope, &code);
+            }
+            return *envelope;
+        }
         Err(error) => return Envelope::error(error),
     };
     let app = Arc::clone(app);
@@ -89,7 +97,9 @@ pub async fn execute(
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
-        envelope(run_id, &program, router.ended(), outcome)
+        let envelope = envelope(run_id, &program, router.ended(), outcome);
+        app.finished.remember(&envelope, &program.code);
+        envelope
     });
     run.follow(&approvals, &cancel).await
 }

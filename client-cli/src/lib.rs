@@ -14,6 +14,7 @@ pub mod commands;
 pub mod config;
 pub mod consent;
 mod consult;
+pub mod create;
 mod dotenv;
 pub mod error;
 pub mod execute;

@@ -7,7 +7,9 @@ mod lines;
 use std::sync::Arc;
 
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
-use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
+use protocol::{
+    ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
+};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
@@ -22,7 +24,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::{execute, resume};
+use crate::{create, execute, resume};
 
 /// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
 ///
@@ -165,6 +167,12 @@ impl StdioHandler {
         if meta_tools::CONTINUE.is(name) {
             return envelope_result(&match parse::<ContinueRequest>(name, arguments) {
                 Ok(request) => resume::resume(app, &request, cancel).await,
+                Err(error) => Envelope::error(error),
+            });
+        }
+        if meta_tools::CREATE.is(name) {
+            return envelope_result(&match parse::<CreateRequest>(name, arguments) {
+                Ok(request) => create::create(app, request, cancel).await,
                 Err(error) => Envelope::error(error),
             });
         }

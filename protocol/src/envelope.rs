@@ -63,6 +63,32 @@ pub struct ContinueWorkflow {
     pub always: bool,
 }
 
+/// The arguments of `pml_create`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// The id under which programs will call it.
+    pub name: String,
+    /// The program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// A run of that very program which ended with success.
+    #[serde(default, alias = "workflow_id", skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
+    /// Three numbers; without them, the next patch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Who may know of it; without it, as before, and first the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<crate::Visibility>,
+    /// What it does; without it, what the program's doc comment says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of its `args`; without it, what its use of them shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<serde_json::Map<String, Value>>,
+}
+
 /// The arguments of `pml_continue`.
 pub type ContinueRequest = ContinueWorkflow;
 

@@ -38,8 +38,8 @@ pub use call_log::{CallLog, unanswered_calls};
 pub use entry::{CapabilityProgram, EntryType, Install, RegistryEntry, ToolDescriptor};
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,
-    ContinueWorkflow, Delegation, Envelope, ExecuteOptions, ExecuteRequest, ExecutedOn, RunError,
-    RunNote, Success, ToolUse, ToolUseType,
+    ContinueWorkflow, CreateRequest, Delegation, Envelope, ExecuteOptions, ExecuteRequest,
+    ExecutedOn, RunError, RunNote, Success, ToolUse, ToolUseType,
 };
 pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId};

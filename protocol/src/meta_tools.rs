@@ -75,8 +75,20 @@ on unchanged. The run goes on where it stood; nothing is done twice.",
     schema: continue_schema,
 };
 
+/// Publishes a program.
+pub const CREATE: MetaTool = MetaTool {
+    name: "pml_create",
+    aliases: &["pml:create", "pml__create", "create"],
+    description: "\
+Publishes a program under a name, so that programs can call it as `await mcp.namespace.action({ ... })`. \
+Publish what has run well: pass its `code`, and the `execution_id` of the run. It begins with a comment \
+`/** what it does */`, or has a `description`; `args` are its parameters, `return` its result. A version \
+never changes. Example: `{ \"name\": \"reports.weekly\", \"code\": \"/** Counts. */ return args.items.length\" }`.",
+    schema: create_schema,
+};
+
 /// All of PML's own tools, in the order they are listed.
-pub const META_TOOLS: &[MetaTool] = &[EXECUTE, DISCOVER, CONTINUE];
+pub const META_TOOLS: &[MetaTool] = &[EXECUTE, DISCOVER, CREATE, CONTINUE];
 
 fn execute_schema() -> Value {
     json!({
@@ -131,6 +143,39 @@ fn continue_schema() -> Value {
             },
         },
         "required": ["workflow_id", "approved"],
+        "additionalProperties": false,
+    })
+}
+
+fn create_schema() -> Value {
+    let visibilities = crate::Visibility::ALL.map(crate::Visibility::as_str);
+    json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "description": "How programs will call it: `namespace.action`." },
+            "code": { "type": "string", "description": "The TypeScript program, at most 64 KiB." },
+            "execution_id": {
+                "type": "string",
+                "description": "The `execution_id` of a run that ended with success; the program must be the very one that ran.",
+            },
+            "version": {
+                "type": "string",
+                "description": "Three numbers, `1.2.0`. Default: 0.1.0, then the next patch.",
+            },
+            "visibility": {
+                "enum": visibilities,
+                "description": "Who may know of it. Default: as before, and first the project.",
+            },
+            "description": {
+                "type": "string",
+                "description": "What it does. Default: what its first comment says.",
+            },
+            "parameters": {
+                "type": "object",
+                "description": "JSON Schema of its `args`. Default: what its use of them shows.",
+            },
+        },
+        "required": ["name"],
         "additionalProperties": false,
     })
 }

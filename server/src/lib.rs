@@ -16,6 +16,7 @@ pub mod capabilities;
 pub mod catalog;
 pub mod commands;
 pub mod config;
+pub mod create;
 pub mod database;
 pub mod discover;
 pub mod embedded_postgres;

@@ -30,7 +30,7 @@ fn inspector(project: &Project, arguments: &[&str]) -> Value {
 
 fn lists_the_meta_tools(listed: &Value) {
     let shown = listed.to_string();
-    for name in ["pml_execute", "pml_discover", "pml_continue"] {
+    for name in ["pml_execute", "pml_discover", "pml_create", "pml_continue"] {
         assert!(shown.contains(&format!("\"{name}\"")), "{shown}");
     }
 }

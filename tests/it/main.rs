@@ -12,6 +12,7 @@ mod bombs;
 mod capabilities;
 mod clients;
 mod conformance;
+mod create;
 mod credentials;
 mod documents;
 mod ends;

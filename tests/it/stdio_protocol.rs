@@ -14,7 +14,7 @@ fn names(tools: &Value) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-const META_TOOLS: [&str; 3] = ["pml_execute", "pml_discover", "pml_continue"];
+const META_TOOLS: [&str; 4] = ["pml_execute", "pml_discover", "pml_create", "pml_continue"];
 
 /// A 2025-11-25 client shakes hands, lists and calls.
 #[test]

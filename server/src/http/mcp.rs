@@ -10,7 +10,9 @@ use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
-use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId};
+use protocol::{
+    ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
+};
 use registry::{Caller, Right};
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -31,6 +33,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Requester;
 use crate::config::Serve;
+use crate::create;
 use crate::discover::{self, DiscoverRequest};
 use crate::error::MissingRight;
 use crate::execute;
@@ -280,6 +283,12 @@ impl McpHandler {
                 Err(error) => Envelope::error(error),
             });
         }
+        if meta_tools::CREATE.is(name) {
+            return envelope_result(&match parse::<CreateRequest>(name, arguments) {
+                Ok(request) => create::create(gateway, requester, request).await,
+                Err(error) => Envelope::error(error),
+            });
+        }
         if meta_tools::DISCOVER.is(name) {
             let found = match parse::<DiscoverRequest>(name, arguments) {
                 Ok(request) => discover::discover(gateway, requester, request).await,
@@ -304,7 +313,13 @@ impl McpHandler {
 
 /// Returns what a caller of a tool must be allowed to do.
 fn needed_right(name: &str) -> Right {
-    if meta_tools::DISCOVER.is(name) { Right::Read } else { Right::Execute }
+    if meta_tools::DISCOVER.is(name) {
+        Right::Read
+    } else if meta_tools::CREATE.is(name) {
+        Right::Publish
+    } else {
+        Right::Execute
+    }
 }
 
 fn listed_tool(tool: &MetaTool) -> Tool {

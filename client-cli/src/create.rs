@@ -1,0 +1,195 @@
+//! `pml_create`: a program is published, after the human has said so.
+//!
+//! What is published leaves the machine for good, and others run it; so it is asked about as a call of a tool
+//! `pml:create` is, with the program itself in the question. An `allow` rule is enough for what stays with the user
+//! or the project; what the organisation or everybody may know of is asked about each time.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use protocol::{
+    CreateRequest, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, Visibility, meta_tools,
+};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::consent::approvals::{Answer, Question};
+use crate::consent::permissions::Verdict;
+use crate::run::{PausedRun, RunEvent};
+
+/// How many programs are remembered by their run.
+const REMEMBERED: usize = 64;
+
+/// The programs of the last runs of this process that ended with success.
+#[derive(Default)]
+pub struct Finished(Mutex<VecDeque<(String, String)>>);
+
+impl Finished {
+    /// Remembers the program of a run, if it ended with success.
+    pub fn remember(&self, envelope: &Envelope, code: &str) {
+        let Envelope::Success(success) = envelope else { return };
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() == REMEMBERED {
+            runs.pop_front();
+        }
+        runs.push_back((success.run.execution_id.clone(), code.to_owned()));
+    }
+
+    fn code(&self, execution_id: &str) -> Option<String> {
+        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.iter().find(|(id, _)| id == execution_id).map(|(_, code)| code.clone())
+    }
+}
+
+/// Publishes a program.
+pub async fn create(app: &Arc<App>, request: CreateRequest, cancel: CancellationToken) -> Envelope {
+    match prepare(app, request).await {
+        Ok(new) => {
+            let code_hash = Integrity::of(new.code().as_bytes());
+            let inner = Arc::clone(app);
+            let run = PausedRun::start(code_hash, move |events, stop| async move {
+                publish(&inner, &new, &events, &stop).await.unwrap_or_else(Envelope::error)
+            });
+            run.follow(&app.approvals, &cancel).await
+        }
+        Err(error) => Envelope::error(error),
+    }
+}
+
+/// What is about to be published, as the gateway gets it.
+struct New {
+    request: CreateRequest,
+    arguments: Value,
+    tool: ToolId,
+}
+
+impl New {
+    fn code(&self) -> &str {
+        self.request.code.as_deref().unwrap_or_default()
+    }
+}
+
+/// Finds the program and looks whether it can be published; nobody was asked when this returns an error.
+async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, ErrorBody> {
+    if let Some(known) = request.execution_id.as_deref().and_then(|id| app.finished.code(id)) {
+        if request.code.as_ref().is_some_and(|code| *code != known) {
+            let message = "`code` is not the program of the run that `execution_id` names";
+            return Err(ErrorBody::new(ErrorCode::CodeHashMismatch, message));
+        }
+        request.code = Some(known);
+        // The gateway knows nothing of runs on this machine.
+        request.execution_id = None;
+    }
+    let code = request.code.as_deref().ok_or_else(|| {
+        let message = match request.execution_id {
+            Some(_) => {
+                "`execution_id` is no run of this `pml` that ended with success; pass its program as `code`"
+            }
+            None => "`code` is missing: the program to publish",
+        };
+        ErrorBody::new(ErrorCode::InvalidRequest, message)
+    })?;
+    let analysis = app.analyser()?.analyse(code).await?;
+    if let Some(error) = analysis.error_body() {
+        return Err(error);
+    }
+    // The user may have edited the rules since the last program.
+    app.read_permissions()?;
+    let tool = ToolId::new("pml", "create")
+        .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+    let decision = app.permissions().decide(&tool);
+    if decision.verdict == Verdict::Deny {
+        let message = format!("tool `{tool}` is denied: {}", decision.reason);
+        return Err(ErrorBody::new(ErrorCode::PermissionDenied, message));
+    }
+    if !app.cloud()?.has_key() {
+        let message = "publishing needs an API key for the gateway, and none is set";
+        return Err(ErrorBody::new(ErrorCode::Unauthorized, message));
+    }
+    let arguments = serde_json::to_value(&request)
+        .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+    Ok(New { request, arguments, tool })
+}
+
+async fn publish(
+    app: &App,
+    new: &New,
+    events: &mpsc::UnboundedSender<RunEvent>,
+    stop: &CancellationToken,
+) -> Result<Envelope, ErrorBody> {
+    if let Some(reason) = question(app, new)? {
+        ask(app, new, reason, events, stop).await?;
+        // A rule that the user wrote before they answered holds.
+        question(app, new)?;
+    }
+    let arguments = new.arguments.clone();
+    let result = app.cloud()?.forward(meta_tools::CREATE.name, arguments, stop).await?;
+    let structured = result.get("structuredContent").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(structured).map_err(|error| {
+        ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("the gateway's answer: {error}"))
+    })
+}
+
+/// Returns why the human is asked, if they are.
+fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
+    let decision = app.permissions().decide(&new.tool);
+    let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
+    let who = match new.request.visibility {
+        Some(Visibility::Private) => "only you will know of it there",
+        Some(Visibility::Project) => "everybody in your project can read and run it",
+        Some(Visibility::Org) => "everybody in your organisation can read and run it",
+        Some(Visibility::Public) => "everybody can read and run it",
+        None => {
+            "those who may know of it today can read and run it; at first, everybody in your project"
+        }
+    };
+    match decision.verdict {
+        Verdict::Deny => Err(ErrorBody::new(
+            ErrorCode::PermissionDenied,
+            format!("tool `{}` is denied: {}", new.tool, decision.reason),
+        )),
+        Verdict::Allow if near => Ok(None),
+        _ => Ok(Some(format!(
+            "the text of the program leaves this machine for {} and stays there as `{}`; {who}; {}",
+            app.cloud()?.gateway(),
+            protocol::escape_text(&new.request.name),
+            decision.reason,
+        ))),
+    }
+}
+
+async fn ask(
+    app: &App,
+    new: &New,
+    reason: String,
+    events: &mpsc::UnboundedSender<RunEvent>,
+    stop: &CancellationToken,
+) -> Result<(), ErrorBody> {
+    let (answer, answered) = oneshot::channel();
+    let question = Question {
+        tool: new.tool.clone(),
+        arguments: new.arguments.clone(),
+        reason,
+        start: None,
+        answer,
+    };
+    let expired =
+        || ErrorBody::new(ErrorCode::ApprovalExpired, "nobody answered; nothing was published");
+    events.send(RunEvent::Asks(question)).map_err(|_| expired())?;
+    let answer = tokio::select! {
+        answer = answered => answer.map_err(|_| expired())?,
+        () = stop.cancelled() => {
+            return Err(ErrorBody::new(ErrorCode::Cancelled, "nothing was published"));
+        }
+    };
+    match answer {
+        Answer::Once => Ok(()),
+        Answer::Always => app.allow_always(&new.tool),
+        Answer::Abort => Err(ErrorBody::new(
+            ErrorCode::ApprovalDenied,
+            "the user did not allow it; nothing was published",
+        )),
+    }
+}

@@ -1,0 +1,110 @@
+//! `pml_create`: a program gets a name, after it has run or as it is given.
+//!
+//! The gateway keeps no programs of runs, so the program always comes along. A run that is named besides is a
+//! promise that is checked: it was this principal's, it ended with success, and it ran these very bytes.
+
+use std::time::Instant;
+
+use protocol::{
+    CreateRequest, Envelope, ErrorBody, ErrorCode, ExecutedOn, Integrity, RunNote, Success,
+};
+use registry::{ExecutionStatus, RegistryError};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::auth::Requester;
+use crate::error::registry_error;
+use crate::publish::{self, Made, Publish};
+use crate::state::SharedGateway;
+
+/// Publishes a program for a caller who may.
+pub async fn create(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: CreateRequest,
+) -> Envelope {
+    let started = Instant::now();
+    match publish_request(gateway, requester, request).await {
+        Ok(made) => {
+            tracing::info!(scope = %requester.scope(), fqdn = %made.fqdn, "Published a program");
+            let run = RunNote {
+                execution_id: Uuid::now_v7().to_string(),
+                executed: ExecutedOn::Server,
+                duration_ms: started.elapsed().as_secs_f64() * 1e3,
+                console: Vec::new(),
+                console_truncated: false,
+                warnings: Vec::new(),
+                calls: Vec::new(),
+            };
+            Envelope::Success(Box::new(Success {
+                result: json!(made),
+                run,
+                tools_used: Vec::new(),
+                dag: json!({ "tasks": [] }),
+            }))
+        }
+        Err(error) => Envelope::error(error),
+    }
+}
+
+async fn publish_request(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: CreateRequest,
+) -> Result<Made, ErrorBody> {
+    let code = request.code.ok_or_else(|| {
+        let message =
+            "`code` is missing: the program to publish, which this gateway does not keep of a run";
+        ErrorBody::new(ErrorCode::InvalidRequest, message)
+    })?;
+    if let Some(id) = &request.execution_id {
+        check_run(gateway, requester, id, &code).await?;
+    }
+    let body = Publish {
+        name: request.name,
+        code,
+        version: request.version,
+        visibility: request.visibility,
+        description: request.description,
+        input_schema: request.parameters,
+    };
+    publish::publish(gateway, &requester.caller, body).await
+}
+
+/// Holds the program against the run that is said to have been its.
+async fn check_run(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    id: &str,
+    code: &str,
+) -> Result<(), ErrorBody> {
+    let shown: String = id.chars().take(64).flat_map(char::escape_debug).collect();
+    let unknown = || {
+        let message = format!("no run `{shown}` of this gateway belongs to this key");
+        ErrorBody::new(ErrorCode::NotFound, message)
+    };
+    let id: Uuid = id.strip_prefix("ws_").unwrap_or(id).parse().map_err(|_| unknown())?;
+    let tenant = requester.tenant();
+    let run = gateway.registry.execution(&tenant, id).await.map_err(|error| match error {
+        RegistryError::NotFound(_) => unknown(),
+        other => registry_error(&other),
+    })?;
+    // Another principal's run is as foreign as another tenant's.
+    if tenant.principal().is_none_or(|principal| principal.as_str() != run.principal) {
+        return Err(unknown());
+    }
+    if run.status != ExecutionStatus::Success {
+        let message = match run.status {
+            ExecutionStatus::Delegated => format!(
+                "the run `{shown}` went on at its caller, and this gateway does not know how it ended; leave `execution_id` out"
+            ),
+            _ => format!("the run `{shown}` did not end with success"),
+        };
+        return Err(ErrorBody::new(ErrorCode::Conflict, message));
+    }
+    if run.code_hash != Integrity::of(code.as_bytes()).to_string() {
+        let message = format!("the run `{shown}` was of another program ({})", run.code_hash);
+        return Err(ErrorBody::new(ErrorCode::CodeHashMismatch, message));
+    }
+    Ok(())
+}
