@@ -47,7 +47,7 @@ impl fmt::Display for EntryName {
 
 impl EntryName {
     /// Returns the scopes to look in, the namespace and the action.
-    fn parts(&self, tenant: &Tenant) -> (Scope, Scope, &str, Option<&str>) {
+    pub(crate) fn parts(&self, tenant: &Tenant) -> (Scope, Scope, &str, Option<&str>) {
         let own = || tenant.scope().cloned().unwrap_or_else(Scope::public);
         match self {
             Self::Full(fqdn) => {

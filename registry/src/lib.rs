@@ -56,6 +56,7 @@ mod routes;
 mod rules;
 mod secrets;
 mod seed;
+mod server;
 mod shipped;
 mod tenant;
 mod version;
@@ -66,6 +67,7 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 pub use audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
@@ -93,13 +95,14 @@ pub use rates::{Rate, TokenGrant};
 pub use remembered::ServedEntry;
 pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use roles::Role;
-pub use routes::Routes;
+pub use routes::{Changes, Routes};
 pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use secrets::{
     DerivedKey, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped, SecretName,
     SecretOwner, SecretRecord, SecretUse, SecretValue,
 };
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
+pub use server::McpServer;
 pub use shipped::shipped_catalog;
 pub use tenant::{Principal, Tenant};
 pub use version::Version;
@@ -107,6 +110,7 @@ pub use version::Version;
 use keys::KeyCache;
 use remembered::EntryCache;
 use routes::{Followed, Follower, RouteSource};
+use server::ServerCache;
 use tenant::outside;
 
 /// The migrations of `migrations/`, compiled in.
@@ -125,6 +129,8 @@ pub struct Registry {
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
     entries: Arc<EntryCache>,
+    servers: Arc<ServerCache>,
+    changes: watch::Sender<Changes>,
     follower: Arc<Follower>,
     master_keys: Arc<MasterKeys>,
 }
@@ -154,14 +160,17 @@ impl Registry {
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
         let entries = Arc::new(EntryCache::default());
+        let (servers, changes) = (Arc::<ServerCache>::default(), watch::Sender::default());
         let followed = Followed {
             routes: Arc::clone(&routes),
             keys: Arc::clone(&keys),
             entries: Arc::clone(&entries),
+            servers: Arc::clone(&servers),
+            changes: changes.clone(),
         };
-        let follower = routes::follow(options, followed);
-        let (follower, master_keys) = (Arc::new(follower), Arc::default());
-        Ok(Self { pool, routes, keys, entries, follower, master_keys })
+        let follower = Arc::new(routes::follow(options, followed));
+        let master_keys = Arc::default();
+        Ok(Self { pool, routes, keys, entries, servers, changes, follower, master_keys })
     }
 
     /// Tells whether the database answers and has this program's schema.

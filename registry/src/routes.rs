@@ -7,11 +7,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use protocol::{Integrity, Routing, RoutingRules, Scope, ToolPattern};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
 use crate::remembered::EntryCache;
+use crate::server::ServerCache;
 use crate::tenant::in_tenant;
 use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
 
@@ -21,6 +23,8 @@ const ROUTES: &str = "pml_routes";
 const KEYS: &str = "pml_keys";
 /// The channel of changed entries.
 const ENTRIES: &str = "pml_entries";
+/// The channel of changed stored secrets.
+const SECRETS: &str = "pml_secrets";
 /// A full read for whatever the notifications may have missed.
 const PERIOD: Duration = Duration::from_secs(60);
 /// The pause before a lost listener is replaced.
@@ -39,7 +43,21 @@ pub struct Routes {
     pub etag: String,
 }
 
+/// Rises with what has changed, or may have; for those who keep something that rests on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// API keys.
+    pub keys: u64,
+    /// Stored secrets.
+    pub secrets: u64,
+}
+
 impl Registry {
+    /// Returns what tells of changes on all gateways.
+    pub fn changes(&self) -> watch::Receiver<Changes> {
+        self.changes.subscribe()
+    }
+
     /// Returns the present routes, without touching the database.
     pub fn routes(&self) -> Arc<Routes> {
         self.routes.current.load_full()
@@ -170,6 +188,8 @@ pub(crate) struct Followed {
     pub(crate) routes: Arc<RouteSource>,
     pub(crate) keys: Arc<KeyCache>,
     pub(crate) entries: Arc<EntryCache>,
+    pub(crate) servers: Arc<ServerCache>,
+    pub(crate) changes: watch::Sender<Changes>,
 }
 
 /// Starts to follow what is changed in the database.
@@ -195,7 +215,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                     let ended = listen(&pool, &followed).await;
                     // What nobody tells us must not be remembered.
                     followed.entries.set_listening(false);
-                    followed.keys.forget();
+                    followed.forget(|_| true);
                     if let Err(error) = ended {
                         tracing::warn!(error = %error, "The listener for changes was lost");
                     }
@@ -210,17 +230,38 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
     Follower { stop, tasks }
 }
 
+impl Followed {
+    /// Forgets what rests on the channels that something was told on.
+    fn forget(&self, told: impl Fn(&str) -> bool) {
+        // An entry tells where it runs.
+        if told(ENTRIES) || told(ROUTES) {
+            self.entries.forget();
+        }
+        if told(ROUTES) {
+            self.servers.forget();
+        }
+        if told(KEYS) {
+            self.keys.forget();
+        }
+        if told(KEYS) || told(SECRETS) {
+            self.changes.send_modify(|changes| {
+                changes.keys += u64::from(told(KEYS));
+                changes.secrets += u64::from(told(SECRETS));
+            });
+        }
+    }
+}
+
 /// Listens until the connection is lost.
 async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError> {
-    let Followed { routes, keys, entries } = followed;
     let mut listener = PgListener::connect_with(pool).await?;
     // A lost connection is told at once, not when it is back.
     listener.eager_reconnect(false);
-    listener.listen_all([ROUTES, KEYS, ENTRIES]).await?;
+    listener.listen_all([ROUTES, KEYS, ENTRIES, SECRETS]).await?;
     // Changes between the last read and the `listen` were told to nobody.
-    keys.forget();
-    entries.set_listening(true);
-    routes.reload_or_warn().await;
+    followed.forget(|_| true);
+    followed.entries.set_listening(true);
+    followed.routes.reload_or_warn().await;
     // `None` says that the connection was lost; what was said meanwhile is lost too, so all begins anew.
     while let Some(first) = listener.try_recv().await? {
         let mut told = vec![first];
@@ -228,17 +269,12 @@ async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError>
         while let Some(next) = listener.next_buffered() {
             told.push(next);
         }
-        let changed = |channel| told.iter().any(|one| one.channel() == channel);
-        if changed(ENTRIES) {
-            entries.forget();
-        }
-        if changed(KEYS) {
-            keys.forget();
-        }
-        if changed(ROUTES) {
-            routes.reload_or_warn().await;
-            // An entry tells where it runs; nothing that was read meanwhile may stay.
-            entries.forget();
+        let told = |channel: &str| told.iter().any(|one| one.channel() == channel);
+        followed.forget(told);
+        if told(ROUTES) {
+            followed.routes.reload_or_warn().await;
+            // Nothing that was read with the old routes may stay.
+            followed.entries.forget();
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ mod master;
 mod place;
 mod rotate;
 mod seal;
+mod sessions;
 mod value;
 
 use std::sync::Arc;

@@ -94,6 +94,12 @@ impl MasterKey {
         Ok(DerivedKey { id: self.id.clone(), bytes })
     }
 
+    /// Returns the key that seals handles of sessions, which nobody gets this one back from.
+    pub(super) fn session_key(&self) -> Result<SealingKey, Unreadable> {
+        let derived = self.derive("mcp session").map_err(|_| Unreadable)?;
+        SealingKey::from_slice(derived.bytes.as_ref())
+    }
+
     pub(super) fn wrap(
         &self,
         org: &str,
@@ -200,6 +206,11 @@ impl MasterKeys {
     /// Derives a key of each for another purpose, in their order.
     pub(super) fn derive(&self, purpose: &str) -> Result<Vec<DerivedKey>, RegistryError> {
         self.0.iter().map(|key| key.derive(purpose)).collect()
+    }
+
+    /// Returns all of them, the one that seals anew first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &MasterKey> {
+        self.0.iter()
     }
 
     pub(super) fn first(&self) -> Option<&MasterKey> {

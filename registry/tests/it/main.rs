@@ -35,3 +35,4 @@ mod rotation;
 mod routes;
 mod secrets;
 mod seed;
+mod servers;

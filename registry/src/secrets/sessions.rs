@@ -1,0 +1,75 @@
+//! Handles of sessions that a tenant has with an MCP server behind the gateway.
+//!
+//! A handle is the server's own session id, sealed for one principal, one scope and one server: what it stands for
+//! is told by nobody's table, so every gateway that knows the master key opens it, and for anybody else it is as
+//! unknown as one that never was. A master key that takes the place of another one opens the handles of both.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use protocol::Fqdn;
+
+use super::seal::Purpose;
+use crate::{Registry, RegistryError, Tenant};
+
+/// The longest session id of a server that a handle is made of.
+const LONGEST: usize = 1_024;
+/// The longest handle that is looked at: format, nonce, id and tag in base64.
+const LONGEST_HANDLE: usize = (29 + LONGEST) * 4 / 3 + 4;
+
+impl Registry {
+    /// Makes the handle by which the tenant will name a server's session.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NoMasterKey`] without a master key, and
+    /// [`RegistryError::Invalid`] for a session id that is too long.
+    pub fn seal_session(
+        &self,
+        tenant: &Tenant,
+        server: &Fqdn,
+        url: &str,
+        session: &str,
+    ) -> Result<String, RegistryError> {
+        if session.len() > LONGEST {
+            let message = format!("a session id of {} letters; {LONGEST} are taken", session.len());
+            return Err(RegistryError::Invalid(message));
+        }
+        let key = self.master_keys.first().ok_or(RegistryError::NoMasterKey)?;
+        let key = key.session_key().map_err(|_| RegistryError::NoMasterKey)?;
+        let sealed = key.seal(&purpose(tenant, server, url)?, session.as_bytes())?;
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Returns the session of a server that a handle stands for.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] alike for a handle of somebody else, of another server, and for one
+    /// that is none; [`RegistryError::NoMasterKey`] without a master key.
+    pub fn open_session(
+        &self,
+        tenant: &Tenant,
+        server: &Fqdn,
+        url: &str,
+        handle: &str,
+    ) -> Result<String, RegistryError> {
+        if self.master_keys.is_empty() {
+            return Err(RegistryError::NoMasterKey);
+        }
+        let purpose = purpose(tenant, server, url)?;
+        let sealed = Some(handle)
+            .filter(|handle| handle.len() <= LONGEST_HANDLE)
+            .and_then(|handle| BASE64_URL_SAFE_NO_PAD.decode(handle).ok());
+        let session = sealed.and_then(|sealed| {
+            let mut keys = self.master_keys.iter().filter_map(|key| key.session_key().ok());
+            let opened = keys.find_map(|key| key.open(&purpose, &sealed).ok())?;
+            String::from_utf8(opened.to_vec()).ok()
+        });
+        session.ok_or_else(|| RegistryError::NotFound("session".to_owned()))
+    }
+}
+
+fn purpose(tenant: &Tenant, server: &Fqdn, url: &str) -> Result<Purpose, RegistryError> {
+    let scope = tenant.require_scope()?;
+    let server = server.to_string();
+    let parts = [scope.org(), scope.project(), tenant.principal_name(), &server, url];
+    Ok(Purpose::new("mcp session", &parts))
+}
