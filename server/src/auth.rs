@@ -94,7 +94,10 @@ pub async fn find_caller(
 }
 
 /// Returns whom the credential of a request belongs to.
-async fn check_credential(
+///
+/// # Errors
+/// As [`find_caller`], but requests are not counted.
+pub async fn check_credential(
     gateway: &SharedGateway,
     headers: &HeaderMap,
 ) -> Result<Arc<Caller>, ApiError> {

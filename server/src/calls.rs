@@ -20,10 +20,10 @@ use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
-use crate::upstreams::keys;
+use crate::upstreams::keys::{self, Need};
 
 /// How long one tool may take.
-const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
+pub const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// On whose behalf something is called, and what it may reach.
 #[derive(Clone)]
@@ -217,7 +217,10 @@ async fn call(
         match (tool.kind, &tool.capability) {
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
-                let key = keys::find(&gateway.registry, requester, tool).await?;
+                let key = match Need::of_tool(tool) {
+                    Some(need) => Some(keys::find(&gateway.registry, requester, need).await?.value),
+                    None => None,
+                };
                 gateway.upstreams.call(requester.scope(), tool, arguments, key.as_ref()).await
             }
             (EntryType::Deno, Some(capability)) => {

@@ -195,6 +195,12 @@ pub struct Serve {
     #[arg(long, env = "PML_ISOLATION", default_value = "shared", value_name = "shared|strict")]
     pub isolation: Isolation,
 
+    /// Hosts of MCP servers that may be called although their addresses are private, as they stand in URLs.
+    ///
+    /// Others are connected to at public addresses only, whatever their names say.
+    #[arg(long, env = "PML_UPSTREAM_PRIVATE_HOSTS", value_delimiter = ',', value_name = "HOST")]
+    pub upstream_private_hosts: Vec<String>,
+
     /// Tokens of an identity provider.
     #[command(flatten)]
     pub oauth: OauthSettings,

@@ -13,10 +13,14 @@ pub mod oauth;
 pub mod observe;
 pub mod official;
 pub mod openapi;
+pub mod pages;
 pub mod projects;
+pub mod proxy;
 pub mod registry;
 pub mod secrets;
 pub mod sessions;
+
+use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
@@ -29,6 +33,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use self::openapi::Auth;
+use self::pages::Pages;
 use crate::auth;
 use crate::config::Serve;
 use crate::error::ApiError;
@@ -48,6 +53,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
     let keyed = Router::from(mcp_routes())
         .layer(Extension(mcp))
+        .layer(Extension(Arc::new(Pages::new(serve))))
         .merge(api)
         .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
     // The outermost layer is the last one added.
@@ -79,7 +85,11 @@ fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 6] {
 }
 
 fn mcp_routes() -> OpenApiRouter<SharedGateway> {
-    OpenApiRouter::new().routes(routes!(mcp::post_message))
+    OpenApiRouter::new().routes(routes!(mcp::post_message)).routes(routes!(
+        proxy::pass_message,
+        proxy::open_stream,
+        proxy::end_session
+    ))
 }
 
 /// What is administered: each of these is done once for each `Idempotency-Key`.

@@ -8,6 +8,7 @@ use sandbox::{Pool, PoolConfig};
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
 use crate::limits::Limits;
+use crate::proxy::Exchanges;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
 use crate::turns::{Places, Turns};
@@ -28,6 +29,8 @@ pub struct Gateway {
     pub turns: Turns,
     /// MCP servers behind HTTP.
     pub upstreams: Upstreams,
+    /// What is being passed through now.
+    pub exchanges: Exchanges,
     /// Whether public entries can be read without a key.
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
@@ -38,6 +41,24 @@ pub struct Gateway {
     pub limits: Limits,
 }
 
+/// What a gateway is started with.
+pub struct Parts {
+    /// How sandboxes are kept.
+    pub pool: PoolConfig,
+    /// How many programs run at once.
+    pub places: Places,
+    /// Whether public entries can be read without a key.
+    pub anonymous_read: bool,
+    /// Checks access tokens, where an issuer is configured.
+    pub tokens: Option<Tokens>,
+    /// Makes and checks short sessions, where there is a master key.
+    pub sessions: Option<Sessions>,
+    /// How many requests may come.
+    pub limits: Limits,
+    /// MCP servers behind HTTP.
+    pub upstreams: Upstreams,
+}
+
 /// A shared [`Gateway`].
 pub type SharedGateway = Arc<Gateway>;
 
@@ -46,15 +67,9 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error when sealed children cannot be started here.
-    pub fn start(
-        registry: Registry,
-        pool: PoolConfig,
-        places: Places,
-        anonymous_read: bool,
-        tokens: Option<Tokens>,
-        sessions: Option<Sessions>,
-        limits: Limits,
-    ) -> Result<SharedGateway, sandbox::SandboxError> {
+    pub fn start(registry: Registry, parts: Parts) -> Result<SharedGateway, sandbox::SandboxError> {
+        let Parts { pool, places, anonymous_read, tokens, sessions, limits, upstreams } = parts;
+        upstreams.follow(&registry);
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Arc::new(Self {
             registry,
@@ -66,7 +81,8 @@ impl Gateway {
                 ..pool
             })?,
             turns: Turns::new(places),
-            upstreams: Upstreams::default(),
+            upstreams,
+            exchanges: Exchanges::default(),
             anonymous_read,
             tokens,
             sessions,

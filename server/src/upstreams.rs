@@ -1,5 +1,6 @@
 //! MCP servers behind Streamable HTTP that the gateway calls.
 
+pub mod addresses;
 pub mod keys;
 pub mod redact;
 
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use moka::future::Cache;
 use protocol::{ErrorBody, ErrorCode, Integrity, Scope};
-use registry::ResolvedTool;
+use registry::{Registry, ResolvedTool};
+use reqwest::redirect::Policy;
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService, ServiceError,
@@ -17,11 +19,18 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
+use self::addresses::{GuardedResolver, PrivateHosts};
 use self::redact::Redactor;
 use crate::config::Secret;
 
 /// How many connections are kept.
 const CONNECTIONS: u64 = 1_024;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many sockets to one host wait for their next use.
+const IDLE_SOCKETS: usize = 64;
 
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(300);
@@ -32,17 +41,68 @@ type Connection = Arc<RunningService<RoleClient, ()>>;
 
 /// Connections to upstream MCP servers.
 pub struct Upstreams {
+    client: reqwest::Client,
+    private: PrivateHosts,
     connections: Cache<ConnectionKey, Connection>,
 }
 
-impl Default for Upstreams {
-    fn default() -> Self {
-        let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
-        Self { connections }
-    }
-}
-
 impl Upstreams {
+    /// Prepares for upstreams at public addresses, and at the private ones that are allowed.
+    ///
+    /// # Errors
+    /// Returns an error when the system has no certificates to check theirs with.
+    pub fn new(private: PrivateHosts) -> Result<Self, reqwest::Error> {
+        let client = reqwest::Client::builder()
+            // A proxy would look the names up itself, and nobody would check what it found.
+            .no_proxy()
+            .dns_resolver(GuardedResolver::new(private.clone()))
+            // A redirect could carry the credential to another host: none is followed.
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_SOCKETS)
+            .tcp_nodelay(true)
+            .build()?;
+        let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
+        Ok(Self { client, private, connections })
+    }
+
+    /// Starts to forget connections that hold a key as soon as stored keys change anywhere. A call that is under
+    /// way keeps its own until it ends.
+    pub fn follow(&self, registry: &Registry) {
+        let (connections, mut changes) = (self.connections.clone(), registry.changes());
+        tokio::spawn(async move {
+            let mut seen = changes.borrow_and_update().secrets;
+            // Ends with the registry.
+            while changes.changed().await.is_ok() {
+                let now = changes.borrow_and_update().secrets;
+                if now == seen {
+                    continue;
+                }
+                seen = now;
+                let keyed = connections.iter().filter(|(key, _)| key.2.is_some());
+                for (key, _) in keyed.collect::<Vec<_>>() {
+                    connections.invalidate(key.as_ref()).await;
+                    tracing::debug!(scope = %key.0, upstream = key.1, "Let go of a connection with a stored key");
+                }
+                connections.run_pending_tasks().await;
+            }
+        });
+    }
+
+    /// Returns what sends requests to upstreams; it follows no redirect.
+    pub fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Checks the URL of an upstream; its name is looked up and checked when it is connected to.
+    ///
+    /// # Errors
+    /// Returns why the gateway does not connect to it.
+    pub fn check(&self, url: &str) -> Result<reqwest::Url, String> {
+        self.private.check(url)
+    }
+
     /// Calls a tool of an `http` server and returns its raw MCP result, without the
     /// key wherever that comes back.
     ///
@@ -83,11 +143,12 @@ impl Upstreams {
             .proxy_to
             .as_deref()
             .ok_or_else(|| unavailable("its registry row names no upstream".into()))?;
+        self.check(url).map_err(unavailable)?;
         let token_hash = token.map(|token| Integrity::of(token.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), token_hash);
         let connection = self
             .connections
-            .try_get_with(key.clone(), connect(url, token, redactor))
+            .try_get_with(key.clone(), connect(self.client.clone(), url, token, redactor))
             .await
             .map_err(|error| unavailable(error.to_string()))?;
         let mut params = CallToolRequestParams::new(tool.id.action().to_owned());
@@ -118,17 +179,11 @@ fn shown(error: &impl std::fmt::Display, redactor: Option<&Redactor>) -> String 
 }
 
 async fn connect(
+    client: reqwest::Client,
     url: &str,
     token: Option<&Secret>,
     redactor: Option<&Redactor>,
 ) -> Result<Connection, String> {
-    // A redirect could carry the credential to another host: none is followed.
-    let client = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(5))
-        .tcp_nodelay(true)
-        .build()
-        .map_err(|error| error.to_string())?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
     if let Some(token) = token {
         config = config.auth_header(token.expose());

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::keys::call;
 use crate::support::http::{Reply, send};
 use crate::support::server::{Server, Tenant};
+use crate::support::upstream::Entry;
 
 /// A route of `pml-server routes --json`.
 struct Route {
@@ -88,6 +89,7 @@ impl Side {
         let secret = format!("{}_KEY", namespace.to_uppercase());
         let capability =
             json!({ "name": format!("{namespace}:own"), "code": "/** Ours. */ return 1" });
+        Entry::http(&scope, &format!("up_{namespace}"), "http://127.0.0.1:9/mcp").publish(operator);
         for (method, path, body) in [
             ("POST", "capabilities".to_owned(), capability),
             ("PUT", format!("secrets/{secret}"), json!({ "value": "v", "for": "project" })),
@@ -160,6 +162,9 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/api/v1/members/{principal}" => [side.member.clone(), "nobody@acme.example".to_owned()],
         "/api/v1/projects/{name}" => {
             [side.scope.rsplit('.').next()?.to_owned(), "no_such_project".to_owned()]
+        }
+        "/mcp/proxy/{server}" => {
+            [format!("{}.up_{}", side.scope, side.namespace), "no.such.thing".to_owned()]
         }
         "/mcp/{fqdn}" => {
             [format!("{}.{}.own", side.scope, side.namespace), "no.such.thing.own".to_owned()]

@@ -38,6 +38,8 @@ mod passthrough;
 mod permissions;
 mod plan;
 mod programs;
+mod proxy;
+mod proxy_keys;
 mod rates;
 mod registry_http;
 mod results;

@@ -19,7 +19,9 @@ use crate::database::Database;
 use crate::limits::Limits;
 use crate::master_key;
 use crate::sessions::Sessions;
-use crate::state::Gateway;
+use crate::state::{Gateway, Parts};
+use crate::upstreams::Upstreams;
+use crate::upstreams::addresses::PrivateHosts;
 
 /// The tenant that a fresh private gateway serves.
 const FIRST_SCOPE: &str = "local.default";
@@ -42,9 +44,19 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (registry, first_key) = prepare(&database, settings).await?;
         let sessions = Sessions::of(&registry).await.context("sessions cannot be made")?;
         let connections = registry.clone();
-        let gateway =
-            Gateway::start(registry, serve.pool(), serve.places(), serve.anonymous_read == Switch::On, tokens, sessions, Limits::new(serve.rates.clone()))
-                .context("programs cannot be contained on this machine")?;
+        let upstreams = Upstreams::new(PrivateHosts::new(&serve.upstream_private_hosts))
+            .context("upstreams cannot be called from this machine")?;
+        let parts = Parts {
+            pool: serve.pool(),
+            places: serve.places(),
+            anonymous_read: serve.anonymous_read == Switch::On,
+            tokens,
+            sessions,
+            limits: Limits::new(serve.rates.clone()),
+            upstreams,
+        };
+        let gateway = Gateway::start(registry, parts)
+            .context("programs cannot be contained on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;
         let address = listener.local_addr()?;

@@ -38,7 +38,8 @@ pub(super) async fn read(request: Request) -> Result<Bytes, ApiError> {
     })
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// Tells whether a body is JSON that does not have to be unpacked first.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     let encoded = headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity");

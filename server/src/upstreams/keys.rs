@@ -35,7 +35,35 @@ impl CallerKeys {
     }
 }
 
-/// Finds the key that a tool's upstream needs, for one call. A stored one is
+/// What a key is needed for.
+#[derive(Debug, Clone, Copy)]
+pub struct Need<'a> {
+    /// The tool that is called, or the server.
+    pub what: &'a str,
+    /// Where the key goes.
+    pub proxy_to: Option<&'a str>,
+    /// What it is called.
+    pub variable: &'a str,
+}
+
+impl<'a> Need<'a> {
+    /// Returns what a tool needs, if its upstream asks for a key.
+    pub fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
+        let variable = tool.env_required.first()?;
+        Some(Self { what: tool.id.as_str(), proxy_to: tool.proxy_to.as_deref(), variable })
+    }
+}
+
+/// A key for one use.
+#[derive(Debug, Clone)]
+pub struct FoundKey {
+    /// The key.
+    pub value: Secret,
+    /// It is one that is stored, not one that came with the call.
+    pub is_stored: bool,
+}
+
+/// Finds the key that an upstream needs, for one call. A stored one is
 /// recorded as used before it is known here.
 ///
 /// # Errors
@@ -44,46 +72,44 @@ impl CallerKeys {
 pub async fn find(
     registry: &Registry,
     requester: &Requester,
-    tool: &ResolvedTool,
-) -> Result<Option<Secret>, ErrorBody> {
-    let Some(variable) = tool.env_required.first() else { return Ok(None) };
-    let sent = requester.keys.get(variable).filter(|key| !key.expose().is_empty());
-    let key = match sent {
-        Some(key) => key.clone(),
-        None => stored(registry, requester, tool, variable).await?,
+    need: Need<'_>,
+) -> Result<FoundKey, ErrorBody> {
+    let sent = requester.keys.get(need.variable).filter(|key| !key.expose().is_empty());
+    let (value, is_stored) = match sent {
+        Some(key) => (key.clone(), false),
+        None => (stored(registry, requester, need).await?, true),
     };
-    if !key.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+    if !value.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Err(ErrorBody::new(
             ErrorCode::ApiKeyRequired,
             format!(
-                "the key `{variable}` for tool `{}` has a line break or letters that no HTTP header carries",
-                tool.id
+                "the key `{}` for `{}` has a line break or letters that no HTTP header carries",
+                need.variable, need.what
             ),
         )
-        .with_details(json!({ "variable": variable })));
+        .with_details(json!({ "variable": need.variable })));
     }
-    Ok(Some(key))
+    Ok(FoundKey { value, is_stored })
 }
 
 async fn stored(
     registry: &Registry,
     requester: &Requester,
-    tool: &ResolvedTool,
-    variable: &str,
+    need: Need<'_>,
 ) -> Result<Secret, ErrorBody> {
     // What cannot be stored is not there.
-    let Ok(name) = variable.parse() else { return Err(missing(tool, variable)) };
-    let purpose = SecretUse { tool: tool.id.to_string(), host: host(tool) };
+    let Ok(name) = need.variable.parse() else { return Err(missing(need)) };
+    let purpose = SecretUse { tool: need.what.to_owned(), host: host(need.proxy_to) };
     match registry.use_secret(&requester.tenant(), &name, purpose).await {
         Ok(Some(value)) => Ok(Secret::new(value.expose())),
-        Ok(None) => Err(missing(tool, variable)),
+        Ok(None) => Err(missing(need)),
         Err(error) => Err(registry_error(&error)),
     }
 }
 
-/// Returns the host that a key for a tool is sent to.
-fn host(tool: &ResolvedTool) -> String {
-    let url = tool.proxy_to.as_deref().and_then(|url| Url::parse(url).ok());
+/// Returns the host that a key is sent to.
+fn host(proxy_to: Option<&str>) -> String {
+    let url = proxy_to.and_then(|url| Url::parse(url).ok());
     let host = url.as_ref().and_then(|url| {
         let host = url.host_str()?;
         Some(url.port().map_or(host.to_owned(), |port| format!("{host}:{port}")))
@@ -91,12 +117,13 @@ fn host(tool: &ResolvedTool) -> String {
     host.unwrap_or_default()
 }
 
-fn missing(tool: &ResolvedTool, variable: &str) -> ErrorBody {
+fn missing(need: Need<'_>) -> ErrorBody {
+    let variable = need.variable;
     // In the message, because a program's error carries no hint of its own.
     let message = format!(
-        "tool `{}` needs the key `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, \
+        "`{}` needs the key `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, \
          or send the header X-PML-Key-{} with the call",
-        tool.id,
+        need.what,
         variable.replace('_', "-")
     );
     ErrorBody::new(ErrorCode::ApiKeyRequired, message).with_details(json!({ "variable": variable }))

@@ -98,7 +98,9 @@ impl Installation {
         command
             .env("HOME", self.data_dir.parent().expect("it lies in our folder"))
             .env("PML_DATA_DIR", &self.data_dir)
-            .env("PML_LISTEN", "127.0.0.1:0");
+            .env("PML_LISTEN", "127.0.0.1:0")
+            // Upstreams of the tests listen on this machine.
+            .env("PML_UPSTREAM_PRIVATE_HOSTS", "127.0.0.1,localhost");
         command
     }
 

@@ -1,0 +1,166 @@
+//! Which browser pages may call the gateway: a page of the web must not reach one that runs on the user's machine,
+//! neither by its own origin nor by a name that leads there.
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use protocol::ErrorCode;
+use reqwest::Url;
+
+use crate::config::Serve;
+use crate::error::ApiError;
+
+/// Hosts that always name the gateway, and whose `http` pages may call it.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// The names of the gateway and the origins of pages that may call it.
+#[derive(Debug)]
+pub struct Pages {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Pages {
+    /// Takes what the settings say.
+    pub fn new(serve: &Serve) -> Self {
+        let plain =
+            |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
+        Self { hosts: plain(&serve.allowed_hosts), origins: plain(&serve.allowed_origins) }
+    }
+
+    /// Checks the host that a request names and the page that it comes from.
+    ///
+    /// # Errors
+    /// Returns `FORBIDDEN` for a host that is none of the gateway's, and for a page that may not call it.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        let refused = |what: &str| {
+            let error = ApiError::new(ErrorCode::Forbidden, what);
+            Err(error.with_status(StatusCode::FORBIDDEN))
+        };
+        let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
+        let named = [hosts.next().flatten(), uri.authority().map(|authority| authority.as_str())];
+        let mut named = named.into_iter().flatten().peekable();
+        let is_named = named.peek().is_some() && named.all(|host| self.is_host(host));
+        if hosts.next().is_some() || !is_named {
+            return refused(
+                "`Host` is no name of this gateway; its operator sets PML_ALLOWED_HOSTS",
+            );
+        }
+        let mut origins = headers.get_all(header::ORIGIN).iter().map(|origin| origin.to_str().ok());
+        if !origins.all(|origin| origin.is_some_and(|origin| self.is_origin(origin))) {
+            return refused(
+                "pages of this origin may not call; the operator sets PML_ALLOWED_ORIGINS",
+            );
+        }
+        Ok(())
+    }
+
+    fn is_host(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let name = without_port(&host);
+        LOOPBACK.contains(&name)
+            || self.hosts.iter().any(|allowed| match without_port(allowed) == allowed {
+                true => name == allowed || name.trim_matches(['[', ']']) == allowed,
+                false => host == *allowed,
+            })
+    }
+
+    fn is_origin(&self, origin: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        let is_loopback = Url::parse(&origin).is_ok_and(|url| {
+            url.scheme() == "http" && url.host_str().is_some_and(|host| LOOPBACK.contains(&host))
+        });
+        is_loopback || self.origins.contains(&origin)
+    }
+}
+
+/// Returns a host without the port behind it.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.is_empty() =>
+        {
+            // Within an address of IPv6 there are colons too.
+            if name.contains(':') && !name.ends_with(']') { host } else { name }
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> Pages {
+        let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Pages {
+            hosts: plain(&["gw.example", "other.example:8443"]),
+            origins: plain(&["https://console.example"]),
+        }
+    }
+
+    fn check(pairs: &[(&'static str, &str)]) -> bool {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        pages().check(&Uri::from_static("/mcp/proxy/x"), &headers).is_ok()
+    }
+
+    /// GW-17: only the gateway's own names count, however they are dressed up.
+    #[test]
+    fn hosts_are_named_exactly() {
+        for host in [
+            "localhost",
+            "LOCALHOST:3001",
+            "127.0.0.1:1",
+            "[::1]:3001",
+            "gw.example",
+            "gw.example:443",
+            "other.example:8443",
+        ] {
+            assert!(check(&[("host", host)]), "{host}");
+        }
+        for host in [
+            "evil.test",
+            "127.0.0.1.evil.test",
+            "localhost.evil.test",
+            "evil.test:3001",
+            "x.gw.example",
+            "other.example",
+            "other.example:1",
+            "127.0.0.2",
+            "",
+            "gw.example@evil.test",
+        ] {
+            assert!(!check(&[("host", host)]), "{host}");
+        }
+        assert!(!check(&[]) && !check(&[("host", "localhost"), ("host", "localhost")]));
+    }
+
+    /// GW-16: only the listed pages call.
+    #[test]
+    fn origins_are_named_exactly() {
+        let from = |origin: &str| check(&[("host", "localhost"), ("origin", origin)]);
+        for origin in [
+            "http://localhost:6274",
+            "http://127.0.0.1",
+            "http://[::1]:1",
+            "https://console.example",
+        ] {
+            assert!(from(origin), "{origin}");
+        }
+        for origin in [
+            "null",
+            "http://evil.test",
+            "https://console.example.evil.test",
+            "https://xconsole.example",
+            "https://console.example:8443",
+            "http://console.example",
+            "http://localhost.evil.test",
+            "https://localhost",
+            "",
+        ] {
+            assert!(!from(origin), "{origin}");
+        }
+        assert!(check(&[("host", "localhost")]));
+    }
+}

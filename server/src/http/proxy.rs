@@ -1,0 +1,130 @@
+//! `/mcp/proxy/{server}`: one MCP server behind HTTP, passed through.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::Response;
+use protocol::ErrorCode;
+use registry::{Caller, EntryName, Right};
+
+use super::body;
+use super::pages::Pages;
+use crate::auth::Requester;
+use crate::error::ApiError;
+use crate::proxy::Passage;
+use crate::state::SharedGateway;
+
+/// Passes a message on to one MCP server, and its answer back.
+#[utoipa::path(post, path = "/mcp/proxy/{server}", tag = "mcp",
+    params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes")),
+    request_body(content = Object, description = "A JSON-RPC 2.0 message",
+        example = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })),
+    responses(
+        (status = 200, description = "The server's answer, as JSON or as events", body = Object),
+        (status = 202, description = "A notification or a response was taken"),
+        (status = 400, description = "Not a message of MCP, or headers that differ from it", body = Object),
+        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
+pub async fn pass_message(
+    State(gateway): State<SharedGateway>,
+    Extension(pages): Extension<Arc<Pages>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    server: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let passage =
+        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+    if !body::is_json(request.headers()) {
+        let what = "the body must be `application/json`, and not compressed";
+        let error = ApiError::new(ErrorCode::InvalidRequest, what);
+        return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let body = body::read(request).await?;
+    Ok(passage.post(body).await)
+}
+
+/// Opens the stream of what one MCP server says of itself, or takes one up again.
+#[utoipa::path(get, path = "/mcp/proxy/{server}", tag = "mcp",
+    params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes")),
+    responses(
+        (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
+        (status = 405, description = "The server has no such stream"),
+        (status = 406, description = "`Accept` lacks `text/event-stream`", body = Object, content_type = "application/problem+json"),
+        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
+pub async fn open_stream(
+    State(gateway): State<SharedGateway>,
+    Extension(pages): Extension<Arc<Pages>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    server: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let passage =
+        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+    if !accepts_events(request.headers()) {
+        let what = "a GET opens a stream of events: send `Accept: text/event-stream`";
+        let error = ApiError::new(ErrorCode::InvalidRequest, what);
+        return Err(error.with_status(StatusCode::NOT_ACCEPTABLE));
+    }
+    Ok(passage.without_body(Method::GET).await)
+}
+
+/// Ends a session with one MCP server.
+#[utoipa::path(delete, path = "/mcp/proxy/{server}", tag = "mcp",
+    params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes"),
+        ("Mcp-Session-Id" = String, Header, description = "The session")),
+    responses(
+        (status = 200, description = "It has ended"),
+        (status = 405, description = "The server ends sessions by itself"),
+        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
+pub async fn end_session(
+    State(gateway): State<SharedGateway>,
+    Extension(pages): Extension<Arc<Pages>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    server: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let passage =
+        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+    if !request.headers().contains_key("mcp-session-id") {
+        let what = "a DELETE ends a session: send its `Mcp-Session-Id`";
+        return Err(ApiError::new(ErrorCode::InvalidRequest, what));
+    }
+    Ok(passage.without_body(Method::DELETE).await)
+}
+
+/// Finds the server that the caller means.
+async fn passage(
+    gateway: SharedGateway,
+    pages: &Pages,
+    caller: Arc<Caller>,
+    server: Result<Path<String>, PathRejection>,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Passage, ApiError> {
+    pages.check(uri, headers)?;
+    if !caller.rights.contains(Right::Execute) {
+        return Err(ApiError::lacks(Right::Execute));
+    }
+    let name = server.ok().and_then(|Path(name)| name.parse::<EntryName>().ok());
+    let name = name.ok_or_else(ApiError::not_found)?;
+    let requester = Requester::new(caller, headers);
+    let server = gateway.registry.server(&requester.tenant(), &name).await?;
+    Passage::new(gateway, requester, headers.clone(), server)
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accepted.flat_map(|value| value.split(','));
+    kinds.any(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("text/event-stream") || kind == "*/*"
+    })
+}

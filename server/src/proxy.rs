@@ -1,0 +1,498 @@
+//! One MCP server behind HTTP, passed through as it is: the story of one message.
+//!
+//! A message is read strictly and judged; then its very bytes go on, with the key that the server needs and
+//! without anything that let the caller into the gateway. The answer comes back as it arrives. Sessions are the
+//! server's, but the caller only ever holds a handle that opens for nobody else.
+
+mod events;
+mod headers;
+mod message;
+mod relay;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use protocol::{EntryType, Envelope, ErrorBody, ErrorCode, Routing, Scope, ToolId};
+use registry::{AuditEvent, AuditOutcome, McpServer, RegistryError};
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use self::message::{BadMessage, Message};
+
+use self::message::Kind;
+use self::relay::Relay;
+use crate::auth::Requester;
+use crate::calls::TOOL_TIMEOUT;
+use crate::error::{ApiError, registry_error};
+use crate::http::mcp::envelope_result;
+use crate::state::SharedGateway;
+use crate::upstreams::keys::{self, FoundKey, Need};
+use crate::upstreams::redact::Redactor;
+
+/// How many messages of one scope may be under way, streams that stay open among them.
+const EXCHANGES_OF_A_SCOPE: usize = 512;
+/// The largest JSON answer, and the largest event of a stream whose events are looked at.
+const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
+/// Methods that go on. What is not known here may be something that nobody judged.
+const METHODS: [&str; 19] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "completion/complete",
+    "logging/setLevel",
+    "notifications/initialized",
+    "notifications/cancelled",
+    "notifications/progress",
+    "notifications/roots/list_changed",
+];
+
+/// How many messages of each scope are under way.
+#[derive(Default)]
+pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
+
+/// A place among them; it is free again when this ends.
+struct Place {
+    all: Arc<Mutex<HashMap<Scope, usize>>>,
+    scope: Scope,
+}
+
+impl Exchanges {
+    fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(scope.clone()).or_default();
+        if *count >= EXCHANGES_OF_A_SCOPE {
+            let what = format!(
+                "{EXCHANGES_OF_A_SCOPE} messages of this scope are being passed on already"
+            );
+            return Err(ApiError::new(ErrorCode::Busy, what));
+        }
+        *count += 1;
+        Ok(Place { all: Arc::clone(&self.0), scope: scope.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.scope) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.scope);
+            }
+        }
+    }
+}
+
+/// A caller and the server that it wants to reach.
+pub struct Passage {
+    gateway: SharedGateway,
+    requester: Requester,
+    headers: HeaderMap,
+    server: Arc<McpServer>,
+    url: Url,
+}
+
+/// Why a message does not go on, or did not arrive.
+enum Stop {
+    /// It is no message, or its headers lie: told as JSON-RPC.
+    Protocol(StatusCode, Value, i32, String),
+    /// It may not, or cannot: told as a refusal, or to the agent that called a tool.
+    Refused(StatusCode, ErrorBody),
+    /// It never became a message.
+    Api(ApiError),
+}
+
+impl From<ApiError> for Stop {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl Passage {
+    /// Prepares for a server that the caller knows.
+    ///
+    /// # Errors
+    /// Returns a refusal when it is not an MCP server behind HTTP that runs on the gateway's side.
+    pub fn new(
+        gateway: SharedGateway,
+        requester: Requester,
+        headers: HeaderMap,
+        server: Arc<McpServer>,
+    ) -> Result<Self, ApiError> {
+        let name = &server.fqdn;
+        let unavailable = |what: String| ApiError::new(ErrorCode::ToolUnavailable, what);
+        if server.kind != EntryType::Http {
+            let what = format!(
+                "the gateway cannot pass messages on to `{name}`: it is a `{}` server; those behind `http` can be \
+                 passed through, and `pml stdio` runs others on the user's machine",
+                server.kind.as_str()
+            );
+            return Err(unavailable(what).with_status(StatusCode::NOT_IMPLEMENTED));
+        }
+        if server.routing == Routing::Client {
+            let what = format!("server `{name}` runs on the user's machine");
+            let error = ApiError::new(ErrorCode::ClientToolsRequirePackage, what);
+            return Err(error.with_status(StatusCode::FORBIDDEN));
+        }
+        let url = server
+            .proxy_to
+            .as_deref()
+            .ok_or_else(|| "its registry row names no upstream".to_owned())
+            .and_then(|url| gateway.upstreams.check(url))
+            .map_err(|why| {
+                unavailable(format!("server `{name}`: {why}")).with_status(StatusCode::BAD_GATEWAY)
+            })?;
+        Ok(Self { gateway, requester, headers, server, url })
+    }
+
+    /// Passes a message of the client on.
+    pub async fn post(&self, body: Bytes) -> Response {
+        let message = match Message::read(&body) {
+            Ok(message) => message,
+            Err(BadMessage { code, message }) => {
+                let id = message::id_of(&body);
+                return json_rpc_error(StatusCode::BAD_REQUEST, id, code, &message);
+            }
+        };
+        let answer = match self.judge(&message).await {
+            Ok(()) => self.send(Method::POST, Some((&message, body))).await,
+            Err(stop) => Err(stop),
+        };
+        answer.unwrap_or_else(|stop| self.told(stop, Some(&message)))
+    }
+
+    /// Opens the stream of what the server says of itself, or ends a session.
+    pub async fn without_body(&self, method: Method) -> Response {
+        self.send(method, None).await.unwrap_or_else(|stop| self.told(stop, None))
+    }
+
+    /// Decides whether a message may go on.
+    async fn judge(&self, message: &Message) -> Result<(), Stop> {
+        let id = || message.id().cloned().unwrap_or_default();
+        if let Err(what) = headers::check(&self.headers, message) {
+            let code = message::HEADER_MISMATCH;
+            return Err(Stop::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
+        }
+        if message.kind == Kind::Response {
+            // Without a session the server could take it for somebody else's.
+            if !self.headers.contains_key(headers::SESSION) {
+                let what =
+                    "a response needs the `Mcp-Session-Id` of the session that asked".to_owned();
+                let code = message::INVALID_REQUEST;
+                return Err(Stop::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
+            }
+            return Ok(());
+        }
+        if !METHODS.contains(&message.method.as_str()) {
+            let what = format!("`{}` is not passed on", shown(&message.method));
+            let status = match self.is_stateless(message) {
+                true => StatusCode::NOT_FOUND,
+                false if message.id().is_none() => StatusCode::BAD_REQUEST,
+                false => StatusCode::OK,
+            };
+            return Err(Stop::Protocol(status, id(), message::METHOD_NOT_FOUND, what));
+        }
+        if message.method == "tools/call" { self.judge_call(message).await } else { Ok(()) }
+    }
+
+    /// Decides whether a tool may be called: by its name alone, whatever the server says of it.
+    async fn judge_call(&self, message: &Message) -> Result<(), Stop> {
+        let namespace = self.server.fqdn.namespace();
+        let name = message.name.as_deref().unwrap_or_default();
+        let Ok(tool) = ToolId::new(namespace, name) else {
+            let what = format!("`{}` is no name of a tool that a rule could have", shown(name));
+            let error = ErrorBody::new(ErrorCode::ToolNotFound, what);
+            return Err(Stop::Refused(StatusCode::NOT_FOUND, error));
+        };
+        if self.gateway.registry.route_at(&self.server, &tool) == Routing::Server {
+            let (limits, scope) = (&self.gateway.limits, self.requester.scope());
+            let counted = limits.count_call(&self.gateway.registry, scope, &tool).await;
+            return counted.map_err(|error| Stop::Refused(StatusCode::TOO_MANY_REQUESTS, error));
+        }
+        let error = ErrorBody::new(
+            ErrorCode::ClientToolsRequirePackage,
+            format!("tool `{tool}` runs on the user's machine"),
+        );
+        let event = AuditEvent::new("call_tool", tool.as_str(), AuditOutcome::Refused)
+            .with_detail(json!({ "reason": error.error_code }));
+        if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
+            tracing::error!(error = %error, "Could not record a refused call");
+        }
+        Err(Stop::Refused(StatusCode::FORBIDDEN, error))
+    }
+
+    fn is_stateless(&self, message: &Message) -> bool {
+        headers::version(&self.headers, message).is_some_and(headers::is_stateless)
+    }
+
+    /// Sends a request to the server and returns its answer as far as it is there.
+    async fn send(
+        &self,
+        method: Method,
+        message: Option<(&Message, Bytes)>,
+    ) -> Result<Response, Stop> {
+        let started = Instant::now();
+        let place = self.gateway.exchanges.enter(self.requester.scope())?;
+        // A session begins here; it does not go on from another one.
+        let is_first = message.as_ref().is_some_and(|(message, _)| message.method == "initialize");
+        let handle = self.headers.get(headers::SESSION).filter(|_| !is_first);
+        let session = handle.map(|handle| self.open(handle)).transpose()?;
+        let what = message.as_ref().and_then(|(message, _)| {
+            let name = message.name.as_deref().filter(|_| message.method == "tools/call")?;
+            Some(format!("{}:{name}", self.server.fqdn.namespace()))
+        });
+        let key = self.key(what.as_deref()).await?;
+        let trace = relay::Trace {
+            place,
+            scope: self.requester.scope().clone(),
+            server: self.server.fqdn.to_string(),
+            tool: what,
+            started,
+            status: 0,
+            bytes: 0,
+        };
+        let secret = key.as_ref().map(|key| &key.value);
+        let mut request = self
+            .gateway
+            .upstreams
+            .client()
+            .request(method.clone(), self.url.clone())
+            .headers(headers::onward(&self.headers, session.as_deref(), secret));
+        if let Some((_, body)) = &message {
+            request = request.body(body.clone());
+        }
+        let redactor = secret.map(|key| Redactor::new(key.expose()));
+        let answer = tokio::time::timeout(TOOL_TIMEOUT, request.send()).await;
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                let text = format!("{error:?}");
+                let text = redactor.as_ref().map_or(text.clone(), |r| r.text(&text).into_owned());
+                tracing::warn!(server = %self.server.fqdn, error = text, "Could not reach an upstream");
+                return Err(self.unavailable("cannot be reached"));
+            }
+            Err(_) => return Err(self.timed_out()),
+        };
+        let known = handle.zip(session.as_deref());
+        self.answer(method, answer, known, key, redactor, trace).await
+    }
+
+    /// Opens a handle of the caller.
+    fn open(&self, handle: &HeaderValue) -> Result<String, Stop> {
+        let handle = handle.to_str().unwrap_or_default();
+        let tenant = self.requester.tenant();
+        let (server, url) = (&self.server.fqdn, self.url.as_str());
+        let opened = self.gateway.registry.open_session(&tenant, server, url, handle);
+        opened.map_err(|error| Stop::Api(error.into()))
+    }
+
+    /// Finds the key that the server needs.
+    async fn key(&self, tool: Option<&str>) -> Result<Option<FoundKey>, Stop> {
+        let Some(variable) = self.server.env_required.first() else { return Ok(None) };
+        let what = tool.unwrap_or(self.server.fqdn.namespace());
+        let need = Need { what, proxy_to: Some(self.url.as_str()), variable };
+        let found = keys::find(&self.gateway.registry, &self.requester, need).await;
+        found.map(Some).map_err(|error| {
+            let status = match error.error_code {
+                ErrorCode::ApiKeyRequired => StatusCode::FORBIDDEN,
+                code => ApiError::new(code, "").status(),
+            };
+            Stop::Refused(status, error)
+        })
+    }
+
+    /// Turns the server's answer into ours.
+    async fn answer(
+        &self,
+        method: Method,
+        answer: reqwest::Response,
+        known: Option<(&HeaderValue, &str)>,
+        key: Option<FoundKey>,
+        redactor: Option<Redactor>,
+        mut trace: relay::Trace,
+    ) -> Result<Response, Stop> {
+        let status = answer.status();
+        trace.status = status.as_u16();
+        match status {
+            // Its challenge is for the gateway: a client would take it for ours, and send a credential of its own.
+            StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let what = match self.server.env_required.first() {
+                    Some(variable) => format!("does not accept the key `{variable}`"),
+                    None => "asks for a credential that its registry row does not name".to_owned(),
+                };
+                return Err(self.unavailable(&what));
+            }
+            status if status.is_redirection() || status.is_informational() => {
+                return Err(self.unavailable("answers with a redirect, which is not followed"));
+            }
+            _ => {}
+        }
+        let mut out = HeaderMap::new();
+        if let Some(session) = self.session(answer.headers(), known)? {
+            out.insert(headers::SESSION, session);
+        }
+        if let Some(seconds) = answer.headers().get(header::RETRY_AFTER).and_then(seconds) {
+            out.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            out.insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        out.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("text/event-stream") && status.is_success() {
+            out.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            // Whoever stands between must not keep events back.
+            out.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            let stored = key.is_some_and(|key| key.is_stored);
+            let relay = Relay::new(&self.gateway, &self.requester, &self.headers, stored, trace);
+            let events = relay.events(answer, redactor);
+            return Ok((status, out, Body::from_stream(events)).into_response());
+        }
+        if kind.eq_ignore_ascii_case("application/json") {
+            let body = tokio::time::timeout(TOOL_TIMEOUT, relay::whole(answer, ANSWER_LIMIT)).await;
+            let body = match body {
+                Ok(Ok(body)) => body,
+                Ok(Err(relay::NotWhole::TooLarge)) => {
+                    let what = format!(
+                        "server `{}` answered with more than {ANSWER_LIMIT} bytes",
+                        self.server.fqdn
+                    );
+                    let error = ErrorBody::new(ErrorCode::ToolResultTooLarge, what);
+                    return Err(Stop::Refused(StatusCode::BAD_GATEWAY, error));
+                }
+                Ok(Err(relay::NotWhole::CutOff)) => {
+                    return Err(self.unavailable("ended its answer in the middle"));
+                }
+                Err(_) => return Err(self.timed_out()),
+            };
+            trace.bytes = body.len();
+            let clean =
+                redactor.and_then(|r| events::clean_json(&r, &String::from_utf8_lossy(&body)));
+            let body = clean.map_or(body, Bytes::from);
+            out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            return Ok((status, out, body).into_response());
+        }
+        // What else may be said, its status says.
+        let is_silent = matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+            || (method != Method::POST
+                && (status.is_success() || status == StatusCode::METHOD_NOT_ALLOWED));
+        if is_silent {
+            return Ok((status, out).into_response());
+        }
+        if status.is_success() {
+            return Err(self.unavailable("answers with something that is not MCP"));
+        }
+        let what =
+            format!("server `{}` answered {status} and says nothing of MCP", self.server.fqdn);
+        let mut response =
+            ApiError::new(ErrorCode::ToolUnavailable, what).with_status(status).into_response();
+        out.remove(header::CONTENT_TYPE);
+        response.headers_mut().extend(out);
+        Ok(response)
+    }
+
+    /// Returns the handle for the session that an answer names.
+    fn session(
+        &self,
+        told: &HeaderMap,
+        known: Option<(&HeaderValue, &str)>,
+    ) -> Result<Option<HeaderValue>, Stop> {
+        let Some(session) = told.get(headers::SESSION) else { return Ok(None) };
+        let Ok(session) = session.to_str() else {
+            return Err(self.unavailable("names its session with letters that no header has"));
+        };
+        if let Some((handle, _)) = known.filter(|(_, known)| *known == session) {
+            return Ok(Some(handle.clone()));
+        }
+        let tenant = self.requester.tenant();
+        let (server, url) = (&self.server.fqdn, self.url.as_str());
+        let sealed = self.gateway.registry.seal_session(&tenant, server, url, session);
+        match sealed {
+            Ok(handle) => Ok(HeaderValue::from_str(&handle).ok()),
+            Err(RegistryError::NoMasterKey) => {
+                let what = "this gateway has no master key, which the sessions of this server are sealed with: \
+                            the operator sets PML_MASTER_KEY or PML_MASTER_KEY_FILE";
+                Err(ApiError::new(ErrorCode::SecretsUnavailable, what).into())
+            }
+            Err(RegistryError::Invalid(_)) => Err(self.unavailable("names its session too long")),
+            Err(other) => {
+                Err(Stop::Refused(StatusCode::INTERNAL_SERVER_ERROR, registry_error(&other)))
+            }
+        }
+    }
+
+    fn unavailable(&self, what: &str) -> Stop {
+        let what = format!("server `{}` {what}", self.server.fqdn);
+        Stop::Refused(StatusCode::BAD_GATEWAY, ErrorBody::new(ErrorCode::ToolUnavailable, what))
+    }
+
+    fn timed_out(&self) -> Stop {
+        let seconds = TOOL_TIMEOUT.as_secs();
+        let what = format!("server `{}` did not answer within {seconds} s", self.server.fqdn);
+        Stop::Refused(StatusCode::GATEWAY_TIMEOUT, ErrorBody::new(ErrorCode::ToolTimeout, what))
+    }
+
+    /// Tells why a message did not go on: to the agent, if it called a tool, and else by the status.
+    fn told(&self, stop: Stop, message: Option<&Message>) -> Response {
+        let (status, error) = match stop {
+            Stop::Protocol(status, id, code, what) => {
+                return json_rpc_error(status, id, code, &what);
+            }
+            Stop::Api(error) => return error.into_response(),
+            Stop::Refused(status, error) => (status, error),
+        };
+        let call = message.filter(|message| message.method == "tools/call");
+        let Some((message, id)) = call.and_then(|message| Some((message, message.id()?))) else {
+            let told = ApiError::new(error.error_code, error.message).with_status(status);
+            return told.with_member("details", error.details).into_response();
+        };
+        let mut result = serde_json::to_value(envelope_result(&Envelope::error(error)))
+            .unwrap_or_else(|_| json!({ "isError": true, "content": [] }));
+        if self.is_stateless(message) {
+            result["resultType"] = json!("complete");
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
+        let headers =
+            [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+        (StatusCode::OK, headers, body).into_response()
+    }
+}
+
+/// Returns how many seconds to wait, if that is what a header says.
+fn seconds(value: &HeaderValue) -> Option<u64> {
+    value
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+        .filter(|seconds| *seconds <= Duration::from_secs(86_400).as_secs())
+}
+
+/// Returns a word of a client short and plain enough to be told.
+fn shown(word: &str) -> String {
+    protocol::escape_text(&word.chars().take(128).collect::<String>()).to_string()
+}
+
+fn json_rpc_error(status: StatusCode, id: Value, code: i32, message: &str) -> Response {
+    let error = json!({ "code": code, "message": message });
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+    (status, headers, body).into_response()
+}

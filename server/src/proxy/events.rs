@@ -1,0 +1,150 @@
+//! Takes a key out of a stream of server-sent events, one event at a time.
+
+use serde_json::Value;
+
+use crate::upstreams::redact::Redactor;
+
+/// Says that an event is over the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+/// Events on their way, and the one that has not arrived whole.
+pub(super) struct Events {
+    redactor: Redactor,
+    limit: usize,
+    rest: Vec<u8>,
+    /// Up to here the rest is known to hold no end of an event.
+    seen: usize,
+}
+
+impl Events {
+    /// Prepares for events of at most `limit` bytes.
+    pub(super) fn new(redactor: Redactor, limit: usize) -> Self {
+        Self { redactor, limit, rest: Vec::new(), seen: 0 }
+    }
+
+    /// Takes what has arrived and returns the events that are whole now, clean.
+    ///
+    /// What arrives last and is no whole event is never given out: clients do not read it either.
+    ///
+    /// # Errors
+    /// Returns [`TooLarge`] for an event over the limit.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+        self.rest.extend_from_slice(bytes);
+        let (mut out, mut start) = (Vec::new(), 0);
+        while let Some(end) = end_of_event(&self.rest, self.seen.max(start)) {
+            out.extend(self.clean(&self.rest[start..end]));
+            (start, self.seen) = (end, end);
+        }
+        self.rest.drain(..start);
+        // A line's end may stand astride.
+        self.seen = self.rest.len().saturating_sub(3);
+        if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
+    }
+
+    fn clean(&self, event: &[u8]) -> Vec<u8> {
+        let text = String::from_utf8_lossy(event);
+        let lines = || text.split(['\r', '\n']).filter(|line| !line.is_empty());
+        let data: Vec<&str> = lines().filter_map(data_of).collect();
+        let told = data.join("\n");
+        let mut others = lines().filter(|line| data_of(line).is_none());
+        let clean = clean_json(&self.redactor, &told);
+        if clean.is_none() && !others.any(|line| self.redactor.text(line) != line) {
+            return event.to_vec();
+        }
+        let mut out = String::with_capacity(event.len());
+        for line in lines().filter(|line| data_of(line).is_none()) {
+            out += &self.redactor.text(line);
+            out.push('\n');
+        }
+        if !data.is_empty() {
+            for line in clean.as_deref().unwrap_or(&told).split('\n') {
+                out += "data: ";
+                out += line;
+                out.push('\n');
+            }
+        }
+        out.push('\n');
+        out.into_bytes()
+    }
+}
+
+/// Returns a JSON text without the key, `None` when it has no key in it.
+pub(super) fn clean_json(redactor: &Redactor, text: &str) -> Option<String> {
+    let Ok(value) = serde_json::from_str::<Value>(text) else {
+        let clean = redactor.text(text);
+        return (clean != text).then(|| clean.into_owned());
+    };
+    let mut clean = value.clone();
+    redactor.value(&mut clean);
+    // What the value does not show may still stand in the text: in a member that stands twice, or escaped in it.
+    let differs = clean != value || redactor.text(text) != text || text.contains("\\u");
+    differs.then(|| clean.to_string())
+}
+
+fn data_of(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("data")?;
+    match rest.strip_prefix(':') {
+        Some(value) => Some(value.strip_prefix(' ').unwrap_or(value)),
+        None => rest.is_empty().then_some(""),
+    }
+}
+
+/// Returns where the first event ends, if it does: behind an empty line.
+fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
+    let ends: [&[u8]; 4] = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"];
+    (from..bytes.len()).find_map(|at| {
+        let end = ends.iter().find(|end| bytes[at..].starts_with(end))?;
+        Some(at + end.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "canary-7f3a91";
+
+    /// Pushes a stream in pieces of every size and returns what comes out, which must always be the same.
+    fn through(stream: &str) -> String {
+        let pieces = |size: usize| {
+            let mut events = Events::new(Redactor::new(KEY), 1_000);
+            let pushed =
+                stream.as_bytes().chunks(size).flat_map(|piece| events.push(piece).unwrap());
+            String::from_utf8(pushed.collect()).unwrap()
+        };
+        let whole = pieces(stream.len());
+        for size in 1..stream.len() {
+            assert_eq!(pieces(size), whole, "in pieces of {size}");
+        }
+        whole
+    }
+
+    /// SE-02: a key is taken out of every part of every event, however the stream is cut.
+    #[test]
+    fn a_key_is_taken_out_of_events() {
+        let out = through(
+            "id: canary-7f3a91\nevent: message\ndata: {\"a\":\"canary-7f3a91\",\"b\":[1]}\n\n: canary-7f3a91\r\n\r\n\
+             data: {\"a\":\"\\u0063anary-7f3a91\"}\n\ndata: {\"a\":\ndata: \"canary-7f3a91\"}\r\rdata: canary-7f3a91\n\n\
+             data:{\"a\":\"canary-7f3a91\",\"a\":1}\n\ndata: {\"cut\":\"canary-7f3a91\"",
+        );
+        assert!(!out.contains("7f3a91") && !out.contains("\\u0063"), "{out}");
+        assert_eq!(out.matches("[redacted]").count(), 6, "{out}");
+        assert!(out.contains("event: message\n") && out.contains("\"b\":[1]"), "{out}");
+    }
+
+    /// The twin: what has no key in it goes through to the byte.
+    #[test]
+    fn other_events_stay_as_they_are() {
+        let stream = "id: 1\ndata: \n\nretry: 3000\r\ndata: {\"n\": 1.0,  \"big\":123456789012345678901234567890}\r\n\r\n: ping\n\n\n\ndata\r\r";
+        assert_eq!(through(stream), stream);
+    }
+
+    #[test]
+    fn an_event_has_a_limit() {
+        let mut events = Events::new(Redactor::new(KEY), 1_000);
+        assert!(events.push(format!("data: {}\n\n", "x".repeat(2_000)).as_bytes()).is_ok());
+        assert!(events.push(&[b'x'; 900]).is_ok());
+        assert_eq!(events.push(&[b'x'; 200]), Err(TooLarge));
+    }
+}

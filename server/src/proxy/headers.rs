@@ -1,0 +1,199 @@
+//! The headers that go along with a message, in both directions: those that are listed, and no others.
+
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use data_encoding::BASE64;
+
+use super::message::Message;
+use crate::config::Secret;
+
+/// Names a session of a client or, onward, of the server.
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// Arguments that a tool wants in headers besides.
+const PARAMS: &str = "mcp-param-";
+/// How a value stands in a header that cannot stand there as it is.
+const ENCODED: (&str, &str) = ("=?base64?", "?=");
+/// From this version on, headers must repeat what the body says.
+const STATELESS: &str = "2026-07-28";
+
+/// Tells whether a version is one in which every request stands alone. Versions are dates.
+pub(super) fn is_stateless(version: &str) -> bool {
+    version >= STATELESS
+}
+
+/// Returns the version of a request, of its body or else of its header.
+pub(super) fn version<'a>(headers: &'a HeaderMap, message: &'a Message) -> Option<&'a str> {
+    let header = || headers.get(VERSION).and_then(|value| value.to_str().ok());
+    message.version.as_deref().or_else(header)
+}
+
+/// Checks that the headers say nothing else than the body, by which a message is judged.
+///
+/// # Errors
+/// Returns which header is missing, stands twice or differs.
+pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String> {
+    let version = single(headers, &VERSION)?;
+    if let (Some(header), Some(body)) = (version, message.version.as_deref())
+        && header != body
+    {
+        return Err("`MCP-Protocol-Version` differs from the version in the body".to_owned());
+    }
+    let needed = self::version(headers, message).is_some_and(is_stateless);
+    if needed && version.is_none() {
+        return Err("`MCP-Protocol-Version` is missing".to_owned());
+    }
+    match single(headers, &METHOD)? {
+        Some(method) if method != message.method => {
+            return Err("`Mcp-Method` differs from the method in the body".to_owned());
+        }
+        None if needed && !message.method.is_empty() => {
+            return Err("`Mcp-Method` is missing".to_owned());
+        }
+        _ => {}
+    }
+    match (single(headers, &NAME)?.map(decoded), message.subject()) {
+        (Some(None), _) => Err("`Mcp-Name` is not encoded as MCP has it".to_owned()),
+        (Some(Some(name)), Some(subject)) if name != subject => {
+            Err("`Mcp-Name` differs from what the body names".to_owned())
+        }
+        (Some(Some(_)), None) if !message.method.is_empty() => {
+            Err("`Mcp-Name` stands beside a body that names nothing".to_owned())
+        }
+        (None, Some(_)) if needed => Err("`Mcp-Name` is missing".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns a header that may stand once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, String> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text.trim())),
+        _ => Err(format!("`{name}` stands twice, or is not text")),
+    }
+}
+
+/// Returns what a value says; `None` when it is encoded wrongly.
+fn decoded(value: &str) -> Option<String> {
+    let encoded = value.strip_prefix(ENCODED.0).and_then(|value| value.strip_suffix(ENCODED.1));
+    match encoded {
+        Some(encoded) => String::from_utf8(BASE64.decode(encoded.as_bytes()).ok()?).ok(),
+        None => Some(value.to_owned()),
+    }
+}
+
+/// Returns the headers for the server. Whatever lets the caller into the gateway is not among them.
+pub(super) fn onward(
+    headers: &HeaderMap,
+    session: Option<&str>,
+    key: Option<&Secret>,
+) -> HeaderMap {
+    let mut out = HeaderMap::with_capacity(8);
+    for name in [&ACCEPT, &CONTENT_TYPE, &VERSION, &METHOD, &NAME, &LAST_EVENT] {
+        if let Some(value) = headers.get(name) {
+            out.insert(name, value.clone());
+        }
+    }
+    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAMS)) {
+        out.append(name, value.clone());
+    }
+    if let Some(session) = session.and_then(|session| HeaderValue::from_str(session).ok()) {
+        out.insert(SESSION, session);
+    }
+    let bearer = key.map(|key| zeroize::Zeroizing::new(format!("Bearer {}", key.expose())));
+    if let Some(mut bearer) = bearer.and_then(|bearer| HeaderValue::from_str(&bearer).ok()) {
+        bearer.set_sensitive(true);
+        out.insert(AUTHORIZATION, bearer);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn call(version: &str) -> Message {
+        let meta = match version {
+            "" => String::new(),
+            version => {
+                format!(r#","_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}"}}"#)
+            }
+        };
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"föö"{meta}}}}}"#
+        );
+        Message::read(body.as_bytes()).unwrap()
+    }
+
+    /// GW-14: headers that are missing, doubled or different are refused.
+    #[test]
+    fn headers_say_what_the_body_says() {
+        const V: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+        const M: (&str, &str) = ("mcp-method", "tools/call");
+        const N: (&str, &str) = ("mcp-name", "=?base64?ZsO2w7Y=?=");
+        check(&headers(&[V, M, N]), &call("2026-07-28")).unwrap();
+        for wrong in [
+            &[V, M][..],
+            &[V, N],
+            &[M, N],
+            &[],
+            &[V, V, M, N],
+            &[V, M, M, N],
+            &[V, M, N, N],
+            &[("mcp-protocol-version", "2025-11-25"), M, N],
+            &[V, ("mcp-method", "tools/list"), N],
+            &[V, ("mcp-method", "Tools/Call"), N],
+            &[V, M, ("mcp-name", "foo")],
+            &[V, M, ("mcp-name", "=?base64?!!?=")],
+        ] {
+            check(&headers(wrong), &call("2026-07-28")).expect_err(&format!("{wrong:?}"));
+        }
+        // Earlier versions do not have them; there they must not say anything else either.
+        const OLD: (&str, &str) = ("mcp-protocol-version", "2025-11-25");
+        for right in [&[][..], &[OLD], &[OLD, M, N]] {
+            check(&headers(right), &call("")).unwrap();
+        }
+        for wrong in
+            [&[OLD, ("mcp-method", "ping")][..], &[OLD, ("mcp-name", "bar")], &[OLD, OLD], &[V]]
+        {
+            check(&headers(wrong), &call("")).expect_err(&format!("{wrong:?}"));
+        }
+    }
+
+    /// GW-08: only what is listed goes on.
+    #[test]
+    fn only_listed_headers_go_on() {
+        let sent = headers(&[
+            ("authorization", "Bearer pml_key_canary"),
+            ("x-api-key", "pml_key_canary"),
+            ("x-pml-key-other", "canary"),
+            ("cookie", "canary"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("mcp-session-id", "canary"),
+            ("mcp-param-region", "eu"),
+            ("last-event-id", "7"),
+            ("accept", "application/json"),
+        ]);
+        let bare = onward(&sent, None, None);
+        assert!(!format!("{bare:?}").contains("canary") && bare.len() == 3, "{bare:?}");
+        let whole = onward(&sent, Some("theirs"), Some(&Secret::new("key")));
+        assert_eq!(
+            (&whole[SESSION], &whole[AUTHORIZATION]),
+            (&HeaderValue::from_static("theirs"), &HeaderValue::from_static("Bearer key"))
+        );
+        assert!(!format!("{whole:?}").contains("Bearer"), "{whole:?}");
+    }
+}

@@ -1,0 +1,481 @@
+//! A JSON-RPC message, read strictly before its very bytes are passed on.
+//!
+//! What is allowed must be what is done. Parsers differ in what they make of a member that stands twice or in
+//! another case, so a message with one is refused: the server behind reads the same method, tool and version that
+//! was judged here.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// The code of a body that is not JSON.
+pub(super) const PARSE_ERROR: i32 = -32700;
+/// The code of JSON that is no message.
+pub(super) const INVALID_REQUEST: i32 = -32600;
+/// The code of a method that there is not.
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+/// The code of headers that say something else than the body.
+pub(super) const HEADER_MISMATCH: i32 = -32020;
+
+/// The member of `_meta` that names the protocol version of a request.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Above this, a JavaScript server reads another number.
+const LARGEST_ID: i64 = (1 << 53) - 1;
+/// Members that are judged: one in another case may be taken for them.
+const JUDGED: [&str; 6] = ["name", "uri", "arguments", "method", "params", "_meta"];
+
+/// A message of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Message {
+    /// What it is.
+    pub(super) kind: Kind,
+    /// The method of a request or a notification.
+    pub(super) method: String,
+    /// `name` of its parameters.
+    pub(super) name: Option<String>,
+    /// `uri` of its parameters.
+    pub(super) uri: Option<String>,
+    /// The protocol version that it names.
+    pub(super) version: Option<String>,
+}
+
+/// The three kinds of messages.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// With an id, to be answered.
+    Request(Value),
+    /// Without one.
+    Notification,
+    /// An answer to what the server asked.
+    Response,
+}
+
+/// Says why a body is no message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct BadMessage {
+    /// The JSON-RPC code.
+    pub(super) code: i32,
+    /// What is wrong, for people.
+    pub(super) message: String,
+}
+
+impl Message {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Returns the JSON-RPC error for what is not JSON or no message.
+    pub(super) fn read(body: &[u8]) -> Result<Self, BadMessage> {
+        let parts: Parts = serde_json::from_slice(body).map_err(|error| {
+            let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
+            BadMessage { code, message: format!("the body: {error}") }
+        })?;
+        parts.message().map_err(|what| BadMessage {
+            code: INVALID_REQUEST,
+            message: format!("the body is not a JSON-RPC message of MCP: {what}"),
+        })
+    }
+
+    /// Returns the id of a request.
+    pub(super) fn id(&self) -> Option<&Value> {
+        match &self.kind {
+            Kind::Request(id) => Some(id),
+            Kind::Notification | Kind::Response => None,
+        }
+    }
+
+    /// Returns what `Mcp-Name` must say.
+    pub(super) fn subject(&self) -> Option<&str> {
+        match self.method.as_str() {
+            "tools/call" | "prompts/get" => self.name.as_deref(),
+            "resources/read" => self.uri.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The members of a message, each at most once.
+#[derive(Default)]
+struct Parts {
+    jsonrpc: Option<String>,
+    id: Option<Value>,
+    method: Option<String>,
+    params: Option<Params>,
+    result: bool,
+    error: bool,
+}
+
+#[derive(Default)]
+struct Params {
+    name: Option<String>,
+    uri: Option<String>,
+    version: Option<String>,
+}
+
+impl Parts {
+    fn message(self) -> Result<Message, &'static str> {
+        if self.jsonrpc.as_deref() != Some("2.0") {
+            return Err("`jsonrpc` is not \"2.0\"");
+        }
+        let params = self.params.unwrap_or_default();
+        let kind = match (self.id, &self.method, self.result, self.error) {
+            (Some(id), Some(_), false, false) => Kind::Request(id),
+            (None, Some(method), false, false) if method.starts_with("notifications/") => {
+                Kind::Notification
+            }
+            (None, Some(_), false, false) => return Err("a request needs an `id`"),
+            (Some(_), None, true, false) | (_, None, false, true) => Kind::Response,
+            _ => return Err("it is neither a request, a notification nor a response"),
+        };
+        let method = self.method.unwrap_or_default();
+        if matches!(kind, Kind::Request(_)) && method.starts_with("notifications/") {
+            return Err("a notification has no `id`");
+        }
+        let Params { name, uri, version } = params;
+        Ok(Message { kind, method, name, uri, version })
+    }
+}
+
+/// Holds the names of an object's members, to refuse one that comes again.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    fn next<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Option<String>, A::Error> {
+        let Some(Name(name)) = map.next_key::<Name<'de>>()? else { return Ok(None) };
+        if !self.0.insert(name.clone().into_owned()) {
+            return Err(A::Error::custom(format!("a member `{}` stands twice", shown(&name))));
+        }
+        Ok(Some(name.into_owned()))
+    }
+}
+
+/// Returns a name short and plain enough to be told.
+fn shown(name: &str) -> String {
+    protocol::escape_text(&name.chars().take(64).collect::<String>()).to_string()
+}
+
+/// Refuses a name that some parser takes for one that is judged.
+fn plainly<E: serde::de::Error>(name: &str, judged: &[&str]) -> Result<(), E> {
+    let folded: String = name
+        .chars()
+        .map(|letter| match letter {
+            // The two letters outside of ASCII whose other case is within it.
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            other => other.to_ascii_lowercase(),
+        })
+        .collect();
+    match judged.iter().find(|exact| **exact != name && exact.to_ascii_lowercase() == folded) {
+        Some(exact) => Err(E::custom(format!("a member `{}` beside `{exact}`", shown(name)))),
+        None => Ok(()),
+    }
+}
+
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PartsVisitor;
+        impl<'de> Visitor<'de> for PartsVisitor {
+            type Value = Parts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one JSON-RPC message")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
+                let (mut parts, mut names) = (Parts::default(), Names::default());
+                while let Some(name) = names.next(&mut map)? {
+                    match name.as_str() {
+                        "jsonrpc" => parts.jsonrpc = Some(map.next_value()?),
+                        "id" => parts.id = Some(id(map.next_value::<Value>()?)?),
+                        "method" => parts.method = Some(map.next_value()?),
+                        "params" => parts.params = Some(map.next_value()?),
+                        "result" => {
+                            map.next_value::<Checked>()?;
+                            parts.result = true;
+                        }
+                        "error" => {
+                            map.next_value::<Checked>()?;
+                            parts.error = true;
+                        }
+                        other => {
+                            let what = format!("`{}` is no member of a message", shown(other));
+                            return Err(A::Error::custom(what));
+                        }
+                    }
+                }
+                Ok(parts)
+            }
+        }
+        deserializer.deserialize_map(PartsVisitor)
+    }
+}
+
+fn id<E: serde::de::Error>(id: Value) -> Result<Value, E> {
+    let is_one = match &id {
+        Value::String(text) => text.len() <= 256,
+        Value::Number(number) => number.as_i64().is_some_and(|id| id.abs() <= LARGEST_ID),
+        _ => false,
+    };
+    match is_one {
+        true => Ok(id),
+        false => Err(E::custom("an `id` is a text or a whole number")),
+    }
+}
+
+impl<'de> Deserialize<'de> for Params {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ParamsVisitor;
+        impl<'de> Visitor<'de> for ParamsVisitor {
+            type Value = Params;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of parameters")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Params, A::Error> {
+                let (mut params, mut names) = (Params::default(), Names::default());
+                while let Some(name) = names.next(&mut map)? {
+                    plainly(&name, &JUDGED)?;
+                    match name.as_str() {
+                        "name" => params.name = map.next_value::<Text>()?.0,
+                        "uri" => params.uri = map.next_value::<Text>()?.0,
+                        "_meta" => params.version = map.next_value::<Meta>()?.0,
+                        _ => {
+                            map.next_value::<Checked>()?;
+                        }
+                    }
+                }
+                Ok(params)
+            }
+        }
+        deserializer.deserialize_map(ParamsVisitor)
+    }
+}
+
+/// `_meta`: the version that it names.
+struct Meta(Option<String>);
+
+impl<'de> Deserialize<'de> for Meta {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MetaVisitor;
+        impl<'de> Visitor<'de> for MetaVisitor {
+            type Value = Meta;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of `_meta`")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Meta, A::Error> {
+                let (mut version, mut names) = (None, Names::default());
+                while let Some(name) = names.next(&mut map)? {
+                    plainly(&name, &[VERSION])?;
+                    match name.as_str() {
+                        VERSION => version = map.next_value::<Text>()?.0,
+                        _ => {
+                            map.next_value::<Checked>()?;
+                        }
+                    }
+                }
+                Ok(Meta(version))
+            }
+        }
+        deserializer.deserialize_map(MetaVisitor)
+    }
+}
+
+/// Any value, of which a text is kept.
+struct Text(Option<String>);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any { keep: true }).map(Text)
+    }
+}
+
+/// Any value that has no member twice.
+struct Checked;
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any { keep: false }).map(|_| Checked)
+    }
+}
+
+struct Any {
+    keep: bool,
+}
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(self.keep.then(|| text.to_owned()))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        while items.next_element::<Checked>()?.is_some() {}
+        Ok(None)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut names = Names::default();
+        while names.next(&mut map)?.is_some() {
+            map.next_value::<Checked>()?;
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the id of a body that was refused, as far as it has one, to answer with.
+pub(super) fn id_of(body: &[u8]) -> Value {
+    #[derive(serde::Deserialize)]
+    struct Id {
+        #[serde(default)]
+        id: Value,
+        #[serde(flatten)]
+        _rest: IgnoredAny,
+    }
+    let id = serde_json::from_slice::<Id>(body).map(|found| found.id).unwrap_or_default();
+    match id {
+        Value::String(text) if text.len() <= 256 => Value::String(text),
+        Value::Number(number) if number.is_i64() => Value::Number(number),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Message, BadMessage> {
+        Message::read(text.as_bytes())
+    }
+
+    #[test]
+    fn messages_are_read() {
+        let call = read(
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x","arguments":{"Name":"y","n":[1,{"a":1.5}]},
+               "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}}}"#,
+        )
+        .unwrap();
+        assert_eq!((call.id(), call.subject()), (Some(&json!("a")), Some("x")));
+        assert_eq!(call.version.as_deref(), Some("2026-07-28"));
+        let read_one =
+            read(r#"{"jsonrpc":"2.0","id":0,"method":"resources/read","params":{"uri":"a:b"}}"#);
+        assert_eq!(read_one.unwrap().subject(), Some("a:b"));
+        for (text, kind) in [
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, Kind::Notification),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Kind::Response),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#, Kind::Response),
+            (
+                r#"{"jsonrpc":"2.0","id":9007199254740991,"method":"ping"}"#,
+                Kind::Request(json!(9007199254740991_i64)),
+            ),
+        ] {
+            assert_eq!(read(text).unwrap().kind, kind, "{text}");
+        }
+    }
+
+    /// GW-13: no message that two parsers may read in two ways.
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let call = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
+        };
+        read(&call(r#"{"name":"a","arguments":{"Name":1,"NAME":2}}"#)).unwrap();
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","Method":"b"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","param\u017f":{}}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","extra":1}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"a","method":"b"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#.to_owned(),
+            call(r#"{"name":"a","name":"b"}"#),
+            call(r#"{"name":"a","n\u0061me":"b"}"#),
+            call(r#"{"name":"a","Name":"b"}"#),
+            call(r#"{"name":"a","ARGUMENTS":{}}"#),
+            call(r#"{"name":"a","argument\u017f":{}}"#),
+            call(r#"{"name":"a","arguments":{"x":1,"x":2}}"#),
+            call(r#"{"name":"a","arguments":[{"x":{"y":1,"y":2}}]}"#),
+            call(r#"{"name":"a","_meta":{"io.modelcontextprotocol/ProtocolVersion":"1"}}"#),
+            call("[]"),
+        ] {
+            assert_eq!(read(&text).expect_err(&text).code, INVALID_REQUEST, "{text}");
+        }
+    }
+
+    /// GW-18: what is no message is told by the book.
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for text in [
+            "[]",
+            "{}",
+            "1",
+            "null",
+            r#""x""#,
+            r#"{"id":1,"method":"a"}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":9007199254740993,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#,
+        ] {
+            assert_eq!(read(text).expect_err(text).code, INVALID_REQUEST, "{text}");
+        }
+        for text in
+            ["", "{", "not json", r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "\u{feff}{}"]
+        {
+            assert_eq!(read(text).expect_err(text).code, PARSE_ERROR, "{text}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(read(&deep).unwrap_err().code, INVALID_REQUEST);
+        let within = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":{deep}"#);
+        assert_eq!(read(&within).unwrap_err().code, PARSE_ERROR);
+        assert_eq!(Message::read(b"\xff\xfe").unwrap_err().code, PARSE_ERROR);
+        assert_eq!(id_of(br#"{"id":7,"method":[]}"#), json!(7));
+        assert_eq!(id_of(br#"{"id":{}}"#), json!(null));
+    }
+}

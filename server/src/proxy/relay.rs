@@ -1,0 +1,173 @@
+//! The way back: an answer in whole, or events as they come, for as long as whoever asked may hear them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
+use chrono::Utc;
+use futures::stream::{self, Stream};
+use protocol::Scope;
+use registry::{Caller, Changes, Right};
+use tokio::sync::watch;
+
+use super::events::Events;
+use super::{ANSWER_LIMIT, Place};
+use crate::auth::{self, Requester};
+use crate::state::SharedGateway;
+use crate::upstreams::redact::Redactor;
+
+/// How long a stream may be open. A client takes it up again with `Last-Event-ID`, or asks anew.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// How long a stream may be silent; servers send a comment now and then.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// Records that a message was passed on, when its answer ends.
+pub(super) struct Trace {
+    pub(super) place: Place,
+    pub(super) scope: Scope,
+    pub(super) server: String,
+    pub(super) tool: Option<String>,
+    pub(super) started: Instant,
+    pub(super) status: u16,
+    pub(super) bytes: usize,
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        debug_assert_eq!(self.scope, self.place.scope);
+        let (scope, status, bytes) = (&self.scope, self.status, self.bytes);
+        let duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
+        match &self.tool {
+            Some(tool) => tracing::info!(
+                %scope, server = %self.server, tool.name = %tool, status, bytes, duration_ms,
+                "Passed a call of tool `{tool}` on"
+            ),
+            None => tracing::debug!(
+                %scope, server = %self.server, status, bytes, duration_ms, "Passed a message on"
+            ),
+        }
+    }
+}
+
+/// Why an answer is not there in whole.
+pub(super) enum NotWhole {
+    /// It is over the limit.
+    TooLarge,
+    /// Its end did not come.
+    CutOff,
+}
+
+/// Reads an answer to its end.
+pub(super) async fn whole(mut answer: reqwest::Response, limit: usize) -> Result<Bytes, NotWhole> {
+    let mut body = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() > limit => return Err(NotWhole::TooLarge),
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(body.into()),
+            Err(_) => return Err(NotWhole::CutOff),
+        }
+    }
+}
+
+/// For whom a stream is open, and until when.
+pub(super) struct Relay {
+    gateway: SharedGateway,
+    caller: Arc<Caller>,
+    credential: HeaderMap,
+    /// It is the answer to a request that a stored key went along with.
+    stored_key: bool,
+    changes: watch::Receiver<Changes>,
+    seen: Changes,
+    until: tokio::time::Instant,
+    trace: Trace,
+}
+
+impl Relay {
+    /// Prepares a stream for whoever asked.
+    pub(super) fn new(
+        gateway: &SharedGateway,
+        requester: &Requester,
+        headers: &HeaderMap,
+        stored_key: bool,
+        trace: Trace,
+    ) -> Self {
+        let mut changes = gateway.registry.changes();
+        let seen = *changes.borrow_and_update();
+        let mut credential = HeaderMap::new();
+        for name in [header::AUTHORIZATION, header::HeaderName::from_static("x-api-key")] {
+            for value in headers.get_all(&name) {
+                credential.append(&name, value.clone());
+            }
+        }
+        let caller = Arc::clone(&requester.caller);
+        let left = caller.expires_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default());
+        let until = tokio::time::Instant::now() + left.unwrap_or(LONGEST).min(LONGEST);
+        let gateway = Arc::clone(gateway);
+        Self { gateway, caller, credential, stored_key, changes, seen, until, trace }
+    }
+
+    /// Returns the events of an answer, without the key that was used.
+    ///
+    /// The stream ends with the server's, with the time that it may be open, and as soon as the caller's credential
+    /// or the stored key no longer counts. When the client hangs up, the server is hung up on.
+    pub(super) fn events(
+        self,
+        answer: reqwest::Response,
+        redactor: Option<Redactor>,
+    ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+        let events = redactor.map(|redactor| Events::new(redactor, ANSWER_LIMIT));
+        stream::unfold((self, answer, events), |(mut relay, mut answer, mut events)| async move {
+            loop {
+                let chunk = relay.chunk(&mut answer).await?;
+                let chunk = match (&mut events, chunk) {
+                    (None, chunk) => chunk,
+                    (Some(events), Ok(chunk)) => match events.push(&chunk) {
+                        Ok(clean) if clean.is_empty() => continue,
+                        Ok(clean) => Ok(clean.into()),
+                        Err(_) => Err(std::io::Error::other("an event is over the limit")),
+                    },
+                    (Some(_), Err(error)) => Err(error),
+                };
+                relay.trace.bytes += chunk.as_ref().map_or(0, Bytes::len);
+                return Some((chunk, (relay, answer, events)));
+            }
+        })
+    }
+
+    async fn chunk(&mut self, answer: &mut reqwest::Response) -> Option<std::io::Result<Bytes>> {
+        loop {
+            tokio::select! {
+                chunk = tokio::time::timeout(SILENCE, answer.chunk()) => return match chunk {
+                    Ok(Ok(chunk)) => chunk.map(Ok),
+                    // Told by its kind alone: the text could name what was sent.
+                    Ok(Err(_)) => Some(Err(std::io::Error::other("the server cut its stream off"))),
+                    Err(_) => None,
+                },
+                () = tokio::time::sleep_until(self.until) => return None,
+                changed = self.changes.changed() => {
+                    if changed.is_err() || !self.may_go_on().await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks again whether the credential counts, after something has changed.
+    async fn may_go_on(&mut self) -> bool {
+        let now = *self.changes.borrow_and_update();
+        let seen = std::mem::replace(&mut self.seen, now);
+        if self.stored_key && now.secrets != seen.secrets {
+            return false;
+        }
+        if now.keys == seen.keys {
+            return true;
+        }
+        let caller = auth::check_credential(&self.gateway, &self.credential).await;
+        caller.is_ok_and(|caller| {
+            caller.tenant() == self.caller.tenant() && caller.rights.contains(Right::Execute)
+        })
+    }
+}

@@ -1,0 +1,390 @@
+//! Which addresses the gateway connects to for an upstream.
+//!
+//! An entry of the registry names a URL, and whoever published it may name a machine of the operator's own
+//! network. So only public addresses are connected to, whatever the name says; an operator lists the hosts that
+//! are meant to be private. A name is resolved once for each connection, by [`GuardedResolver`], and the
+//! connection goes to one of the very addresses that were checked: there is no second look-up to answer otherwise.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// What an address is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Anybody's.
+    Public,
+    /// Of this machine or of a network of somebody's own.
+    Private,
+    /// Where clouds keep the credentials of their machines, and what is no machine's address at all.
+    Never,
+}
+
+/// The hosts that an operator allows although their addresses are private, as they stand in URLs.
+#[derive(Debug, Clone, Default)]
+pub struct PrivateHosts(Arc<HashSet<String>>);
+
+impl PrivateHosts {
+    /// Takes the hosts; an address in any spelling is the same address.
+    pub fn new(hosts: &[String]) -> Self {
+        let named = hosts.iter().map(|host| host.trim()).filter(|host| !host.is_empty());
+        Self(Arc::new(named.map(plain).collect()))
+    }
+
+    fn contains(&self, host: &str) -> bool {
+        self.0.contains(&plain(host))
+    }
+
+    /// Tells whether an address may be connected to under the name of this host.
+    fn allow(&self, host: &str, address: IpAddr) -> bool {
+        match reach(address) {
+            Reach::Public => true,
+            Reach::Private => self.contains(host),
+            // A name may lead there by mistake; only the address itself says that it is meant.
+            Reach::Never => {
+                plain(host).parse() == Ok(address.to_canonical()) && self.contains(host)
+            }
+        }
+    }
+
+    /// Checks the URL of an upstream as far as it can be told without a look-up.
+    ///
+    /// # Errors
+    /// Returns why the gateway does not connect to it.
+    pub fn check(&self, url: &str) -> Result<Url, String> {
+        let url = Url::parse(url).map_err(|_| "its address is not a URL".to_owned())?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("its address is neither `http` nor `https`".to_owned());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("its address has a user name or a password in it".to_owned());
+        }
+        let host = url.host_str().ok_or("its address names no host")?;
+        // The URL standard has read decimal, octal and hexadecimal spellings already.
+        match plain(host).parse::<IpAddr>() {
+            Ok(address) if !self.allow(host, address) => Err(refusal(host)),
+            _ => Ok(url),
+        }
+    }
+}
+
+/// Returns what an operator does about a refused host.
+fn refusal(host: &str) -> String {
+    format!(
+        "the gateway does not connect to the private address of `{host}`; \
+         its operator allows that with PML_UPSTREAM_PRIVATE_HOSTS"
+    )
+}
+
+/// Returns a host in small letters, an address without its brackets.
+fn plain(host: &str) -> String {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => bare.trim_end_matches('.').to_ascii_lowercase(),
+    }
+}
+
+fn reach(address: IpAddr) -> Reach {
+    match address {
+        IpAddr::V4(address) => reach_v4(address),
+        IpAddr::V6(address) => reach_v6(address),
+    }
+}
+
+fn reach_v4(address: Ipv4Addr) -> Reach {
+    let [a, b, c, d] = address.octets();
+    match (a, b, c, d) {
+        // Link-local, with the metadata service of most clouds; Alibaba's and Azure's are elsewhere.
+        (169, 254, ..) | (100, 100, 100, 200) | (168, 63, 129, 16) => Reach::Never,
+        // "This network", multicast, reserved, broadcast.
+        (0 | 224..=255, ..) => Reach::Never,
+        (10 | 127, ..) | (172, 16..=31, ..) | (192, 168, ..) => Reach::Private,
+        // Shared by carriers and by overlay networks.
+        (100, 64..=127, ..) => Reach::Private,
+        // Protocol assignments, documentation, 6to4 relays, benchmarks.
+        (192, 0, 0 | 2, _) | (192, 88, 99, _) | (198, 18 | 19, ..) => Reach::Never,
+        (198, 51, 100, _) | (203, 0, 113, _) => Reach::Never,
+        _ => Reach::Public,
+    }
+}
+
+fn reach_v6(address: Ipv6Addr) -> Reach {
+    if let Some(inner) = inner_v4(address) {
+        return reach_v4(inner);
+    }
+    let segments = address.segments();
+    match segments[0] {
+        _ if address.is_loopback() => Reach::Private,
+        // Amazon's metadata service.
+        0xfd00 if segments[1] == 0x0ec2 => Reach::Never,
+        0xfc00..=0xfdff => Reach::Private,
+        // Documentation, Teredo and other assignments to protocols.
+        0x2001 if segments[1] == 0x0db8 || segments[1] < 0x0200 => Reach::Never,
+        0x3fff if segments[1] < 0x1000 => Reach::Never,
+        // The only part that is given out; link-local, site-local and multicast lie outside.
+        0x2000..=0x3fff => Reach::Public,
+        _ => Reach::Never,
+    }
+}
+
+/// Returns the IPv4 address that an IPv6 one stands for, if it does.
+fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let s = address.segments();
+    let of =
+        |high: u16, low: u16| Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)));
+    match s {
+        // Mapped, translated (RFC 2765, RFC 6052, RFC 8215), and compatible, but not `::` and `::1`.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => of(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, _, _, high, low] => {
+            of(high, low)
+        }
+        [0, 0, 0, 0, 0, 0, high, low] if (high, low) > (0, 1) => of(high, low),
+        // 6to4.
+        [0x2002, high, low, ..] => of(high, low),
+        _ => None,
+    }
+}
+
+/// A way to look a name up.
+type LookUp = dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync;
+
+/// Resolves names for connections, and gives only the addresses that may be connected to.
+#[derive(Clone)]
+pub struct GuardedResolver {
+    private: PrivateHosts,
+    look_up: Arc<LookUp>,
+}
+
+impl GuardedResolver {
+    /// Makes one that asks the system.
+    pub fn new(private: PrivateHosts) -> Self {
+        Self::with_look_up(private, |host| {
+            Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
+        })
+    }
+
+    fn with_look_up(
+        private: PrivateHosts,
+        look_up: impl Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self { private, look_up: Arc::new(look_up) }
+    }
+}
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let host = name.as_str().to_owned();
+        let (private, found) = (self.private.clone(), (self.look_up)(host.clone()));
+        Box::pin(async move {
+            let mut addresses = found.await?;
+            addresses.retain(|address| private.allow(&host, address.ip()));
+            if addresses.is_empty() {
+                return Err(refusal(&host).into());
+            }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// SE-13: every class of address that is not a public machine's, in every spelling that a URL has.
+    #[test]
+    fn private_addresses_are_refused_in_every_spelling() {
+        let none = PrivateHosts::default();
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "0177.0.0.1",
+            "0x7f.0.0.1",
+            "2130706433",
+            "0x7f000001",
+            "017700000001",
+            "127.255.255.254",
+            "0.0.0.0",
+            "0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "0xa9fea9fe",
+            "2852039166",
+            "100.64.0.1",
+            "100.127.255.255",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.88.99.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "[::]",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[::127.0.0.1]",
+            "[::ffff:0:127.0.0.1]",
+            "[::ffff:169.254.169.254]",
+            "[64:ff9b::7f00:1]",
+            "[64:ff9b::169.254.169.254]",
+            "[64:ff9b:1::10.0.0.1]",
+            "[2002:7f00:1::]",
+            "[2002:a00:1::1]",
+            "[fc00::1]",
+            "[fd12:3456::1]",
+            "[fd00:ec2::254]",
+            "[fe80::1]",
+            "[fec0::1]",
+            "[ff02::1]",
+            "[2001:db8::1]",
+            "[2001::1]",
+            "[100::1]",
+            "[3fff::1]",
+        ] {
+            let refused = none.check(&format!("http://{host}/mcp")).expect_err(host);
+            assert!(refused.contains("PML_UPSTREAM_PRIVATE_HOSTS"), "{host}: {refused}");
+        }
+        // The twin.
+        for host in [
+            "8.8.8.8",
+            "1.1.1.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "100.63.0.1",
+            "100.128.0.1",
+            "198.17.0.1",
+            "[2606:4700:4700::1111]",
+            "[64:ff9b::808:808]",
+            "[::ffff:8.8.8.8]",
+            "[2002:808:808::1]",
+            "example.com",
+        ] {
+            none.check(&format!("https://{host}/mcp")).expect(host);
+        }
+        for url in [
+            "ftp://8.8.8.8/",
+            "file:///etc/passwd",
+            "http://user@8.8.8.8/",
+            "http://u:p@8.8.8.8/",
+            "x",
+            "",
+        ] {
+            none.check(url).expect_err(url);
+        }
+    }
+
+    #[test]
+    fn an_operator_allows_hosts_one_by_one() {
+        let hosts = ["127.0.0.1", "MCP.Internal", "[fd12::1]", "169.254.10.1"].map(str::to_owned);
+        let allowed = PrivateHosts::new(&hosts);
+        for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[fd12::1]", "169.254.10.1"] {
+            allowed.check(&format!("http://{host}/")).expect(host);
+        }
+        for host in ["127.0.0.2", "10.0.0.1", "[::1]", "[fd12::2]", "169.254.169.254"] {
+            allowed.check(&format!("http://{host}/")).expect_err(host);
+        }
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(
+            allowed.allow("mcp.internal", ip("10.1.2.3"))
+                && allowed.allow("mcp.internal.", ip("::1"))
+        );
+        assert!(
+            !allowed.allow("other.internal", ip("10.1.2.3"))
+                && allowed.allow("other.internal", ip("8.8.8.8"))
+        );
+        // A name that was allowed still never leads to the credentials of the machine.
+        assert!(!allowed.allow("mcp.internal", ip("169.254.169.254")));
+        assert!(!PrivateHosts::new(&[String::new()]).allow("", ip("127.0.0.1")));
+    }
+
+    /// A server on loopback that counts its visitors.
+    fn server() -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let visits = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&visits);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.read(&mut [0; 1_024]);
+                let _ = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                );
+            }
+        });
+        (port, visits)
+    }
+
+    /// GW-17, SE-13: a name that answers with another address the second time is connected to under neither, and
+    /// one that mixes a private address into its answer is only connected to at the public one.
+    #[tokio::test]
+    async fn a_name_that_changes_its_mind_reaches_nothing_private() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (port, visits) = server();
+        let look_ups = Arc::new(AtomicUsize::new(0));
+        let visit = async |private: PrivateHosts| {
+            let count = Arc::clone(&look_ups);
+            let resolver = GuardedResolver::with_look_up(private, move |_| {
+                // An address that nothing answers at, then this machine.
+                let first = count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+                let address = if first { "0.0.0.0:0" } else { "127.0.0.1:0" };
+                Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
+            });
+            let client =
+                reqwest::Client::builder().dns_resolver(resolver).no_proxy().build().unwrap();
+            let mut answers = Vec::new();
+            for _ in 0..2 {
+                let sent = client.get(format!("http://rebind.example:{port}/")).send().await;
+                answers.push(
+                    sent.map(|reply| reply.status().as_u16()).map_err(|error| format!("{error:?}")),
+                );
+            }
+            answers
+        };
+        for answer in visit(PrivateHosts::default()).await {
+            assert!(answer.unwrap_err().contains("PML_UPSTREAM_PRIVATE_HOSTS"));
+        }
+        assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (0, 2));
+        // The twin: allowed by its name, this machine is reached, and what is no address still is not.
+        let answers = visit(PrivateHosts::new(&["rebind.example".to_owned()])).await;
+        assert!(answers[0].is_err() && answers[1] == Ok(200), "{answers:?}");
+        assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (1, 4));
+    }
+
+    /// A real look-up goes the same way.
+    #[tokio::test]
+    async fn a_name_of_this_machine_is_refused() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (port, visits) = server();
+        let client = |private: PrivateHosts| {
+            let resolver = GuardedResolver::new(private);
+            reqwest::Client::builder().dns_resolver(resolver).no_proxy().build().unwrap()
+        };
+        let url = format!("http://localhost:{port}/");
+        client(PrivateHosts::default()).get(&url).send().await.unwrap_err();
+        assert_eq!(visits.load(Ordering::SeqCst), 0);
+        let allowed = PrivateHosts::new(&["localhost".to_owned()]);
+        assert_eq!(client(allowed).get(&url).send().await.unwrap().status(), 200);
+    }
+}

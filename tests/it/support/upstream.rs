@@ -1,0 +1,111 @@
+//! Real MCP servers behind HTTP, and their entries in the registry of a gateway.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::PATIENCE;
+use super::guard::{self, Guarded};
+use super::http::get;
+use super::mcp_servers::{PYTHON, python};
+use super::server::{Installation, Tenant};
+
+/// The fixture server `everything.py`, which runs.
+pub(crate) struct Everything {
+    program: Arc<Guarded>,
+    /// Its MCP endpoint.
+    pub(crate) url: String,
+}
+
+impl Everything {
+    /// Starts it.
+    pub(crate) fn start() -> Self {
+        let mut command = Command::new(python(PYTHON).join("python"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py");
+        command.arg(script);
+        let log = guard::folder("u").join("log");
+        let program = Guarded::start(&command, &log);
+        let Some(url) = program.line(PATIENCE, |line| line.starts_with("http://")) else {
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            panic!("the fixture server did not start:\n{log}");
+        };
+        Self { program, url }
+    }
+}
+
+impl Drop for Everything {
+    fn drop(&mut self) {
+        self.program.stop();
+    }
+}
+
+/// Returns the scope of a tenant, `org.project`.
+#[track_caller]
+pub(crate) fn scope_of(tenant: &Tenant) -> String {
+    let bearer = format!("Bearer {}", tenant.key);
+    let own =
+        get(&format!("{}/api/v1/keys/self", tenant.url), &[("authorization", &bearer)]).json();
+    own["scope"].as_str().expect("a key has a scope").to_owned()
+}
+
+/// An entry for a server of the registry, to be written by the operator.
+pub(crate) struct Entry<'a> {
+    /// `org.project`.
+    pub(crate) scope: &'a str,
+    /// Its namespace.
+    pub(crate) namespace: &'a str,
+    /// What makes it the kind it is.
+    pub(crate) content: Value,
+    /// Its tools, as MCP describes them.
+    pub(crate) tools: Vec<Value>,
+    /// Where its row says that it runs; `None` leaves that to the rules.
+    pub(crate) routing: Option<&'a str>,
+}
+
+impl<'a> Entry<'a> {
+    /// Describes a server behind HTTP that runs on the gateway's side.
+    pub(crate) fn http(scope: &'a str, namespace: &'a str, url: &str) -> Self {
+        let content = json!({ "type": "http", "description": "Test", "proxy_to": url });
+        Self { scope, namespace, content, tools: Vec::new(), routing: Some("server") }
+    }
+
+    /// Says that it needs a key.
+    pub(crate) fn needs(mut self, variable: &str) -> Self {
+        self.content["env_required"] = json!([variable]);
+        self
+    }
+
+    /// Writes it.
+    pub(crate) fn publish(self, installation: &Installation) {
+        let (org, project) = self.scope.split_once('.').expect("a scope has two parts");
+        let stored = |name: &str, tools: &[Value]| {
+            let mut content = self.content.clone();
+            content["fqdn"] = json!(name);
+            content["tools"] = json!(tools);
+            // The hash is that of the canonical form.
+            content.sort_all_objects();
+            let content = content.to_string();
+            let hash = data_encoding::BASE64.encode(&Sha256::digest(content.as_bytes()));
+            format!("$c${content}$c$, 'sha256-{hash}'")
+        };
+        let (scope, namespace) = (self.scope, self.namespace);
+        let routing = self.routing.map_or("null".to_owned(), |routing| format!("'{routing}'"));
+        let whole = stored(&format!("{scope}.{namespace}"), &self.tools);
+        let mut sql = format!(
+            "insert into mcp_servers (org, project, namespace, content, integrity, routing, visibility, owner)
+                values ('{org}', '{project}', '{namespace}', {whole}, {routing}, 'project', 'operator');"
+        );
+        for tool in &self.tools {
+            let name = tool["name"].as_str().expect("a tool has a name");
+            let one = stored(&format!("{scope}.{namespace}.{name}"), std::slice::from_ref(tool));
+            sql += &format!(
+                "insert into tools (org, project, namespace, name, content, integrity, visibility, owner)
+                    values ('{org}', '{project}', '{namespace}', '{name}', {one}, 'project', 'operator');"
+            );
+        }
+        installation.sql(&sql);
+    }
+}
