@@ -1,12 +1,18 @@
-//! The official MCP conformance suite: the scenarios of transport and lifecycle
-//! that ask for no fixture tools, for both protocol versions.
+//! The official MCP conformance suite, for both protocol versions: against `/mcp`, the scenarios of transport and
+//! lifecycle that ask for no fixture tools; through `/mcp/proxy/{server}`, all of them.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 use crate::support::cli::{Project, finish, text};
 use crate::support::gateway_stub::with_key;
+use crate::support::guard;
 use crate::support::mcp_servers::{node_22, npm};
 use crate::support::server::Server;
+use crate::support::upstream::{Entry, Everything, scope_of};
 
 /// Checks inside a scenario that ask for a fixture on the server, which a gateway
 /// does not have: tools of fixed names, prompts, resources. A gateway without
@@ -92,4 +98,78 @@ fn the_suite_for_2026_07_28_passes() {
 #[test]
 fn the_newer_suite_for_2025_11_25_passes() {
     scenarios("conformance-2026-07-28", "2025-11-25", &["server-initialize", "ping", "tools-list"]);
+}
+
+/// Runs a whole suite and returns the verdicts by scenario, check and place.
+fn verdicts(
+    project: &Project,
+    fixture: &str,
+    url: &str,
+    which: &[&str],
+) -> BTreeMap<String, String> {
+    let script = npm(fixture).join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let results = guard::folder("c");
+    let mut command = project.wrap(Command::new(node_22()), &[]);
+    command.arg(&script).args(["server", "--url", url, "-o"]).arg(&results).args(which);
+    let output = finish(command, b"");
+    let mut verdicts = BTreeMap::new();
+    for entry in std::fs::read_dir(&results).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        // server-<scenario>-<time>
+        let scenario = name.trim_start_matches("server-").split("-2").next().unwrap().to_owned();
+        for (id, status) in checks(&entry.path().join("checks.json")) {
+            let mut place = 1;
+            while verdicts.contains_key(&format!("{scenario} {id} {place}")) {
+                place += 1;
+            }
+            verdicts.insert(format!("{scenario} {id} {place}"), status);
+        }
+    }
+    let said = plain(&(text(&output.stdout) + &text(&output.stderr)));
+    assert!(verdicts.len() >= 30, "{fixture} {url}: {} checks\n{said}", verdicts.len());
+    verdicts
+}
+
+fn checks(file: &Path) -> Vec<(String, String)> {
+    let checks: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let text = |check: &Value, name: &str| check[name].as_str().unwrap().to_owned();
+    let checks = checks.as_array().unwrap();
+    checks.iter().map(|check| (text(check, "id"), text(check, "status"))).collect()
+}
+
+/// Whatever a server passes alone it passes through the gateway.
+fn passes_through(fixture: &str, which: &[&str], least: usize) {
+    let server = Server::shared();
+    let tenant = server.tenant();
+    let upstream = Everything::start();
+    let namespace = format!("everything_{}", which[1].replace('-', "_"));
+    Entry::http(&scope_of(&tenant), &namespace, &upstream.url).publish(server.installation());
+    let project = Project::of(&tenant);
+    let alone = verdicts(&project, fixture, &upstream.url, which);
+    let url = format!("{}/mcp/proxy/{namespace}", with_key(&tenant.url, &tenant.key));
+    let through = verdicts(&project, fixture, &url, which);
+    let passed: Vec<&String> =
+        alone.iter().filter(|(_, verdict)| *verdict == "SUCCESS").map(|(name, _)| name).collect();
+    assert!(
+        passed.len() >= least,
+        "{fixture}: {} of {} checks pass alone",
+        passed.len(),
+        alone.len()
+    );
+    let lost: Vec<String> = passed
+        .iter()
+        .filter(|name| through.get(**name).map(String::as_str) != Some("SUCCESS"))
+        .map(|name| format!("{name}: {:?}", through.get(*name)))
+        .collect();
+    assert!(lost.is_empty(), "{fixture}: what passes alone and not through:\n{}", lost.join("\n"));
+}
+
+#[test]
+fn all_of_2025_11_25_passes_through() {
+    passes_through("conformance-2025-11-25", &["--suite", "all"], 40);
+}
+
+#[test]
+fn all_of_2026_07_28_passes_through() {
+    passes_through("conformance-2026-07-28", &["--requirements", "2026-07-28"], 130);
 }
