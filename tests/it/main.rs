@@ -53,3 +53,4 @@ mod tampering;
 mod threats;
 mod tokens;
 mod tool_keys;
+mod upstream_schemas;
