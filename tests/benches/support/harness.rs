@@ -19,6 +19,8 @@ pub(crate) mod mcp_servers;
 pub(crate) mod processes;
 #[path = "../../it/support/server.rs"]
 pub(crate) mod server;
+#[path = "../../it/support/upstream.rs"]
+pub(crate) mod upstream;
 
 use std::time::{Duration, Instant};
 
