@@ -41,8 +41,8 @@ mod executions;
 mod idempotency;
 mod keys;
 mod links;
-mod official;
 mod members;
+mod official;
 mod operator;
 mod projects;
 mod publish;
@@ -80,10 +80,10 @@ pub use executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
 };
 pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
-pub use links::{LinkRecord, Slug};
-pub use official::{OfficialFilter, OfficialPage};
 pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights, Session};
+pub use links::{LinkRecord, Slug};
 pub use members::{MemberPage, Membership};
+pub use official::{OfficialFilter, OfficialPage};
 pub use operator::Operator;
 pub use projects::{OrgRecord, ProjectPage, ProjectRecord};
 pub use publish::{NewCapability, Published, Remark};

@@ -307,6 +307,12 @@ async fn delete(
             project,
         ),
         sqlx::query!(
+            "update registry_links set revoked_at = coalesce(revoked_at, now())
+            where org = $1 and project = $2",
+            org,
+            project,
+        ),
+        sqlx::query!(
             "update memberships set role = null, updated_at = now()
             where org = $1 and project = $2 and role is not null",
             org,

@@ -1,8 +1,9 @@
 //! Projects and organisations: made once, and deleted for good.
 
+use protocol::Visibility;
 use registry::{
-    EntryName, NewCapability, RegistryError, Role, SecretName, SecretOwner, SecretValue, Tenant,
-    Visibility,
+    CatalogFilter, EntryName, NewCapability, RegistryError, Role, SecretName, SecretOwner,
+    SecretValue, Tenant,
 };
 use sqlx::Executor as _;
 
@@ -106,8 +107,18 @@ async fn a_deleted_project_is_closed_for_good() {
     let server: EntryName = "acme.web.srv".parse().unwrap();
     assert!(registry.entry(&nobody, &name("public")).await.is_ok());
 
+    let (slug, _) = registry.create_link(&ann, "editors").await.unwrap();
+    assert_eq!(registry.scope_of_link(slug.expose()).await.unwrap(), scope("acme.web"));
+    let listed = async || {
+        let filter = CatalogFilter { namespace: Some("a".to_owned()), ..Default::default() };
+        registry.catalog(&nobody, &filter, None, 10).await.unwrap().items.len()
+    };
+    assert_eq!(listed().await, 1);
+
     registry.delete_project(&boss, "web").await.unwrap();
 
+    assert!(is_not_found(registry.scope_of_link(slug.expose()).await), "its link ends with it");
+    assert_eq!(listed().await, 0);
     // Its keys are no keys, and nobody makes another one.
     registry.authenticate(key.expose()).await.unwrap_err();
     assert!(is_not_found(registry.create_key(&Tenant::of(scope("acme.web")), new_key()).await));

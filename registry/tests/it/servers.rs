@@ -1,7 +1,7 @@
 //! MCP servers as a proxy asks for them, and the handles of their sessions.
 
-use protocol::{EntryType, Fqdn, Routing};
-use registry::{EntryName, MasterKey, MasterKeys, Registry, RegistryError, Tenant, Visibility};
+use protocol::{EntryType, Fqdn, Routing, Visibility};
+use registry::{EntryName, MasterKey, MasterKeys, Registry, RegistryError, Tenant};
 
 use crate::cluster::eventually;
 use crate::database::{Database, is_not_found};
