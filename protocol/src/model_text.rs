@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(shown["properties"]["description"]["description"], "<IMPORTANT>\\u{7}");
         assert_eq!(shown["properties"]["mode"], schema["properties"]["mode"]);
         assert_eq!(flags.words(), ["hidden_characters", "instructions"]);
-        let wordy: Value = (0..2_000)
+        let wordy: Value = (0..4_000)
             .map(|n| (format!("p{n}"), json!({ "description": "x".repeat(400) })))
             .collect();
         let shown = schema_for_model(&json!({ "properties": wordy }), &mut flags);

@@ -47,7 +47,7 @@ fn stdio_survives_any_line() {
             pml.write(&line);
             pml.write(b"\n\r\n  \n");
             let tools = pml.request("tools/list", json!({}));
-            assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(3), "{tools}");
+            assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(4), "{tools}");
         }
         assert_eq!(success(&pml.execute("return await mcp.math.eval({ expression: '1' })")), 1);
     }
@@ -74,7 +74,7 @@ fn stdio_survives_a_huge_line() {
     }
     pml.write(b"\n");
     let tools = pml.request("tools/list", json!({}));
-    assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(3), "{tools}");
+    assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(4), "{tools}");
     poll("memory to stay within 64 MiB", PATIENCE, || {
         (pml.pid().tree_memory() < before + (64 << 20)).then_some(())
     });
