@@ -190,14 +190,11 @@ impl Limits {
 /// Draws a slice; `None` when the database does not answer soon. Whatever is asked for needs
 /// it as well, and says so.
 async fn draw(registry: &Registry, bucket: &Bucket, rate: Rate) -> Option<TokenGrant> {
-    let (registry, name) = (registry.clone(), bucket.name());
-    // A task of its own: a query that is given up half-way would cost its connection.
-    let drawing =
-        tokio::spawn(async move { registry.take_tokens(&name, wanted(rate), rate).await });
-    match tokio::time::timeout(DRAW_LIMIT, drawing).await {
-        Ok(Ok(Ok(drawn))) => return Some(drawn),
-        Ok(Ok(Err(error))) => tracing::warn!(error = %error, "Requests could not be counted"),
-        Ok(Err(error)) => tracing::error!(error = %error, "Requests could not be counted"),
+    let name = bucket.name();
+    // The registry finishes what is given up here: a statement that is dropped half-way would cost its connection.
+    match tokio::time::timeout(DRAW_LIMIT, registry.take_tokens(&name, wanted(rate), rate)).await {
+        Ok(Ok(drawn)) => return Some(drawn),
+        Ok(Err(error)) => tracing::warn!(error = %error, "Requests could not be counted"),
         Err(_) => tracing::warn!("Requests could not be counted in time"),
     }
     None
