@@ -5,36 +5,35 @@
 //! server's, but the caller only ever holds a handle that opens for nobody else.
 
 mod events;
+mod exchanges;
 mod headers;
 mod message;
 mod relay;
+mod stop;
+mod strict;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use protocol::{EntryType, Envelope, ErrorBody, ErrorCode, Routing, Scope, ToolId};
+use protocol::{EntryType, ErrorBody, ErrorCode, Routing, ToolId};
 use registry::{AuditEvent, AuditOutcome, McpServer, RegistryError};
 use reqwest::Url;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use self::message::{BadMessage, Message};
-
-use self::message::Kind;
+pub use self::exchanges::Exchanges;
+use self::message::{BadMessage, Kind, Message};
 use self::relay::Relay;
+use self::stop::Stop;
 use crate::auth::Requester;
 use crate::calls::TOOL_TIMEOUT;
 use crate::error::{ApiError, registry_error};
-use crate::http::mcp::envelope_result;
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, FoundKey, Need};
 use crate::upstreams::redact::Redactor;
 
-/// How many messages of one scope may be under way, streams that stay open among them.
-const EXCHANGES_OF_A_SCOPE: usize = 512;
 /// The largest JSON answer, and the largest event of a stream whose events are looked at.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
 /// Methods that go on. What is not known here may be something that nobody judged.
@@ -60,43 +59,6 @@ const METHODS: [&str; 19] = [
     "notifications/roots/list_changed",
 ];
 
-/// How many messages of each scope are under way.
-#[derive(Default)]
-pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
-
-/// A place among them; it is free again when this ends.
-struct Place {
-    all: Arc<Mutex<HashMap<Scope, usize>>>,
-    scope: Scope,
-}
-
-impl Exchanges {
-    fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(scope.clone()).or_default();
-        if *count >= EXCHANGES_OF_A_SCOPE {
-            let what = format!(
-                "{EXCHANGES_OF_A_SCOPE} messages of this scope are being passed on already"
-            );
-            return Err(ApiError::new(ErrorCode::Busy, what));
-        }
-        *count += 1;
-        Ok(Place { all: Arc::clone(&self.0), scope: scope.clone() })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.scope) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.scope);
-            }
-        }
-    }
-}
-
 /// A caller and the server that it wants to reach.
 pub struct Passage {
     gateway: SharedGateway,
@@ -104,22 +66,6 @@ pub struct Passage {
     headers: HeaderMap,
     server: Arc<McpServer>,
     url: Url,
-}
-
-/// Why a message does not go on, or did not arrive.
-enum Stop {
-    /// It is no message, or its headers lie: told as JSON-RPC.
-    Protocol(StatusCode, Value, i32, String),
-    /// It may not, or cannot: told as a refusal, or to the agent that called a tool.
-    Refused(StatusCode, ErrorBody),
-    /// It never became a message.
-    Api(ApiError),
-}
-
-impl From<ApiError> for Stop {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
-    }
 }
 
 impl Passage {
@@ -165,19 +111,20 @@ impl Passage {
             Ok(message) => message,
             Err(BadMessage { code, message }) => {
                 let id = message::id_of(&body);
-                return json_rpc_error(StatusCode::BAD_REQUEST, id, code, &message);
+                return Stop::Protocol(StatusCode::BAD_REQUEST, id, code, message)
+                    .told(None, false);
             }
         };
         let answer = match self.judge(&message).await {
             Ok(()) => self.send(Method::POST, Some((&message, body))).await,
             Err(stop) => Err(stop),
         };
-        answer.unwrap_or_else(|stop| self.told(stop, Some(&message)))
+        answer.unwrap_or_else(|stop| stop.told(Some(&message), self.is_stateless(&message)))
     }
 
     /// Opens the stream of what the server says of itself, or ends a session.
     pub async fn without_body(&self, method: Method) -> Response {
-        self.send(method, None).await.unwrap_or_else(|stop| self.told(stop, None))
+        self.send(method, None).await.unwrap_or_else(|stop| stop.told(None, false))
     }
 
     /// Decides whether a message may go on.
@@ -258,7 +205,6 @@ impl Passage {
         let key = self.key(what.as_deref()).await?;
         let trace = relay::Trace {
             place,
-            scope: self.requester.scope().clone(),
             server: self.server.fqdn.to_string(),
             tool: what,
             started,
@@ -448,31 +394,6 @@ impl Passage {
         let what = format!("server `{}` did not answer within {seconds} s", self.server.fqdn);
         Stop::Refused(StatusCode::GATEWAY_TIMEOUT, ErrorBody::new(ErrorCode::ToolTimeout, what))
     }
-
-    /// Tells why a message did not go on: to the agent, if it called a tool, and else by the status.
-    fn told(&self, stop: Stop, message: Option<&Message>) -> Response {
-        let (status, error) = match stop {
-            Stop::Protocol(status, id, code, what) => {
-                return json_rpc_error(status, id, code, &what);
-            }
-            Stop::Api(error) => return error.into_response(),
-            Stop::Refused(status, error) => (status, error),
-        };
-        let call = message.filter(|message| message.method == "tools/call");
-        let Some((message, id)) = call.and_then(|message| Some((message, message.id()?))) else {
-            let told = ApiError::new(error.error_code, error.message).with_status(status);
-            return told.with_member("details", error.details).into_response();
-        };
-        let mut result = serde_json::to_value(envelope_result(&Envelope::error(error)))
-            .unwrap_or_else(|_| json!({ "isError": true, "content": [] }));
-        if self.is_stateless(message) {
-            result["resultType"] = json!("complete");
-        }
-        let body = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
-        let headers =
-            [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-        (StatusCode::OK, headers, body).into_response()
-    }
 }
 
 /// Returns how many seconds to wait, if that is what a header says.
@@ -488,11 +409,4 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
 /// Returns a word of a client short and plain enough to be told.
 fn shown(word: &str) -> String {
     protocol::escape_text(&word.chars().take(128).collect::<String>()).to_string()
-}
-
-fn json_rpc_error(status: StatusCode, id: Value, code: i32, message: &str) -> Response {
-    let error = json!({ "code": code, "message": message });
-    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    (status, headers, body).into_response()
 }

@@ -7,12 +7,12 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use chrono::Utc;
 use futures::stream::{self, Stream};
-use protocol::Scope;
 use registry::{Caller, Changes, Right};
 use tokio::sync::watch;
 
+use super::ANSWER_LIMIT;
 use super::events::Events;
-use super::{ANSWER_LIMIT, Place};
+use super::exchanges::Place;
 use crate::auth::{self, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::redact::Redactor;
@@ -25,7 +25,6 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Records that a message was passed on, when its answer ends.
 pub(super) struct Trace {
     pub(super) place: Place,
-    pub(super) scope: Scope,
     pub(super) server: String,
     pub(super) tool: Option<String>,
     pub(super) started: Instant,
@@ -35,8 +34,7 @@ pub(super) struct Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        debug_assert_eq!(self.scope, self.place.scope);
-        let (scope, status, bytes) = (&self.scope, self.status, self.bytes);
+        let (scope, status, bytes) = (&self.place.scope, self.status, self.bytes);
         let duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
         match &self.tool {
             Some(tool) => tracing::info!(

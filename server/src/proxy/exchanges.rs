@@ -1,0 +1,53 @@
+//! How many messages of a scope are under way, and a bound on them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use protocol::{ErrorCode, Scope};
+
+use crate::error::ApiError;
+
+/// How many messages of one scope may be under way, streams that stay open among them.
+const EXCHANGES_OF_A_SCOPE: usize = 512;
+
+/// How many messages of each scope are under way.
+#[derive(Default)]
+pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
+
+/// A place among them; it is free again when this ends.
+pub(super) struct Place {
+    all: Arc<Mutex<HashMap<Scope, usize>>>,
+    /// Whose it is.
+    pub(super) scope: Scope,
+}
+
+impl Exchanges {
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// Returns `BUSY` when all of the scope are taken.
+    pub(super) fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(scope.clone()).or_default();
+        if *count >= EXCHANGES_OF_A_SCOPE {
+            let what = format!(
+                "{EXCHANGES_OF_A_SCOPE} messages of this scope are being passed on already"
+            );
+            return Err(ApiError::new(ErrorCode::Busy, what));
+        }
+        *count += 1;
+        Ok(Place { all: Arc::clone(&self.0), scope: scope.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.scope) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.scope);
+            }
+        }
+    }
+}
