@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use protocol::Scope;
 use registry::{Principal, Role};
 
-use super::parse_principal;
+use super::credentials::parse_principal;
 
 /// `pml-server orgs …`
 #[derive(Debug, Subcommand)]
