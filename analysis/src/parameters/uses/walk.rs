@@ -1,18 +1,18 @@
 //! The walk over the program: which uses every run makes, and what each shows.
 
-use serde_json::{Value, json};
+mod said;
+
 use swc_ecma_ast::{
     ArrayLit, ArrowExpr, AssignExpr, AssignTarget, BinExpr, BinaryOp, CallExpr, Callee, Class,
     CondExpr, DoWhileStmt, Expr, ExprOrSpread, ForInStmt, ForOfStmt, ForStmt, Function,
-    FunctionBody, GetterProp, IfStmt, LabeledStmt, Lit, MemberExpr, MemberProp, ObjectPatProp,
-    OptChainBase, OptChainExpr, Pat, Prop, PropOrSpread, ReturnStmt, SetterProp,
-    SimpleAssignTarget, SwitchStmt, Tpl, TryStmt, TsType, UnaryExpr, UnaryOp, UpdateExpr,
-    VarDeclarator, WhileStmt,
+    FunctionBody, GetterProp, IfStmt, LabeledStmt, Lit, MemberExpr, MemberProp, OptChainBase,
+    OptChainExpr, Pat, Prop, PropOrSpread, ReturnStmt, SetterProp, SimpleAssignTarget, SwitchStmt,
+    Tpl, TryStmt, TsType, UnaryExpr, UnaryOp, UpdateExpr, VarDeclarator, WhileStmt,
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
 use super::evidence::{Kinds, of_default, of_method};
-use super::{Meaning, Uses, taken};
+use super::{Meaning, Uses};
 
 /// Walks the body of a program.
 pub(super) fn walk(body: &FunctionBody, uses: &mut Uses) {
@@ -88,122 +88,6 @@ impl Walk<'_> {
         self.uses.field(name).unclear = true;
     }
 
-    /// Reads the types that stand at an expression that means `args` or a field.
-    fn annotations(&mut self, mut expression: &Expr) {
-        loop {
-            let (inner, kind) = match expression {
-                Expr::Paren(inner) => (&inner.expr, None),
-                Expr::TsNonNull(inner) => (&inner.expr, None),
-                Expr::TsConstAssertion(inner) => (&inner.expr, None),
-                Expr::TsAs(inner) => (&inner.expr, Some(&inner.type_ann)),
-                Expr::TsSatisfies(inner) => (&inner.expr, Some(&inner.type_ann)),
-                Expr::TsTypeAssertion(inner) => (&inner.expr, Some(&inner.type_ann)),
-                _ => break,
-            };
-            if let (Some(kind), Some(meaning)) = (kind, self.uses.meaning(inner)) {
-                self.annotated(&meaning, kind);
-            }
-            expression = inner;
-        }
-        // `(args as Input).path` says something of `args`.
-        let object = match expression {
-            Expr::Member(member) => Some(&member.obj),
-            Expr::OptChain(chain) => match &*chain.base {
-                OptChainBase::Member(member) => Some(&member.obj),
-                OptChainBase::Call(_) => None,
-            },
-            _ => None,
-        };
-        if let Some(object) = object {
-            self.annotations(object);
-        }
-    }
-
-    fn annotated(&mut self, meaning: &Meaning, kind: &TsType) {
-        match meaning {
-            Meaning::All => {
-                let Some(members) = self.uses.named.members(kind) else { return };
-                self.uses.open |= members.open;
-                for member in members.fields {
-                    let field = self.uses.field(&member.name);
-                    field.annotated.get_or_insert((member.schema, member.optional));
-                }
-            }
-            Meaning::Field { name, .. } => {
-                let schema = self.uses.named.schema(kind);
-                if schema != json!({}) {
-                    // A cast tells the kind and not whether it is there.
-                    let told: (Value, bool) = (schema, true);
-                    self.uses.field(name).annotated.get_or_insert(told);
-                }
-            }
-        }
-    }
-
-    /// Follows `pattern = init`.
-    fn bound(&mut self, pattern: &Pat, meaning: &Meaning) {
-        if let Some(kind) = annotation(pattern) {
-            self.annotated(meaning, kind);
-        }
-        match (pattern, meaning) {
-            (Pat::Ident(name), Meaning::All) => {
-                self.uses.open |= !self.uses.aliases.contains_key(&name.id.sym);
-            }
-            (Pat::Object(object), Meaning::All) => {
-                for prop in &object.props {
-                    self.taken(prop);
-                }
-            }
-            (_, Meaning::All) => self.uses.open = true,
-            (Pat::Ident(name), Meaning::Field { name: field, .. }) => {
-                self.handed_to(field, Some(&name.id.sym));
-            }
-            (pattern, Meaning::Field { name, defaulted }) => {
-                let kinds = matches!(pattern, Pat::Array(_)).then_some(Kinds::ITERABLE);
-                self.field(name, *defaulted, Missing::Shows, kinds);
-                pattern.visit_with(self);
-            }
-        }
-    }
-
-    /// Notes that a variable has the field: one whose uses are followed, or another.
-    fn handed_to(&mut self, field: &str, variable: Option<&swc_atoms::Atom>) {
-        let followed = variable.is_some_and(|name| self.uses.aliases.contains_key(name));
-        let missing = if followed { Missing::HandedOn } else { Missing::Spared };
-        self.field(field, false, missing, None);
-    }
-
-    fn taken(&mut self, prop: &ObjectPatProp) {
-        let Some((name, variable, defaulted)) = taken(prop) else {
-            self.uses.open = true;
-            prop.visit_with(self);
-            return;
-        };
-        let default = match prop {
-            ObjectPatProp::Assign(assign) => assign.value.as_deref(),
-            ObjectPatProp::KeyValue(pair) => match &*pair.value {
-                Pat::Assign(assign) => Some(&*assign.right),
-                _ => None,
-            },
-            ObjectPatProp::Rest(_) => None,
-        };
-        let kinds = default.and_then(of_default);
-        if defaulted {
-            self.field(&name, true, Missing::Spared, kinds);
-        } else if variable.is_some() {
-            self.handed_to(&name, variable);
-        } else {
-            // A pattern within the pattern.
-            self.field(&name, false, Missing::Shows, None);
-        }
-        if let Some(default) = default {
-            self.perhaps(|walk| default.visit_with(walk));
-        }
-        if let (ObjectPatProp::KeyValue(pair), None) = (prop, variable) {
-            pair.value.visit_with(self);
-        }
-    }
-
     fn written(&mut self, target: &Expr) {
         match self.uses.meaning(target) {
             Some(Meaning::All) => self.uses.open = true,
@@ -255,16 +139,6 @@ impl Walk<'_> {
             _ => self.used(callee, Missing::Shows, None),
         }
     }
-}
-
-fn annotation(pattern: &Pat) -> Option<&TsType> {
-    let kind = match pattern {
-        Pat::Ident(name) => &name.type_ann,
-        Pat::Object(object) => &object.type_ann,
-        Pat::Array(array) => &array.type_ann,
-        _ => return None,
-    };
-    kind.as_ref().map(|kind| &*kind.type_ann)
 }
 
 /// Returns what a function of the engine makes of a field that is missing, and of which kind it must be.
