@@ -29,6 +29,8 @@ const SLICES: u64 = 100_000;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a draw may take. A dead database is told within two seconds; this is a part of them.
 const DRAW_LIMIT: Duration = Duration::from_millis(300);
+/// How long a database that did not answer is not asked again.
+const UNKNOWN: Duration = Duration::from_secs(1);
 /// The largest slice.
 const LARGEST_SLICE: f64 = 1_000.0;
 /// What is asked by those who watch the gateway, and counts for nobody.
@@ -82,6 +84,19 @@ struct Slice {
     left: u32,
     /// Until when the bucket is known to be empty.
     empty_until: Option<Instant>,
+    /// Until when the database is not asked again, because it did not answer.
+    unknown_until: Option<Instant>,
+}
+
+/// How a request was counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// It may come.
+    Yes,
+    /// So long from now there is one more.
+    Refused(Duration),
+    /// Nobody knows: the database did not answer.
+    Unknown,
 }
 
 /// The limits in force.
@@ -121,7 +136,8 @@ impl Limits {
     /// Counts a call of a tool on the gateway, in all quotas that the operator has for it.
     ///
     /// # Errors
-    /// Returns `RATE_LIMITED` when there were too many.
+    /// Returns `RATE_LIMITED` when there were too many, and `DATABASE_UNAVAILABLE` when nobody can tell: a program that
+    /// runs already needs no database for its calls, so that nothing else would hold it back.
     pub async fn count_call(
         &self,
         registry: &Registry,
@@ -139,56 +155,66 @@ impl Limits {
                 other => other.to_string(),
             };
             let bucket = Bucket::Quota { scope: whose, pattern: quota.pattern.to_string() };
-            if let Err(wait) = self.draw_one(registry, &bucket, rate).await {
-                let (calls, window) = (quota.calls, quota.window.seconds());
-                let message = format!(
-                    "tool `{tool}` was called as often as the operator allows here: {calls} calls of `{}` in {window} s",
-                    quota.pattern
-                );
-                let mut error = ErrorBody::new(ErrorCode::RateLimited, message);
-                error.details = json!({ "retry_after_s": seconds(wait) });
-                return Err(error);
-            }
+            let wait = match self.draw_one(registry, &bucket, rate).await {
+                Counted::Yes => continue,
+                Counted::Refused(wait) => wait,
+                Counted::Unknown => {
+                    let message = format!("the calls of tool `{tool}` cannot be counted now");
+                    return Err(ErrorBody::new(ErrorCode::DatabaseUnavailable, message));
+                }
+            };
+            let (calls, window) = (quota.calls, quota.window.seconds());
+            let message = format!(
+                "tool `{tool}` was called as often as the operator allows here: {calls} calls of `{}` in {window} s",
+                quota.pattern
+            );
+            let mut error = ErrorBody::new(ErrorCode::RateLimited, message);
+            error.details = json!({ "retry_after_s": seconds(wait) });
+            return Err(error);
         }
         Ok(())
     }
 
     async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
-        self.draw_one(registry, &bucket, rate).await.map_err(|wait| too_many(&bucket, rate, wait))
+        match self.draw_one(registry, &bucket, rate).await {
+            Counted::Refused(wait) => Err(too_many(&bucket, rate, wait)),
+            // What is asked for needs the database too, and says so.
+            Counted::Yes | Counted::Unknown => Ok(()),
+        }
     }
 
-    /// Takes one from a bucket, or says how long it takes until there is one.
-    async fn draw_one(
-        &self,
-        registry: &Registry,
-        bucket: &Bucket,
-        rate: Rate,
-    ) -> Result<(), Duration> {
+    /// Takes one from a bucket.
+    async fn draw_one(&self, registry: &Registry, bucket: &Bucket, rate: Rate) -> Counted {
         let slice = self.slices.get_with_by_ref(bucket, async { Arc::default() }).await;
         let mut slice = slice.lock().await;
         if slice.left == 0 {
             let now = Instant::now();
             if let Some(until) = slice.empty_until.filter(|until| *until > now) {
-                return Err(until - now);
+                return Counted::Refused(until - now);
+            }
+            // Not asked again by each request: they would wait for it one after the other.
+            if slice.unknown_until.is_some_and(|until| until > now) {
+                return Counted::Unknown;
             }
             match draw(registry, bucket, rate).await {
                 Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
-                    return Err(drawn.wait);
+                    return Counted::Refused(drawn.wait);
                 }
                 Some(drawn) => slice.left = drawn.granted,
-                // Not asked again for each request: they would wait for it one after the other.
-                None => slice.left = wanted(rate),
+                None => {
+                    slice.unknown_until = Some(Instant::now() + UNKNOWN);
+                    return Counted::Unknown;
+                }
             }
         }
         slice.left -= 1;
-        Ok(())
+        Counted::Yes
     }
 }
 
-/// Draws a slice; `None` when the database does not answer soon. Whatever is asked for needs
-/// it as well, and says so.
+/// Draws a slice; `None` when the database does not answer soon.
 async fn draw(registry: &Registry, bucket: &Bucket, rate: Rate) -> Option<TokenGrant> {
     let name = bucket.name();
     // The registry finishes what is given up here: a statement that is dropped half-way would cost its connection.

@@ -168,7 +168,9 @@ impl Passage {
         if self.gateway.registry.route_at(&self.server, &tool) == Routing::Server {
             let (limits, scope) = (&self.gateway.limits, self.requester.scope());
             let counted = limits.count_call(&self.gateway.registry, scope, &tool).await;
-            return counted.map_err(|error| Stop::Refused(StatusCode::TOO_MANY_REQUESTS, error));
+            return counted.map_err(|error| {
+                Stop::Refused(ApiError::new(error.error_code, "").status(), error)
+            });
         }
         let error = ErrorBody::new(
             ErrorCode::ClientToolsRequirePackage,
