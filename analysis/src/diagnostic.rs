@@ -149,17 +149,7 @@ impl Finding {
         while !source.is_char_boundary(offset) {
             offset -= 1;
         }
-        let before = &source[..offset];
-        let mut line = 1;
-        let mut start = 0;
-        // The engine counts the lines of what runs in the same way.
-        for (at, end) in before.match_indices(LINE_ENDS) {
-            // The `\r` of `\r\n` is not a break of its own.
-            if end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n') {
-                line += 1;
-                start = at + end.len();
-            }
-        }
+        let (line, start) = line_of(source, offset);
         let end = source[start..].find(LINE_ENDS).map_or(source.len(), |length| start + length);
         let column = source[start..offset.max(start)].chars().count() as u32 + 1;
         let frame = frame(line, &source[start..end.max(start)], column);
@@ -172,6 +162,41 @@ impl Finding {
             frame,
         }
     }
+}
+
+/// Returns the line of an offset, from 1, and where that line begins.
+fn line_of(source: &str, offset: usize) -> (u32, usize) {
+    let mut line = 1;
+    let mut start = 0;
+    // The engine counts the lines of what runs in the same way.
+    for (at, end) in source[..offset].match_indices(LINE_ENDS) {
+        // The `\r` of `\r\n` is not a break of its own.
+        if end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n') {
+            line += 1;
+            start = at + end.len();
+        }
+    }
+    (line, start)
+}
+
+/// Returns the line and the column of an offset, both from 1.
+pub(crate) fn position(source: &str, offset: usize) -> (u32, u32) {
+    let (line, start) = line_of(source, offset);
+    (line, source[start..offset.max(start)].chars().count() as u32 + 1)
+}
+
+/// Returns the offset of a line and column, if the text has that line; a column too far is the line's end.
+pub(crate) fn offset_of(source: &str, line: u32, column: u32) -> Option<usize> {
+    let mut start = 0;
+    for _ in 1..line {
+        let at = start + source[start..].find(LINE_ENDS)?;
+        let is_pair = source[at..].starts_with("\r\n");
+        start = at + if is_pair { 2 } else { source[at..].chars().next()?.len_utf8() };
+    }
+    let rest = &source[start..];
+    let rest = &rest[..rest.find(LINE_ENDS).unwrap_or(rest.len())];
+    let column = column.saturating_sub(1) as usize;
+    Some(start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at))
 }
 
 /// What ends a line of JavaScript.

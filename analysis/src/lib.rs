@@ -31,6 +31,7 @@
 //! that serve many users still run it in a killable child ([`job`]), because a
 //! parser of this size cannot promise time and memory.
 
+mod bundle;
 mod dag;
 mod diagnostic;
 mod job;
@@ -49,6 +50,10 @@ use protocol::{Integrity, Routing, RoutingRules, ToolId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use bundle::{
+    Bundle, Bundled, FILE_LIMIT, FileDiagnostic, Needed, Origin, SourceFile, Sources, bundle,
+    bundle_job, candidates,
+};
 pub use dag::{Dag, DagTask};
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use job::{AnalysisError, Request, decode, job};

@@ -20,7 +20,7 @@
 mod class;
 mod expr;
 mod pattern;
-mod scope;
+pub(crate) mod scope;
 mod stmt;
 
 use std::ops::Range;

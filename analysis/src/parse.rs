@@ -18,6 +18,7 @@ use protocol::Integrity;
 use swc_common::comments::SingleThreadedComments;
 use swc_common::{BytePos, Span, Spanned};
 use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
+use swc_ecma_parser::error::SyntaxError;
 use swc_ecma_parser::{EsSyntax, Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
 
 use crate::Limits;
@@ -113,23 +114,59 @@ fn javascript() -> Syntax {
     Syntax::Es(EsSyntax::default())
 }
 
+/// Parses a file that may have `import` and `export`. Offsets are those of `text`.
+///
+/// Returns the tree, and where it has a `return` at its top level, if it has one.
+pub(crate) fn parse_file(
+    text: &str,
+    limits: &Limits,
+) -> Result<(Module, Option<u32>), Vec<Finding>> {
+    let (module, mut errors) = parse_from(text, typescript(false), BODY_START);
+    let mut returns = None;
+    errors.retain(|error| {
+        let is_return = matches!(error.kind(), SyntaxError::ReturnNotAllowed);
+        if is_return && returns.is_none() {
+            returns = Some(start(error.span()));
+        }
+        !is_return
+    });
+    match module.filter(|_| errors.is_empty()) {
+        Some(module) => {
+            survey::survey(&module, limits)?;
+            Ok((module, returns))
+        }
+        None => Err(errors::explain(errors, text)),
+    }
+}
+
 /// Parses `text`; early errors count. The list of errors is empty when the parser gave up:
 /// some broken programs make it panic.
 fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parser::error::Error>> {
-    let input = StringInput::new(text, BytePos(1), BytePos(1 + text.len() as u32));
+    match parse_from(text, syntax, 1) {
+        (Some(module), errors) if errors.is_empty() => Ok(module),
+        (_, errors) => Err(errors),
+    }
+}
+
+/// Parses `text`, whose first byte has the position `first`, and returns what there is, with all errors.
+fn parse_from(
+    text: &str,
+    syntax: Syntax,
+    first: u32,
+) -> (Option<Module>, Vec<swc_ecma_parser::error::Error>) {
+    let input = StringInput::new(text, BytePos(first), BytePos(first + text.len() as u32));
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
         let parsed = parser.parse_module();
         (parsed, parser.take_errors())
     }));
     match parsed {
-        Ok((Ok(module), errors)) if errors.is_empty() => Ok(module),
-        Ok((Ok(_), errors)) => Err(errors),
+        Ok((Ok(module), errors)) => (Some(module), errors),
         Ok((Err(error), mut errors)) => {
             errors.push(error);
-            Err(errors)
+            (None, errors)
         }
-        Err(_) => Err(Vec::new()),
+        Err(_) => (None, Vec::new()),
     }
 }
 

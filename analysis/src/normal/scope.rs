@@ -166,7 +166,7 @@ pub(super) fn declared_by<'a>(declared: &'a VarDecl, names: &mut Vec<&'a str>) {
 }
 
 /// Adds the names that a pattern binds.
-pub(super) fn bound_by<'a>(pattern: &'a Pat, names: &mut Vec<&'a str>) {
+pub(crate) fn bound_by<'a>(pattern: &'a Pat, names: &mut Vec<&'a str>) {
     match pattern {
         Pat::Ident(name) => names.push(&name.id.sym),
         Pat::Array(array) => array.elems.iter().flatten().for_each(|item| bound_by(item, names)),

@@ -1,0 +1,143 @@
+//! One file, read: what it imports and exports, and where its top-level names stand.
+
+mod form;
+mod names;
+mod reader;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use swc_common::Spanned;
+
+use crate::Limits;
+use crate::diagnostic::{Code, Finding};
+use crate::{parse, scan};
+use reader::Reader;
+
+pub(super) use names::{Form, Use};
+
+/// The key of a default export that has no name of its own.
+pub(super) const DEFAULT: &str = "*default*";
+
+/// One file. Offsets are bytes in its text.
+pub(super) struct Unit {
+    pub(super) path: String,
+    pub(super) text: String,
+    /// The files that it imports, in the order of the text.
+    pub(super) edges: Vec<Edge>,
+    /// What each imported name stands for.
+    pub(super) imports: BTreeMap<String, Import>,
+    pub(super) exports: BTreeMap<String, Export>,
+    /// The edges of `export * from`.
+    pub(super) stars: Vec<usize>,
+    /// The names that its top level declares, each with the name that it would like in the bundle.
+    pub(super) own: BTreeMap<String, String>,
+    /// The names that it uses and does not declare.
+    pub(super) free: BTreeSet<String>,
+    /// The names that its functions and blocks declare.
+    pub(super) inner: BTreeSet<String>,
+    /// Where names of its top level stand.
+    pub(super) uses: Vec<Use>,
+    /// Names that it writes to.
+    pub(super) written: Vec<(u32, String)>,
+    /// What becomes of `import` and `export`.
+    pub(super) edits: Vec<Edit>,
+    /// Where its first statement begins.
+    pub(super) body: u32,
+    /// Whether its first line began with `#!`, which stands as `//` in `text`.
+    pub(super) has_shebang: bool,
+}
+
+/// A file that another one imports.
+pub(super) struct Edge {
+    /// The path that the import names, from the common folder.
+    pub(super) path: String,
+    /// Where the text that names it stands.
+    pub(super) at: u32,
+}
+
+/// What an imported name stands for.
+pub(super) enum Import {
+    /// An export of a file.
+    Name { edge: usize, name: String, at: u32 },
+    /// All exports of a file.
+    All { edge: usize },
+    /// A type of a file that is there anyway.
+    TypeOf { edge: usize, name: String },
+    /// A type, of which nothing is left.
+    Type,
+}
+
+/// What an exported name stands for.
+pub(super) enum Export {
+    /// A name of this file: declared or imported.
+    Own { name: String, at: u32 },
+    /// An export of another file.
+    From { edge: usize, name: String, at: u32 },
+    /// All exports of another file.
+    All { edge: usize },
+    /// A type, of which nothing is left.
+    Type,
+}
+
+/// A change of the text.
+pub(super) struct Edit {
+    pub(super) low: u32,
+    pub(super) high: u32,
+    pub(super) to: New,
+}
+
+/// What a change puts in.
+pub(super) enum New {
+    Text(String),
+    /// The beginning of a declaration of the default export.
+    Default,
+}
+
+/// Reads a file. The entry may `return` at its top level.
+pub(super) fn read(
+    path: &str,
+    text: &str,
+    is_entry: bool,
+    limits: &Limits,
+) -> Result<Unit, Vec<Finding>> {
+    let mut text = text.trim_start_matches('\u{feff}').to_owned();
+    scan::scan(&text, limits).map_err(|finding| vec![finding])?;
+    let has_shebang = text.starts_with("#!");
+    if has_shebang {
+        text.replace_range(..2, "//");
+    }
+    let (mut module, returns) = parse::parse_file(&text, limits)?;
+    if let Some(at) = returns.filter(|_| !is_entry) {
+        let message = "`return` at the top level belongs to the entry file; this file gives what it has by `export`";
+        return Err(vec![Finding::new(Code::UnsupportedSyntax, at, message)]);
+    }
+    let body = module.body.first().map_or(text.len() as u32, |item| parse::start(item.span()));
+    let mut reader = Reader {
+        is_entry,
+        findings: Vec::new(),
+        ambient: BTreeSet::new(),
+        unit: Unit {
+            path: path.to_owned(),
+            text,
+            edges: Vec::new(),
+            imports: BTreeMap::new(),
+            exports: BTreeMap::new(),
+            stars: Vec::new(),
+            own: BTreeMap::new(),
+            free: BTreeSet::new(),
+            inner: BTreeSet::new(),
+            uses: Vec::new(),
+            written: Vec::new(),
+            edits: Vec::new(),
+            body,
+            has_shebang,
+        },
+    };
+    reader.items(&module);
+    if !reader.findings.is_empty() {
+        return Err(reader.findings);
+    }
+    let Reader { mut unit, ambient, .. } = reader;
+    names::collect(&mut module, &mut unit, &ambient);
+    Ok(unit)
+}

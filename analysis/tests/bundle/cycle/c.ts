@@ -1,0 +1,2 @@
+import "./lib/a.ts";
+export const c = 1;

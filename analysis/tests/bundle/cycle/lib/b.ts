@@ -1,0 +1,2 @@
+import { c } from "../c.ts";
+export const b = c;

@@ -1,0 +1,1 @@
+export /* a */ default class extends Object { n = 2 }

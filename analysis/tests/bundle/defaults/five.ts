@@ -1,0 +1,2 @@
+const five_default = 0;
+export default await mcp.math.eval({ expression: `${five_default} + 5` })

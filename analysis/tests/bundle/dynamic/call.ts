@@ -1,0 +1,1 @@
+export const call = (name: string) => mcp.filesystem[name]({ path: "." });

@@ -1,0 +1,2 @@
+import { call } from "./call.ts";
+return await call(args.name);

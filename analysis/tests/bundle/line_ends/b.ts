@@ -1,0 +1,2 @@
+`starts with a template`.trim()
+export {}

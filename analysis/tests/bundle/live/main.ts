@@ -1,0 +1,4 @@
+import { count, next } from "./counter.ts";
+next();
+next();
+return count;

@@ -1,0 +1,2 @@
+export const mcp = { filesystem: { read_file: () => "mine" } };
+const args = 1;

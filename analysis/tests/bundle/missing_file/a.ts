@@ -1,0 +1,2 @@
+import { b } from "./nowhere";
+export const a = b;

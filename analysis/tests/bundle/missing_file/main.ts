@@ -1,0 +1,2 @@
+import { a } from "./a.ts";
+return a;

@@ -1,0 +1,2 @@
+export * as lib from "./lib.ts";
+export { deep as renamed } from "./star.ts";

@@ -1,0 +1,2 @@
+// First.
+export const later = () => import("./other.ts");

@@ -1,0 +1,2 @@
+import { later } from "./later.ts";
+return await later();

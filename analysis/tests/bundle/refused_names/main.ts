@@ -1,0 +1,11 @@
+import { missing, type Gone } from "./a.ts";
+import none from "./a.ts";
+import * as all from "./a.ts";
+import { count } from "./a.ts";
+count++;
+({ count } = { count: 2 });
+[all.count] = [1];
+all.count = 3;
+delete all.count;
+const copy = { ...all };
+return [all, all.nothing, all["count"], copy];

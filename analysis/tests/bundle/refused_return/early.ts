@@ -1,0 +1,2 @@
+const ready = true;
+if (ready) return;

@@ -1,0 +1,2 @@
+import "./early.ts";
+return 1;

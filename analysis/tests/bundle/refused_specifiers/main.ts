@@ -1,0 +1,12 @@
+import { z } from "zod";
+import fs from "node:fs";
+import x from "https://example.com/x.ts";
+import y from "/etc/passwd";
+import z2 from "npm:zod@3";
+import data from "./data.json";
+import raw from "./raw.ts" with { type: "text" };
+import up from "../up.ts";
+import folder from "./lib/";
+import old = require("./old.ts");
+export const gone = 1;
+return 1;

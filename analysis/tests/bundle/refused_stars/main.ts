@@ -1,0 +1,2 @@
+import { twice } from "./hub.ts";
+return twice;

@@ -1,0 +1,1 @@
+export const parse = async (data: string) => (await mcp.json.parse({ data })).prices as number[]
