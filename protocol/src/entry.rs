@@ -58,6 +58,30 @@ pub struct CapabilityProgram {
     /// The ids of the tools and capabilities that it calls, sorted.
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub calls: Vec<String>,
+    /// The MCP servers whose tools it calls itself and that run as child processes, sorted by name, as they were when
+    /// it was published. Those of the capabilities that it calls are theirs. Older versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(required = false))]
+    pub mcp_deps: Vec<McpDependency>,
+}
+
+/// A `stdio` server that a capability was published against.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct McpDependency {
+    /// The namespace of its tools.
+    pub name: String,
+    /// Its full name.
+    pub fqdn: String,
+    /// What kind of thing it is: `stdio`.
+    #[serde(rename = "type")]
+    pub kind: EntryType,
+    /// The version of its package, where its entry pins one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The hash of its entry: of the command that starts it, and all that it says of itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub integrity: Integrity,
 }
 
 /// The kinds of registry entries.
@@ -101,6 +125,20 @@ pub struct Install {
     /// Variables that it needs from the user's environment.
     #[serde(default, alias = "envRequired")]
     pub env_required: Vec<String>,
+}
+
+impl Install {
+    /// Returns the version of the package that the command starts, if its arguments pin one: `name@1.2.3` for
+    /// npm, `name==1.2.3` for Python.
+    pub fn version(&self) -> Option<&str> {
+        // What follows the package are the server's own arguments.
+        let package = self.args.iter().find(|arg| !arg.starts_with('-'))?;
+        let version = package
+            .split_once("==")
+            .map(|(_, version)| version)
+            .or_else(|| package.rsplit_once('@').map(|(_, version)| version))?;
+        version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
+    }
 }
 
 /// A tool as MCP describes it.
@@ -157,6 +195,39 @@ impl RegistryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_read_where_the_command_pins_one() {
+        let version = |args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let install = Install { command: "npx".into(), args, env_required: Vec::new() };
+            install.version().map(str::to_owned)
+        };
+        let pinned = ["-y", "@modelcontextprotocol/server-memory@2026.8.31", "x@9.9.9"];
+        assert_eq!(version(&pinned).unwrap(), "2026.8.31");
+        assert_eq!(version(&["mcp-server-git==2026.10.19"]).unwrap(), "2026.10.19");
+        assert_eq!(version(&["-y", "server@1.0.0-rc.1+b"]).unwrap(), "1.0.0-rc.1+b");
+        for loose in [&["@scope/server"] as &[&str], &["server@latest"], &["server"], &["-y"], &[]]
+        {
+            assert_eq!(version(loose), None, "{loose:?}");
+        }
+    }
+
+    /// What was published before there were dependencies reads as it did, and keeps its hash.
+    #[test]
+    fn an_entry_without_dependencies_is_what_it_was() {
+        let old = serde_json::json!({
+            "fqdn": "acme.web.a.b", "type": "deno", "description": "d", "tools": [], "warnings": [],
+            "version": "0.1.0", "code_hash": Integrity::of(b"x"), "calls": ["git:git_log"],
+        });
+        let hash = Integrity::of_json(&old);
+        let mut served = old;
+        served["routing"] = "client".into();
+        served["integrity"] = hash.to_string().into();
+        let entry: RegistryEntry = serde_json::from_value(served).unwrap();
+        assert!(entry.capability.as_ref().unwrap().mcp_deps.is_empty());
+        assert_eq!(entry.content_integrity(), hash);
+    }
 
     #[test]
     fn the_hash_covers_what_a_user_relies_on() {

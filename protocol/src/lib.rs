@@ -35,7 +35,9 @@ mod routing;
 mod visibility;
 
 pub use call_log::{CallLog, unanswered_calls};
-pub use entry::{CapabilityProgram, EntryType, Install, RegistryEntry, ToolDescriptor};
+pub use entry::{
+    CapabilityProgram, EntryType, Install, McpDependency, RegistryEntry, ToolDescriptor,
+};
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,
     ContinueWorkflow, CreateRequest, Delegation, Envelope, ExecuteOptions, ExecuteRequest,

@@ -1,8 +1,8 @@
 //! Capabilities: published once, in versions that never change.
 
 use protocol::{
-    CapabilityProgram, EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolDescriptor,
-    ToolId, Visibility,
+    CapabilityProgram, EntryType, Fqdn, Integrity, McpDependency, RegistryEntry, Routing, Scope,
+    ToolDescriptor, ToolId, Visibility,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -30,6 +30,8 @@ pub struct NewCapability {
     pub code: String,
     /// What the analysis found that it calls, sorted.
     pub calls: Vec<ToolId>,
+    /// The servers of those tools that run as child processes, sorted by name.
+    pub mcp_deps: Vec<McpDependency>,
     /// Where it would run today.
     pub routing: Routing,
 }
@@ -278,6 +280,7 @@ fn entry_of(
             version: version.to_string(),
             code_hash: Integrity::of(new.code.as_bytes()),
             calls: new.calls.iter().map(ToString::to_string).collect(),
+            mcp_deps: new.mcp_deps.clone(),
         }),
         deprecated: None,
         // Neither is content.

@@ -1,7 +1,13 @@
 //! Publishing a program under a name, for whoever asks: over HTTP or by a meta-tool.
 
-use protocol::{ErrorBody, ErrorCode, RoutingRules, ToolId, Visibility};
-use registry::{Caller, NewCapability, RegistryError, Remark, Version};
+use std::collections::BTreeMap;
+
+use protocol::{
+    EntryType, ErrorBody, ErrorCode, Fqdn, McpDependency, RoutingRules, ToolId, Visibility,
+};
+use registry::{
+    Caller, EntryName, NewCapability, RegistryError, Remark, Resolved, Tenant, Version,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -107,6 +113,7 @@ pub async fn publish(
         // Of what cannot be stored nothing is said; the program takes what it takes.
         if is_storable(&inferred) { inferred } else { json!({ "type": "object" }) }
     });
+    let mcp_deps = dependencies(gateway, &tenant, &resolved).await?;
     let routing = RoutingRules::decide(false, resolved.tools.iter().map(|tool| tool.routing));
     let calls = analysis.tools.iter().map(ToolId::to_string).collect();
     let new = NewCapability {
@@ -117,6 +124,7 @@ pub async fn publish(
         input_schema,
         code: body.code,
         calls: analysis.tools.clone(),
+        mcp_deps,
         routing,
     };
     let published = gateway.registry.publish(&tenant, new).await.map_err(refused)?;
@@ -182,6 +190,47 @@ async fn remark_on(
     let version = parse_version(version)?;
     gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
     Ok(id)
+}
+
+/// Returns the servers of a program's own tools that run as child processes, as they are now.
+async fn dependencies(
+    gateway: &SharedGateway,
+    tenant: &Tenant,
+    resolved: &Resolved,
+) -> Result<Vec<McpDependency>, ErrorBody> {
+    let stdio = resolved.tools.iter().filter(|tool| tool.kind == EntryType::Stdio);
+    let mut found: BTreeMap<&str, McpDependency> = BTreeMap::new();
+    for tool in stdio {
+        let namespace = tool.id.namespace();
+        if found.contains_key(namespace) {
+            continue;
+        }
+        let server = Fqdn::server(tool.fqdn.scope().clone(), namespace)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+        let name = EntryName::Full(server);
+        let entry = gateway
+            .registry
+            .entry(tenant, &name)
+            .await
+            .map_err(|error| match error {
+                RegistryError::NotFound(_) | RegistryError::Gone(_) => {
+                    invalid(format!("`{}` calls a server that is not registered any more", tool.id))
+                }
+                other => registry_error(&other),
+            })?
+            .entry;
+        found.insert(
+            namespace,
+            McpDependency {
+                name: namespace.to_owned(),
+                fqdn: entry.fqdn,
+                kind: EntryType::Stdio,
+                version: entry.install.and_then(|install| install.version().map(str::to_owned)),
+                integrity: entry.integrity,
+            },
+        );
+    }
+    Ok(found.into_values().collect())
 }
 
 fn parse_id(name: &str) -> Result<ToolId, ErrorBody> {

@@ -25,6 +25,7 @@ fn capability(name: &str) -> NewCapability {
         input_schema: json!({ "type": "object" }),
         code: "return 1".to_owned(),
         calls: Vec::<ToolId>::new(),
+        mcp_deps: Vec::new(),
         routing: Routing::Server,
     }
 }

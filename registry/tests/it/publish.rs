@@ -17,6 +17,7 @@ pub(crate) fn capability(name: &str, code: &str) -> NewCapability {
         input_schema: json!({ "type": "object" }),
         code: code.to_owned(),
         calls: Vec::new(),
+        mcp_deps: Vec::new(),
         routing: Routing::Server,
     }
 }
