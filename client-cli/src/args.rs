@@ -230,6 +230,9 @@ pub struct Analyze {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Print the program as the one text that runs, with the files that it imports.
+    #[arg(long, conflicts_with_all = ["json", "graph"])]
+    pub bundle: bool,
     /// Print a picture of the calls and of what flows between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub graph: Option<GraphFormat>,

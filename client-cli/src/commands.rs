@@ -26,7 +26,7 @@ use crate::args::{Cli, Command, KeysCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
-use crate::{logging, stdio};
+use crate::{logging, program, stdio};
 
 /// The most of a program's file that is read, in bytes: enough to tell how far it is over the limit.
 const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
@@ -87,6 +87,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
+        let read = async |file| program::read(file, settings.workspace.as_deref(), &stop).await;
         match cli.command {
             Command::Stdio => {
                 let app = App::open(settings)?;
@@ -95,11 +96,20 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 })?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Exec(exec) => exec::exec(App::open(settings)?, exec, stop).await,
-            Command::Plan(plan) => plan::plan(analyser()?, plan, &stop).await,
-            Command::Analyze(analyze) => analyze::analyze(analyser()?, analyze, &stop).await,
+            Command::Exec(exec) => {
+                let app = App::open(settings)?;
+                let program = read(&exec.file).await?;
+                exec::exec(app, exec, program, stop.clone()).await
+            }
+            Command::Plan(plan) => plan::plan(analyser()?, &plan, &read(&plan.file).await?).await,
+            Command::Analyze(analyze) => {
+                let program = read(&analyze.file).await?;
+                analyze::analyze(analyser()?, &analyze, &program).await
+            }
             Command::Publish(publish) => {
-                publish::publish(App::open(settings)?, publish, &stop).await
+                let app = App::open(settings)?;
+                let program = read(&publish.file).await?;
+                publish::publish(app, publish, program, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(&doctor).await,
             Command::Keys(command) => keys::keys(settings, command).await,
@@ -178,7 +188,10 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
 ///
 /// # Errors
 /// Returns what is wrong with the file: unreadable, too large or not UTF-8.
-async fn read_program(path: &Path, stop: &CancellationToken) -> Result<String, CliError> {
+pub(crate) async fn read_program(
+    path: &Path,
+    stop: &CancellationToken,
+) -> Result<String, CliError> {
     let path = path.to_owned();
     // A terminal or a FIFO may never give an end; a signal must end us all the same.
     let read = tokio::task::spawn_blocking(move || read_blocking(&path));
@@ -189,7 +202,7 @@ async fn read_program(path: &Path, stop: &CancellationToken) -> Result<String, C
 }
 
 /// Says that a signal ended the command.
-fn interrupted() -> CliError {
+pub(crate) fn interrupted() -> CliError {
     CliError::from_code(ErrorCode::Cancelled, "interrupted by a signal")
 }
 
@@ -225,6 +238,6 @@ fn say(text: &str) -> Result<(), CliError> {
 }
 
 /// Writes to stderr; there is nowhere to report a failure of it.
-fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

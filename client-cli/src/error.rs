@@ -107,11 +107,20 @@ impl CliError {
 impl From<ErrorBody> for CliError {
     fn from(error: ErrorBody) -> Self {
         let text = |name: &str| error.details.get(name).and_then(Value::as_str).map(str::to_owned);
-        let place = match (error.details.get("line"), error.details.get("column")) {
+        let place = |of: &Value| match (of.get("line"), of.get("column")) {
             (Some(Value::Number(line)), Some(Value::Number(column))) => {
-                format!(" (line {line}, column {column})")
+                Some(format!("line {line}, column {column}"))
             }
-            _ => String::new(),
+            _ => None,
+        };
+        let origin = error.details.get("origin");
+        let file = origin.and_then(|origin| origin.get("file")).and_then(Value::as_str);
+        let place = match (place(&error.details), file, origin.and_then(place)) {
+            (Some(_), Some(file), Some(place)) => {
+                format!(" ({file}, {place}; line {} of the whole program)", error.details["line"])
+            }
+            (Some(place), ..) => format!(" ({place})"),
+            (None, ..) => String::new(),
         };
         Self {
             kind: kind_of(error.error_code),

@@ -23,6 +23,7 @@ pub mod keys;
 pub mod local_mcp;
 pub mod lockfile;
 mod logging;
+pub mod program;
 pub mod resume;
 pub mod router;
 pub mod run;

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use client_cli::analyser::ANALYSE;
 use client_cli::args::Cli;
+use client_cli::program::BUNDLE;
 use client_cli::{commands, local_mcp};
 
 fn main() -> ExitCode {
     // Sealed children and supervisors are this same program; they never get past here.
-    sandbox::child_main_if_requested(&[ANALYSE]);
+    sandbox::child_main_if_requested(&[ANALYSE, BUNDLE]);
     local_mcp::supervise::main_if_requested();
     commands::run(Cli::parse())
 }

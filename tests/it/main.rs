@@ -9,6 +9,7 @@ mod approvals;
 mod attacks;
 mod audit;
 mod bombs;
+mod bundle;
 mod capabilities;
 mod clients;
 mod conformance;

@@ -1,16 +1,19 @@
 //! `pml analyze FILE|-`: shows what a program calls, without running it.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use analysis::Bundle;
 use protocol::RoutingRules;
-use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::args::Analyze;
+use crate::commands::exec::for_terminal;
 use crate::commands::plan::draw;
-use crate::commands::{note, read_program, say};
+use crate::commands::{note, say};
 use crate::error::CliError;
+use crate::program::{locate_diagnostics, place_text};
 
 /// Runs the command; exit code 2 for a program that cannot run.
 ///
@@ -18,19 +21,23 @@ use crate::error::CliError;
 /// Returns why the program could not be read or analysed.
 pub async fn analyze(
     analyser: Arc<Analyser>,
-    analyze: Analyze,
-    stop: &CancellationToken,
+    analyze: &Analyze,
+    program: &Bundle,
 ) -> Result<ExitCode, CliError> {
-    let source = read_program(&analyze.file, stop).await?;
     let rules = RoutingRules::shipped();
-    let analysis = analyser.analyse(&source).await?;
-    let report = analysis.to_json(&rules);
-    if analyze.json {
+    let analysis = analyser.analyse(&program.code).await?;
+    let mut report = analysis.to_json(&rules);
+    locate_diagnostics(program, &mut report);
+    if analyze.bundle {
+        let is_terminal = std::io::stdout().is_terminal();
+        say(&if is_terminal { for_terminal(&program.code) } else { program.code.clone() })?;
+        note_diagnostics(&analysis, program);
+    } else if analyze.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| CliError::failed(error.to_string()))?;
         say(&(text + "\n"))?;
     } else {
-        note_diagnostics(&analysis);
+        note_diagnostics(&analysis, program);
         if analysis.can_run() {
             match analyze.graph {
                 Some(format) => say(&draw(&analysis::plan(&analysis, &rules), format)?)?,
@@ -42,14 +49,13 @@ pub async fn analyze(
 }
 
 /// Shows the diagnostics of a program on stderr, each with its line.
-pub(super) fn note_diagnostics(analysis: &analysis::Analysis) {
+pub(super) fn note_diagnostics(analysis: &analysis::Analysis, program: &Bundle) {
     for diagnostic in &analysis.diagnostics {
         note(&format!(
-            "{}: {} (line {}, column {}) [{}]\n{}\n",
+            "{}: {} ({}) [{}]\n{}\n",
             diagnostic.severity.as_str(),
             protocol::escape_text(&diagnostic.message),
-            diagnostic.line,
-            diagnostic.column,
+            place_text(program, diagnostic.line, diagnostic.column),
             diagnostic.code.as_str(),
             diagnostic.code_frame()
         ));

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use analysis::Bundle;
 use protocol::{
     Approval, ApprovalType, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest,
     RunNote,
@@ -13,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Exec;
-use crate::commands::{interrupted, note, read_program, say};
+use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
-use crate::{config, execute, resume};
+use crate::{config, execute, program, resume};
 
 /// Runs the command; the exit code tells how the program ended.
 ///
@@ -24,9 +25,9 @@ use crate::{config, execute, resume};
 pub async fn exec(
     app: Arc<App>,
     exec: Exec,
+    program: Bundle,
     stop: CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let code = read_program(&exec.file, &stop).await?;
     let args = exec
         .args
         .as_deref()
@@ -38,7 +39,7 @@ pub async fn exec(
         .transpose()
         .map_err(|error| CliError::cannot_run(format!("--args is not JSON: {error}")))?;
     let request = ExecuteRequest {
-        code: Some(code),
+        code: Some(program.code.clone()),
         args,
         options: Some(ExecuteOptions { timeout_ms: exec.timeout_ms, ..ExecuteOptions::default() }),
         ..ExecuteRequest::default()
@@ -62,6 +63,9 @@ pub async fn exec(
         envelope = resume::resume(&app, &decision, stop.clone()).await;
     }
     app.shut_down().await;
+    if let Envelope::Error(failed) = &mut envelope {
+        program::locate(&program, &mut failed.error);
+    }
     if exec.json {
         let text = serde_json::to_string_pretty(&envelope)
             .map_err(|error| CliError::failed(error.to_string()))?;
@@ -137,7 +141,7 @@ fn print_console(run: &RunNote) {
 
 /// A result may hold what a file or a server wants a terminal to do; a person
 /// sees it, and a pipe gets the bytes.
-fn for_terminal(text: &str) -> String {
+pub(super) fn for_terminal(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c.to_string(),
         other => protocol::escape_text(other.encode_utf8(&mut [0; 4])),

@@ -11,16 +11,16 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::{Analysis, Plan};
+use analysis::{Analysis, Bundle, Plan};
 use protocol::RoutingRules;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::args::{self, GraphFormat};
 use crate::commands::analyze::note_diagnostics;
-use crate::commands::{read_program, say};
+use crate::commands::say;
 use crate::error::CliError;
+use crate::program::locate_diagnostics;
 
 pub use style::Style;
 pub use text::text;
@@ -31,16 +31,17 @@ pub use text::text;
 /// Returns why the program could not be read, analysed or drawn.
 pub async fn plan(
     analyser: Arc<Analyser>,
-    plan: args::Plan,
-    stop: &CancellationToken,
+    plan: &args::Plan,
+    program: &Bundle,
 ) -> Result<ExitCode, CliError> {
-    let source = read_program(&plan.file, stop).await?;
-    let analysis = analyser.analyse(&source).await?;
+    let analysis = analyser.analyse(&program.code).await?;
     let found = analysis::plan(&analysis, &RoutingRules::shipped());
     if plan.json {
-        say(&(json_text(&to_json(&found, &analysis))? + "\n"))?;
+        let mut report = to_json(&found, &analysis);
+        locate_diagnostics(program, &mut report);
+        say(&(json_text(&report)? + "\n"))?;
     } else {
-        note_diagnostics(&analysis);
+        note_diagnostics(&analysis, program);
         if analysis.can_run() {
             match plan.graph {
                 Some(format) => say(&draw(&found, format)?)?,

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use analysis::Bundle;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Publish;
 use crate::commands::analyze::note_diagnostics;
-use crate::commands::{interrupted, note, read_program, say};
+use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
 
 /// Runs the command.
@@ -19,16 +20,16 @@ use crate::error::CliError;
 pub async fn publish(
     app: Arc<App>,
     publish: Publish,
+    program: Bundle,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let code = read_program(&publish.file, stop).await?;
     // What cannot run is told here, with its place, before anything leaves the machine.
-    let analysis = app.analyser()?.analyse(&code).await?;
+    let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
-        note_diagnostics(&analysis);
+        note_diagnostics(&analysis, &program);
         return Err(CliError::cannot_run("the program cannot run; nothing was published"));
     }
-    let mut body = json!({ "name": publish.name, "code": code });
+    let mut body = json!({ "name": publish.name, "code": program.code });
     let given = [
         ("version", publish.version),
         ("visibility", publish.visibility.map(|visibility| visibility.as_str().to_owned())),
@@ -38,6 +39,11 @@ pub async fn publish(
         if let Some(value) = value {
             body[field] = Value::String(value);
         }
+    }
+    if program.has_imports() {
+        let files: Vec<String> =
+            program.files.iter().map(|file| protocol::escape_text(file)).collect();
+        note(&format!("published as one program: {}\n", files.join(", ")));
     }
     let cloud = app.cloud()?;
     let made = tokio::select! {

@@ -1,0 +1,225 @@
+//! The files of a program, read and made one text.
+//!
+//! A program may import files of its own: those beneath the workspace, or beneath the folder of the entry file where
+//! that lies elsewhere. What they say is a stranger's text, so they are parsed where the analysis is: in a sealed child.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use analysis::{Bundle, Bundled, FileDiagnostic, Needed, Sources};
+use protocol::{ErrorBody, ErrorCode, escape_text};
+use sandbox::{JobFailure, JobLimits, JobPool};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::{interrupted, note, read_program};
+use crate::error::CliError;
+use crate::workspace::Workspace;
+use crate::workspace::beneath::PathError;
+
+/// The sealed job that makes one text of files.
+pub const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::bundle_job };
+
+/// The largest imported file that is read, in bytes: what is larger cannot be a part of a program.
+const FILE_BYTES: u64 = 64 * 1024;
+/// How much is read in all, in bytes, before a program is too large whatever else it imports.
+const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
+
+/// Reads a program from a file with all that it imports, or from stdin for `-`.
+///
+/// # Errors
+/// Returns what is wrong with which file, and where it is imported.
+pub async fn read(
+    file: &Path,
+    workspace: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<Bundle, CliError> {
+    let text = read_program(file, stop).await?;
+    // Most programs are one file; they need no child for that. What is too large is refused by the analysis.
+    let is_alone = file.as_os_str() == "-" || !text.contains("import");
+    if is_alone || text.len() > TOTAL_BYTES {
+        return Ok(Bundle::of_one(text));
+    }
+    let (folder, entry) = place(file, workspace)?;
+    let folder = Arc::new(folder);
+    let child = JobPool::new(BUNDLE, JobLimits::default(), 1)
+        .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
+    let mut sources = Sources::new(entry, text);
+    loop {
+        let bundled = tokio::select! {
+            bundled = bundle(&child, &sources) => bundled?,
+            () = stop.cancelled() => return Err(interrupted()),
+        };
+        match bundled {
+            Bundled::Whole(bundle) => return Ok(bundle),
+            Bundled::Refused(faults) => return Err(refused(faults)),
+            Bundled::Needs(needed) => {
+                for needed in needed {
+                    let folder = Arc::clone(&folder);
+                    let path = needed.path.clone();
+                    // A slow file system must not keep a signal from ending us.
+                    let found = tokio::task::spawn_blocking(move || find(&folder, needed));
+                    let (real, text) = tokio::select! {
+                        found = found => found
+                            .map_err(|error| CliError::failed(error.to_string()))?
+                            .map_err(|fault| refused(vec![*fault]))?,
+                        () = stop.cancelled() => return Err(interrupted()),
+                    };
+                    sources.add(path, real, text);
+                    if sources.bytes() > TOTAL_BYTES {
+                        let message = format!(
+                            "the program's files have more than {TOTAL_BYTES} bytes in all"
+                        );
+                        return Err(CliError::from_code(ErrorCode::SourceTooLarge, message));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds to an error of a run where in which file it is.
+pub fn locate(bundle: &Bundle, error: &mut ErrorBody) {
+    let number = |name: &str| error.details.get(name)?.as_u64().and_then(|n| u32::try_from(n).ok());
+    let (Some(line), Some(column)) = (number("line"), number("column")) else { return };
+    if let Some(origin) = origin(bundle, line, column) {
+        error.details["origin"] = origin;
+    }
+}
+
+/// Adds to the diagnostics of a report in which file each is.
+pub fn locate_diagnostics(bundle: &Bundle, report: &mut Value) {
+    let diagnostics = report.get_mut("diagnostics").and_then(Value::as_array_mut);
+    for diagnostic in diagnostics.into_iter().flatten() {
+        let number = |name: &str| diagnostic[name].as_u64().and_then(|n| u32::try_from(n).ok());
+        let (Some(line), Some(column)) = (number("line"), number("column")) else { continue };
+        if let Some(origin) = origin(bundle, line, column) {
+            diagnostic["origin"] = origin;
+        }
+    }
+}
+
+fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
+    let origin = bundle.origin(line, column).filter(|_| bundle.has_imports())?;
+    Some(json!({ "file": origin.file, "line": origin.line, "column": origin.column }))
+}
+
+/// Returns where in which file a line and column of a bundle stand, for people.
+pub fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
+    match bundle.origin(line, column).filter(|_| bundle.has_imports()) {
+        Some(origin) => format!(
+            "{}, line {}, column {}; line {line} of the whole program",
+            escape_text(origin.file),
+            origin.line,
+            origin.column
+        ),
+        None => format!("line {line}, column {column}"),
+    }
+}
+
+/// Returns the folder that the files of a program lie beneath, and the entry's path from there.
+fn place(file: &Path, workspace: Option<&Path>) -> Result<(Workspace, String), CliError> {
+    let shown = file.display();
+    let cannot = |reason: String| CliError::cannot_run(format!("imports of `{shown}`: {reason}"));
+    let file = file.canonicalize().map_err(|error| cannot(error.to_string()))?;
+    let named = workspace.map(Path::to_owned);
+    let found = Workspace::find(named.as_deref()).map_err(|error| cannot(error.to_string()))?;
+    let beneath = |folder: &Workspace| file.strip_prefix(folder.root()).map(Path::to_owned).ok();
+    let (folder, entry): (Workspace, PathBuf) = match beneath(&found) {
+        Some(entry) => (found, entry),
+        None => {
+            let parent = file.parent().unwrap_or(&file);
+            let folder = Workspace::open(parent).map_err(|error| cannot(error.to_string()))?;
+            let entry = beneath(&folder).ok_or_else(|| cannot("its folder was moved".into()))?;
+            (folder, entry)
+        }
+    };
+    match entry.to_str() {
+        Some(entry) => Ok((folder, entry.to_owned())),
+        None => Err(cannot("its path is not UTF-8".into())),
+    }
+}
+
+/// Finds and reads the file that an import names; returns its path beneath the folder.
+fn find(folder: &Workspace, needed: Needed) -> Result<(String, String), Box<FileDiagnostic>> {
+    let fault = |message: String| {
+        let mut import = needed.import.clone();
+        import.diagnostic.message = message;
+        Box::new(import)
+    };
+    let candidates = analysis::candidates(&needed.path);
+    for candidate in &candidates {
+        let opened = match folder.open_file(candidate) {
+            Ok(opened) => opened,
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => return Err(fault(format!("it cannot be imported: {error}"))),
+        };
+        let real = opened.real.to_str().map(str::to_owned);
+        let real = real.ok_or_else(|| fault("the file's real path is not UTF-8".into()))?;
+        let mut bytes = Vec::new();
+        std::fs::File::from(opened.fd)
+            .take(FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| fault(format!("`{candidate}` cannot be read: {error}")))?;
+        if bytes.len() as u64 > FILE_BYTES {
+            let message = format!(
+                "`{candidate}` has more than {FILE_BYTES} bytes, which is more than a whole program may have"
+            );
+            return Err(fault(message));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            fault(format!("`{candidate}` is not UTF-8 text: byte {at} is not valid"))
+        })?;
+        return Ok((real, text));
+    }
+    let looked: Vec<String> = candidates.iter().map(|path| format!("`{path}`")).collect();
+    let root = folder.root().display();
+    Err(fault(format!("there is no such file; looked in `{root}` for {}", looked.join(", "))))
+}
+
+fn is_missing(error: &PathError) -> bool {
+    let not_a_folder = matches!(error, PathError::System { errno: rustix::io::Errno::NOTDIR, .. });
+    error.is_missing() || not_a_folder
+}
+
+async fn bundle(child: &JobPool, sources: &Sources) -> Result<Bundled, CliError> {
+    let input = serde_json::to_vec(sources).map_err(|error| CliError::failed(error.to_string()))?;
+    let answer = child.run(input).await.map_err(|failure| match failure {
+        JobFailure::Unavailable(reason) => {
+            CliError::from_code(ErrorCode::SandboxUnavailable, reason)
+        }
+        killed => CliError::from_code(
+            ErrorCode::TooComplex,
+            format!("reading the program's imports was stopped: {killed}"),
+        ),
+    })?;
+    serde_json::from_slice(&answer)
+        .map_err(|error| CliError::failed(format!("the bundler gave no valid answer: {error}")))
+}
+
+/// Says the first fault, after the others.
+fn refused(mut faults: Vec<FileDiagnostic>) -> CliError {
+    if faults.is_empty() {
+        return CliError::failed("the bundler gave no reason");
+    }
+    let first = faults.remove(0);
+    for FileDiagnostic { file, diagnostic } in faults {
+        note(&format!(
+            "error: {} ({}, line {}, column {}) [{}]\n{}\n",
+            escape_text(&diagnostic.message),
+            escape_text(&file),
+            diagnostic.line,
+            diagnostic.column,
+            diagnostic.code.as_str(),
+            diagnostic.code_frame(),
+        ));
+    }
+    let FileDiagnostic { file, diagnostic } = first;
+    let (line, column) = (diagnostic.line, diagnostic.column);
+    let message = format!("{} ({file}, line {line}, column {column})", diagnostic.message);
+    let mut error = ErrorBody::new(diagnostic.error_code(), message);
+    error.details = json!({ "code_frame": diagnostic.code_frame() });
+    CliError::from(error)
+}
