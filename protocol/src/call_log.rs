@@ -18,31 +18,103 @@ pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
 /// The calls of one run, as both sides report them.
 #[derive(Debug, Clone, Default)]
 pub struct CallLog {
-    notes: Vec<(u64, CallNote)>,
+    calls: Vec<LoggedCall>,
     issued: HashSet<ErrorCode>,
+}
+
+#[derive(Debug, Clone)]
+struct LoggedCall {
+    /// The call's index, after those of the calls that it was made within.
+    place: Vec<u64>,
+    note: CallNote,
+    failed: Option<ErrorCode>,
 }
 
 impl CallLog {
     /// Records an ended call; `index` is its place among the calls of the run.
     pub fn record(&mut self, index: u64, note: CallNote, failed: Option<ErrorCode>) {
-        self.notes.push((index, note));
-        self.issued.extend(failed);
+        self.record_within(&[], index, note, failed);
     }
 
-    /// Returns the calls in the order they began.
+    /// Records an ended call of a capability; `outer` are the indices of the calls
+    /// that it was made within, the outermost first.
+    pub fn record_within(
+        &mut self,
+        outer: &[u64],
+        index: u64,
+        note: CallNote,
+        failed: Option<ErrorCode>,
+    ) {
+        if outer.is_empty() {
+            self.issued.extend(failed);
+        }
+        self.calls.push(LoggedCall { place: [outer, &[index]].concat(), note, failed });
+    }
+
+    /// Returns the calls in the order they began, each before those within it.
     pub fn notes(&self) -> Vec<CallNote> {
-        let mut notes = self.notes.clone();
-        notes.sort_by_key(|(index, _)| *index);
-        notes.into_iter().map(|(_, note)| note).collect()
+        let mut calls: Vec<&LoggedCall> = self.calls.iter().collect();
+        calls.sort_by(|a, b| a.place.cmp(&b.place));
+        calls.into_iter().map(|call| call.note.clone()).collect()
     }
 
-    /// Returns the tool of the call of this index.
+    /// Returns the log of the capability that runs in the call of this place.
+    pub fn within(&self, outer: &[u64]) -> Self {
+        let mut inner = Self::default();
+        for call in &self.calls {
+            if let Some([first, rest @ ..]) = call.place.strip_prefix(outer) {
+                let place: Vec<u64> = std::iter::once(*first).chain(rest.iter().copied()).collect();
+                if rest.is_empty() {
+                    inner.issued.extend(call.failed);
+                }
+                inner.calls.push(LoggedCall { place, ..call.clone() });
+            }
+        }
+        inner
+    }
+
+    /// Returns the tool of the program's own call of this index.
     pub fn tool(&self, index: u64) -> Option<&str> {
-        self.notes.iter().find(|(known, _)| *known == index).map(|(_, note)| note.tool.as_str())
+        self.calls.iter().find(|call| call.place == [index]).map(|call| call.note.tool.as_str())
     }
 
-    /// Returns the codes that calls failed with.
+    /// Returns the codes that the program's own calls failed with.
     pub fn issued(&self) -> &HashSet<ErrorCode> {
         &self.issued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Routing;
+
+    fn note(tool: &str) -> CallNote {
+        CallNote {
+            tool: tool.to_owned(),
+            routing: Routing::Client,
+            ok: true,
+            duration_ms: 1.0,
+            through: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn calls_of_capabilities_stand_after_the_call_that_they_are_within() {
+        let mut log = CallLog::default();
+        log.record(2, note("c:d"), None);
+        log.record_within(&[1, 1], 1, note("deep:est"), Some(ErrorCode::ToolFailed));
+        log.record_within(&[1], 2, note("in:second"), None);
+        log.record_within(&[1], 1, note("in:first"), Some(ErrorCode::ToolTimeout));
+        log.record(1, note("a:b"), None);
+        let order: Vec<String> = log.notes().into_iter().map(|note| note.tool).collect();
+        assert_eq!(order, ["a:b", "in:first", "deep:est", "in:second", "c:d"]);
+        assert_eq!(log.tool(2), Some("c:d"));
+        // A program cannot throw what only a capability's call failed with.
+        assert!(log.issued().is_empty());
+        let inner = log.within(&[1]);
+        assert_eq!(inner.tool(2), Some("in:second"));
+        assert_eq!(inner.issued(), &HashSet::from([ErrorCode::ToolTimeout]));
+        assert_eq!(log.within(&[1, 1]).tool(1), Some("deep:est"));
     }
 }

@@ -5,6 +5,14 @@ use serde_json::{Map, Value};
 
 use crate::{Fqdn, Integrity, Routing};
 
+/// How deep capabilities may call one another.
+pub const CAPABILITY_DEPTH: usize = 4;
+/// How many tools and capabilities a program may reach through capabilities.
+pub const CAPABILITY_REACH: usize = 1_000;
+
+/// What stands before the entry in the first line of a capability's module.
+const MODULE_HEAD: &str = "// __meta__:";
+
 /// The metadata of a registry entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -183,6 +191,21 @@ impl RegistryEntry {
         fields
     }
 
+    /// Returns a capability's program as it is served: with its entry in the first line.
+    pub fn module(&self, code: &str) -> String {
+        let entry = serde_json::to_string(self)
+            .unwrap_or_else(|_| unreachable!("an entry has text keys only"));
+        // Two characters that JSON leaves alone would end the comment.
+        let entry = entry.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+        format!("{MODULE_HEAD}{entry}\n{code}")
+    }
+
+    /// Reads what [`RegistryEntry::module`] wrote: the entry and the program. Neither is verified.
+    pub fn from_module(text: &str) -> Option<(Self, &str)> {
+        let (entry, code) = text.strip_prefix(MODULE_HEAD)?.split_once('\n')?;
+        Some((serde_json::from_str(entry).ok()?, code))
+    }
+
     /// Hashes the entry's content, as the registry does.
     ///
     /// Who recomputes it from the body it received knows that nobody changed
@@ -242,5 +265,20 @@ mod tests {
         assert_eq!(base, entry("npx", "pml.mcp.git.log.0a1b", "server"));
         assert_ne!(base, entry("npm", "pml.mcp.git.log", "client"));
         assert_ne!(base, entry("npx", "pml.mcp.git.show", "client"));
+    }
+
+    #[test]
+    fn a_module_gives_back_what_it_was_made_of() {
+        let entry: RegistryEntry = serde_json::from_value(serde_json::json!({
+            "fqdn": "a.b.c.d", "type": "deno", "description": "ends \u{2028} here",
+            "routing": "client", "integrity": Integrity::of(b"any"),
+        }))
+        .unwrap();
+        let text = entry.module("return 1\nreturn 2");
+        assert!(!text.contains('\u{2028}'));
+        assert_eq!(RegistryEntry::from_module(&text), Some((entry, "return 1\nreturn 2")));
+        for text in ["", "return 1", "// __meta__:{}\n", "// __meta__:{\nreturn 1"] {
+            assert_eq!(RegistryEntry::from_module(text), None, "{text}");
+        }
     }
 }

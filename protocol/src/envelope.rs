@@ -151,6 +151,9 @@ pub struct CallNote {
     pub ok: bool,
     /// Wall time in milliseconds, without waiting for a human.
     pub duration_ms: f64,
+    /// The capabilities that made it, the outermost first; empty for a call of the program itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<String>,
 }
 
 /// A program that ran to its end.

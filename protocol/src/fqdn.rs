@@ -119,6 +119,17 @@ impl ToolId {
         &self.text
     }
 
+    /// Returns how a program writes it: `mcp.namespace.action`, a name that is no
+    /// identifier in brackets.
+    pub fn call_form(&self) -> String {
+        let member = |name: &str| {
+            let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+                && !name.starts_with(|c: char| c.is_ascii_digit());
+            if identifier { format!(".{name}") } else { format!("[\"{name}\"]") }
+        };
+        format!("mcp{}{}", member(self.namespace()), member(self.action()))
+    }
+
     /// Returns the MCP tool name, `namespace__action`.
     pub fn wire_name(&self) -> String {
         format!("{}__{}", self.namespace(), self.action())
@@ -384,6 +395,14 @@ impl fmt::Display for ShortHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_written_as_programs_must() {
+        let form = |text: &str| text.parse::<ToolId>().unwrap().call_form();
+        assert_eq!(form("filesystem:read_file"), "mcp.filesystem.read_file");
+        assert_eq!(form("sequential-thinking:think"), "mcp[\"sequential-thinking\"].think");
+        assert_eq!(form("3d:turn-left"), "mcp[\"3d\"][\"turn-left\"]");
+    }
 
     #[test]
     fn canonical_names_round_trip() {

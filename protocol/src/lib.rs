@@ -36,7 +36,8 @@ mod visibility;
 
 pub use call_log::{CallLog, unanswered_calls};
 pub use entry::{
-    CapabilityProgram, EntryType, Install, McpDependency, RegistryEntry, ToolDescriptor,
+    CAPABILITY_DEPTH, CAPABILITY_REACH, CapabilityProgram, EntryType, Install, McpDependency,
+    RegistryEntry, ToolDescriptor,
 };
 pub use envelope::{
     Approval, ApprovalType, CODE_FIELD_LIMIT, CallNote, ConsoleLine, ContinueRequest,

@@ -127,6 +127,7 @@ mod tests {
                 routing: Routing::Server,
                 ok: code.is_none(),
                 duration_ms: 0.0,
+                through: Vec::new(),
             };
             log.record(index, note, code);
         }

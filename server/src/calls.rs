@@ -84,6 +84,7 @@ impl ToolCaller for ProgramCalls {
                 routing: Routing::Server,
                 ok: answer.is_ok(),
                 duration_ms: started.elapsed().as_secs_f64() * 1e3,
+                through: Vec::new(),
             };
             run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))

@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use protocol::{ErrorBody, ErrorCode, Routing, RoutingRules, ToolId};
+use protocol::{
+    CAPABILITY_DEPTH, CAPABILITY_REACH, ErrorBody, ErrorCode, Routing, RoutingRules, ToolId,
+};
 use registry::{Resolved, ResolvedCapability, ResolvedTool, Tenant};
 use sandbox::{Limits, Program};
 use serde_json::Value;
@@ -19,14 +21,9 @@ use crate::error::registry_error;
 use crate::execute::failure;
 use crate::state::SharedGateway;
 
-/// How deep capabilities may call one another.
-pub const DEPTH: usize = 4;
 /// The most processes that one run can have beside its own: each run has one of its capabilities at work, and the
 /// others wait. A tenant's memory is bounded by its places for programs, so it must not grow with what those call.
-pub const MOST_NESTED: usize = DEPTH;
-/// How many tools and capabilities a program may reach.
-const REACH: usize = 1_000;
-
+pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
 /// Everything that a program reaches, by id.
 pub type Reach = HashMap<ToolId, ResolvedTool>;
 
@@ -54,8 +51,9 @@ pub async fn reach(
             reached.insert(tool.id.clone(), tool);
         }
         next.retain(|id| !reached.contains_key(id));
-        if reached.len() + next.len() > REACH {
-            let message = format!("the program reaches more than {REACH} tools and capabilities");
+        if reached.len() + next.len() > CAPABILITY_REACH {
+            let message =
+                format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
             return Err(ErrorBody::new(ErrorCode::TooComplex, message));
         }
         let next: Vec<ToolId> = next.into_iter().collect();
@@ -91,7 +89,7 @@ pub async fn reach(
 pub fn below(id: &ToolId, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody> {
     let mut all = BTreeSet::new();
     let mut level: BTreeSet<&ToolId> = BTreeSet::from([id]);
-    for _ in 0..=DEPTH {
+    for _ in 0..=CAPABILITY_DEPTH {
         level = level
             .iter()
             .filter_map(|id| reached.get(*id)?.capability.as_ref())
@@ -103,7 +101,8 @@ pub fn below(id: &ToolId, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody
         all.extend(level.iter().map(|id| (*id).clone()));
     }
     let how = if all.contains(id) { "calls itself" } else { "calls others too deep" };
-    let message = format!("capability `{id}` {how}; at most {DEPTH} may be within one another");
+    let message =
+        format!("capability `{id}` {how}; at most {CAPABILITY_DEPTH} may be within one another");
     Err(ErrorBody::new(ErrorCode::TooComplex, message))
 }
 
@@ -152,7 +151,7 @@ pub fn run<'a>(
     Box::pin(async move {
         let fail =
             |code, what: &str| ErrorBody::new(code, format!("capability `{}`: {what}", tool.id));
-        if of.nesting.depth >= DEPTH {
+        if of.nesting.depth >= CAPABILITY_DEPTH {
             return Err(fail(ErrorCode::TooComplex, "too many are within one another"));
         }
         let _place = of

@@ -62,7 +62,7 @@ pub async fn discover(
             let mut shown = json!({
                 "id": tool.id,
                 "fqdn": tool.fqdn.to_string(),
-                "call": format!("mcp{}.{}", member(tool.id.namespace()), tool.id.action()),
+                "call": tool.id.call_form(),
                 "description": description_for_model(&descriptor.description, &mut flags),
                 "routing": tool.routing,
                 "read_only": tool.read_only,
@@ -76,23 +76,4 @@ pub async fn discover(
         })
         .collect();
     Ok(json!({ "tools": tools }))
-}
-
-/// Returns how a namespace is written after `mcp` in a program.
-fn member(namespace: &str) -> String {
-    let identifier = namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !namespace.starts_with(|c: char| c.is_ascii_digit());
-    if identifier { format!(".{namespace}") } else { format!("[\"{namespace}\"]") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_are_written_as_programs_must() {
-        assert_eq!(member("filesystem"), ".filesystem");
-        assert_eq!(member("sequential-thinking"), "[\"sequential-thinking\"]");
-        assert_eq!(member("3d"), "[\"3d\"]");
-    }
 }

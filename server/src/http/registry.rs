@@ -172,11 +172,8 @@ pub(super) fn json_text(text: Bytes) -> Response {
 
 /// Returns a capability's program, with its entry in the first line.
 fn module(entry: &RegistryEntry, code: &str) -> Response {
-    // Two characters that JSON leaves alone would end the comment.
-    let meta =
-        json!(entry).to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
     let kind = [(header::CONTENT_TYPE, "application/typescript; charset=utf-8")];
-    (kind, format!("// __meta__:{meta}\n{code}")).into_response()
+    (kind, entry.module(code)).into_response()
 }
 
 fn wants_json(headers: &HeaderMap) -> bool {
