@@ -1,12 +1,10 @@
 //! What every command of a project shares: its files, rules, tools and gateway.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use protocol::{
-    EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry, Routing, ToolId, ToolUse, ToolUseType,
-};
+use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode, Fqdn, RegistryEntry, ToolId};
 use sandbox::{Pool, PoolConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +22,6 @@ use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::Supervisor;
 use crate::local_mcp::{LocalServers, ServerSpec, Timing};
 use crate::lockfile::Lockfile;
-use crate::router::Target;
 use crate::tools::{self, NativeTools};
 use crate::workspace::Workspace;
 
@@ -46,6 +43,7 @@ pub struct App {
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
+    nested: OnceLock<Result<Pool, ErrorBody>>,
 }
 
 impl App {
@@ -89,6 +87,7 @@ impl App {
             cloud,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
+            nested: OnceLock::new(),
         }))
     }
 
@@ -114,10 +113,20 @@ impl App {
     /// # Errors
     /// Returns why no sealed child can be started.
     pub fn sandboxes(&self) -> Result<&Pool, ErrorBody> {
-        let started = self.sandboxes.get_or_init(|| {
-            Pool::new(PoolConfig { warm: 1, ..PoolConfig::default() }).map_err(sandbox_error)
-        });
-        started.as_ref().map_err(Clone::clone)
+        start_pool(&self.sandboxes, PoolConfig::default())
+    }
+
+    /// Returns the sandboxes of capabilities, which start with their first use.
+    ///
+    /// They are apart, and enough for as many as all programs that run can have at work: a program never waits for
+    /// a place that one which waits for it holds.
+    ///
+    /// # Errors
+    /// Returns why no sealed child can be started.
+    pub fn nested_sandboxes(&self) -> Result<&Pool, ErrorBody> {
+        let places = PoolConfig::default();
+        let max_running = places.max_running * CAPABILITY_DEPTH;
+        start_pool(&self.nested, PoolConfig { max_running, ..places })
     }
 
     /// Returns the permissions in force.
@@ -147,82 +156,17 @@ impl App {
 
     /// Tells whether this machine answers a tool without asking the registry.
     pub fn is_local(&self, id: &ToolId) -> bool {
-        self.configured.contains(id.namespace()) || is_native(id)
+        self.is_configured(id) || is_native(id)
     }
 
-    /// Finds where a tool runs: `mcpServers` first, then native tools, then what
-    /// the registry says. `known` is the gateway's word about it, if there is one.
-    ///
-    /// # Errors
-    /// Returns `TOOL_NOT_FOUND` when nobody knows it.
-    pub async fn find_target(
-        &self,
-        id: &ToolId,
-        known: Option<&ToolUse>,
-    ) -> Result<Target, ErrorBody> {
-        if self.configured.contains(id.namespace()) {
-            return Ok(Target::Configured);
-        }
-        if is_native(id) {
-            return Ok(Target::Native);
-        }
-        if tools::is_native(id.namespace()) {
-            // Only the user's own `override` puts another server under this name.
-            return Err(ErrorBody::new(
-                ErrorCode::ToolNotFound,
-                format!(
-                    "`{}` is built into `pml` and has no tool `{}`",
-                    id.namespace(),
-                    id.action()
-                ),
-            ));
-        }
-        let server = match known {
-            Some(tool) if tool.routing == Routing::Server => return Ok(Target::Gateway),
-            Some(tool) if tool.kind == ToolUseType::Capability => {
-                let below = tool.tools.as_deref().unwrap_or_default().join(", ");
-                let message = format!(
-                    "capability `{id}` needs this machine for some of its tools ({}), and this `pml` leaves capabilities to the gateway",
-                    protocol::escape_text(&below)
-                );
-                return Err(ErrorBody::new(ErrorCode::ToolUnavailable, message));
-            }
-            Some(tool) => server_name(id, tool)?,
-            None => id.namespace().to_owned(),
-        };
-        let entry = self.cloud()?.entry(&server).await?;
-        if !entry.fqdn.parse::<Fqdn>().is_ok_and(|fqdn| fqdn.namespace() == id.namespace()) {
-            return Err(ErrorBody::new(
-                ErrorCode::GatewayBadAnswer,
-                format!(
-                    "the registry answered for `{id}` with `{}`",
-                    protocol::escape_text(&entry.fqdn)
-                ),
-            ));
-        }
-        if entry.integrity != entry.content_integrity() {
-            return Err(ErrorBody::new(
-                ErrorCode::IntegrityMismatch,
-                format!("the registry's entry `{server}` does not have the hash that it names"),
-            ));
-        }
-        if !entry.tools.iter().any(|tool| tool.name == id.action()) {
-            return Err(ErrorBody::new(
-                ErrorCode::ToolNotFound,
-                format!("`{}` has no tool `{}`", entry.fqdn, id.action()),
-            ));
-        }
-        match (entry.routing, entry.kind) {
-            (Routing::Server, _) => Ok(Target::Gateway),
-            (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
-            (Routing::Client, kind) => Err(ErrorBody::new(
-                ErrorCode::ToolUnavailable,
-                format!(
-                    "`{id}` runs on the client, and this `pml` has no way to run `{}`",
-                    kind.as_str()
-                ),
-            )),
-        }
+    /// Tells whether a server of `.pml.json` answers a tool.
+    pub fn is_configured(&self, id: &ToolId) -> bool {
+        self.configured.contains(id.namespace())
+    }
+
+    /// Returns the folder of the user's own records, which no workspace can ship.
+    pub fn records(&self) -> &Path {
+        self.store.folder()
     }
 
     /// Calls a tool built into the CLI and returns its raw MCP result.
@@ -276,6 +220,14 @@ impl App {
     }
 }
 
+fn start_pool(
+    pool: &OnceLock<Result<Pool, ErrorBody>>,
+    config: PoolConfig,
+) -> Result<&Pool, ErrorBody> {
+    let start = || Pool::new(PoolConfig { warm: 1, ..config }).map_err(sandbox_error);
+    pool.get_or_init(start).as_ref().map_err(Clone::clone)
+}
+
 /// Finds the gateway and the key that is for it.
 fn open_cloud(settings: &Settings, config: &Config) -> Result<Cloud, ErrorBody> {
     let variable = |name| std::env::var(name).ok();
@@ -321,19 +273,6 @@ fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody
 
 fn is_native(id: &ToolId) -> bool {
     tools::descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
-}
-
-/// Returns the name of the server that a tool of the gateway's answer belongs to.
-fn server_name(id: &ToolId, tool: &ToolUse) -> Result<String, ErrorBody> {
-    let fqdn: Option<Fqdn> = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse().ok());
-    // Another name would start one server in the place of another.
-    let fqdn = fqdn.filter(|fqdn| fqdn.namespace() == id.namespace()).ok_or_else(|| {
-        ErrorBody::new(
-            ErrorCode::ToolUnavailable,
-            format!("the gateway does not say what `{}` is", protocol::escape_text(&tool.id)),
-        )
-    })?;
-    Ok(format!("{}.{}", fqdn.scope(), fqdn.namespace()))
 }
 
 /// Returns this program's own file, which also runs sealed children and supervisors.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use api::OwnKey;
 
+use crate::capabilities::MODULE_LIMIT;
 use crate::keys::{ApiKey, Gateway};
 
 /// The protocol version that the CLI speaks with the gateway.
@@ -122,16 +123,30 @@ impl Cloud {
     /// # Errors
     /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
     pub async fn entry(&self, fqdn: &str) -> Result<RegistryEntry, ErrorBody> {
+        let body = self.served(fqdn, "application/json", ANSWER_LIMIT).await?;
+        serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))
+    }
+
+    /// Reads the program of a capability with its entry, as they are served: nothing is verified.
+    ///
+    /// # Errors
+    /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
+    pub async fn module(&self, fqdn: &str) -> Result<String, ErrorBody> {
+        let body = self.served(fqdn, "application/typescript", MODULE_LIMIT).await?;
+        String::from_utf8(body).map_err(|_| self.nonsense("a program that is not UTF-8"))
+    }
+
+    async fn served(&self, fqdn: &str, kind: &str, limit: usize) -> Result<Vec<u8>, ErrorBody> {
         let url = self.gateway.join(&format!("mcp/{fqdn}"));
-        let mut request = self.http.get(url).header(ACCEPT, "application/json");
+        let mut request = self.http.get(url).header(ACCEPT, kind);
         if let Some(key) = &self.key {
             request = request.bearer_auth(key.expose());
         }
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
-        let body = self.read(response).await?;
+        let body = self.read_at_most(response, limit).await?;
         match status.as_u16() {
-            200 => serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string())),
+            200 => Ok(body),
             404 => Err(ErrorBody::new(
                 ErrorCode::ToolNotFound,
                 format!("`{}` is not in the registry", protocol::escape_text(fqdn)),
@@ -227,11 +242,20 @@ impl Cloud {
             .map_err(|error| self.nonsense(&format!("an envelope that does not decode: {error}")))
     }
 
-    async fn read(&self, mut response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {
+    async fn read(&self, response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {
+        self.read_at_most(response, ANSWER_LIMIT).await
+    }
+
+    async fn read_at_most(
+        &self,
+        mut response: reqwest::Response,
+        limit: usize,
+    ) -> Result<Vec<u8>, ErrorBody> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
-            if body.len() + chunk.len() > ANSWER_LIMIT {
-                return Err(self.nonsense("an answer of more than 16 MiB"));
+            if body.len() + chunk.len() > limit {
+                let limit = limit / (1024 * 1024);
+                return Err(self.nonsense(&format!("an answer of more than {limit} MiB")));
             }
             body.extend_from_slice(&chunk);
         }

@@ -15,11 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::consent::permissions::Verdict;
+use crate::targets::refuse_denied;
 
 /// The gateway's word on a program.
 pub(crate) enum Word {
-    /// It runs here, with these tools; with none named when no gateway was asked.
+    /// It runs here, with these tools.
     RunHere(Vec<ToolUse>),
+    /// It runs here, with what this machine has: there is no gateway to ask.
+    RunAlone,
     /// The gateway has answered already.
     Answered(Box<Envelope>),
 }
@@ -29,6 +32,7 @@ pub(crate) enum Word {
 /// Arguments leave the machine only with a program that has no part here, and
 /// that the gateway has said it runs itself. A program with a tool that a rule
 /// says to ask about runs here, wherever its tools are: only here somebody asks.
+/// So does one that reaches such a tool through a capability.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -40,8 +44,9 @@ pub(crate) async fn consult(
     cancel: &CancellationToken,
 ) -> Result<Word, ErrorBody> {
     let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
-    let all_local = !analysis.dynamic && local.len() == analysis.tools.len();
     let none_local = !analysis.dynamic && local.is_empty();
+    let needs_gateway = analysis.dynamic || !can_do_alone(app, &analysis.tools)?;
+    let all_local = !needs_gateway;
     let mut submission = ExecuteRequest {
         args: None,
         local_tools: local.iter().map(|id| id.to_string()).collect(),
@@ -53,17 +58,28 @@ pub(crate) async fn consult(
         let answer = answer.unwrap_or_else(|| plan_without_gateway(analysis));
         return Ok(Word::Answered(Box::new(answer)));
     }
-    let asks = none_local && has_ask_rule(app, analysis);
-    if none_local && (asks || args.as_object().is_some_and(|args| !args.is_empty())) {
+    // Which rules cover what it reaches, only the gateway's answer shows.
+    let has_args = args.as_object().is_some_and(|args| !args.is_empty());
+    if none_local && (has_args || app.permissions().restrict()) {
         match dry_run(app, &submission, all_local, cancel).await? {
-            None => return Ok(Word::RunHere(Vec::new())),
+            None => return Ok(Word::RunAlone),
             Some(Envelope::Success(plan)) => {
+                let told = check_tools(plan.tools_used)?;
+                let mut asks = has_ask_rule(app, analysis.tools.iter());
+                for tool in &told {
+                    let below = listed(tool)?;
+                    for id in &below {
+                        let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
+                        refuse_denied(app, id, &why)?;
+                    }
+                    asks |= has_ask_rule(app, below.iter());
+                }
                 let there = plan.result.get("routing").and_then(Value::as_str)
                     == Some(Routing::Server.as_str());
                 if there && asks {
-                    return Ok(Word::RunHere(plan.tools_used));
+                    return Ok(Word::RunHere(told));
                 }
-                submission.args = there.then(|| args.clone());
+                submission.args = (there && has_args).then(|| args.clone());
             }
             Some(other) => return Ok(Word::Answered(Box::new(other))),
         }
@@ -71,20 +87,71 @@ pub(crate) async fn consult(
     Ok(match ask_gateway(app, &submission, all_local, cancel).await? {
         Some(Envelope::ExecuteLocally(delegation)) => {
             let code = submission.code.as_deref().unwrap_or_default();
-            Word::RunHere(check(*delegation, code)?.tools_used)
+            Word::RunHere(check(*delegation, code)?)
         }
         Some(other) => Word::Answered(Box::new(other)),
-        None => Word::RunHere(Vec::new()),
+        None => Word::RunAlone,
     })
 }
 
-/// Tells whether a rule says to ask about a tool of the program.
+/// Asks the gateway what the tools of a piece of code are. It runs nowhere.
+///
+/// # Errors
+/// Returns why the gateway's answer cannot be had or used.
+pub(crate) async fn look_up(
+    app: &App,
+    code: &str,
+    tools: &[ToolId],
+    cancel: &CancellationToken,
+) -> Result<Vec<ToolUse>, ErrorBody> {
+    let local = tools.iter().filter(|id| app.is_local(id));
+    let question = ExecuteRequest {
+        code: Some(code.to_owned()),
+        local_tools: local.map(ToolId::to_string).collect(),
+        ..ExecuteRequest::default()
+    };
+    match dry_run(app, &question, false, cancel).await? {
+        Some(Envelope::Success(plan)) => check_tools(plan.tools_used),
+        Some(Envelope::Error(refused)) => Err(refused.error),
+        _ => Err(ErrorBody::new(
+            ErrorCode::GatewayBadAnswer,
+            "the gateway answered a dry run with something else",
+        )),
+    }
+}
+
+/// Returns what the gateway says that a capability reaches; nothing for a tool.
+///
+/// It is believed where it refuses something, and only there.
+///
+/// # Errors
+/// Returns `GATEWAY_BAD_ANSWER` for what is no id.
+pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
+    let names = tool.tools.iter().flatten();
+    names
+        .map(|name| name.parse())
+        .collect::<Result<_, _>>()
+        .map_err(|error| ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("{error}")))
+}
+
+/// Tells whether this machine has all that tools need: they are here, or
+/// capabilities that ran here before.
+fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
+    for id in tools {
+        if !app.is_local(id) && app.lockfile.capabilities(id)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Tells whether a rule says to ask about one of these tools.
 ///
 /// The default, to ask where no rule stands, is for what runs on this machine
 /// or gets data from it.
-fn has_ask_rule(app: &App, analysis: &Analysis) -> bool {
+pub(crate) fn has_ask_rule<'a>(app: &App, mut tools: impl Iterator<Item = &'a ToolId>) -> bool {
     let permissions = app.permissions();
-    analysis.tools.iter().any(|id| {
+    tools.any(|id| {
         let decision = permissions.decide(id);
         decision.verdict == Verdict::Ask && decision.rule.is_some()
     })
@@ -164,8 +231,8 @@ fn plan_without_gateway(analysis: &Analysis) -> Envelope {
     }))
 }
 
-/// Holds the gateway's answer against what was submitted.
-fn check(delegation: Delegation, code: &str) -> Result<Delegation, ErrorBody> {
+/// Holds the gateway's answer against what was submitted; returns its tools.
+fn check(delegation: Delegation, code: &str) -> Result<Vec<ToolUse>, ErrorBody> {
     let submitted = Integrity::of(code.as_bytes());
     if delegation.code_hash != submitted || delegation.code != code {
         return Err(ErrorBody::new(
@@ -176,14 +243,18 @@ fn check(delegation: Delegation, code: &str) -> Result<Delegation, ErrorBody> {
             ),
         ));
     }
+    check_tools(delegation.tools_used)
+}
+
+fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
     let mut seen = HashSet::new();
-    if let Some(twice) = delegation.tools_used.iter().find(|tool| !seen.insert(&tool.id)) {
+    if let Some(twice) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
             format!("the gateway named tool `{}` twice", protocol::escape_text(&twice.id)),
         ));
     }
-    Ok(delegation)
+    Ok(tools)
 }
 
 /// Describes a tool that only this machine knows of.

@@ -170,6 +170,7 @@ async fn ask(
     let (answer, answered) = oneshot::channel();
     let question = Question {
         tool: new.tool.clone(),
+        through: Vec::new(),
         arguments: new.arguments.clone(),
         reason,
         start: None,

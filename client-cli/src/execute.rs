@@ -18,11 +18,15 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::consent::permissions::Verdict;
 use crate::consult::{self, Word, consult};
 use crate::failure;
-use crate::router::{Ended, Router, Target};
+use crate::local_run::{Ended, LocalRun};
+use crate::router::Router;
 use crate::run::PausedRun;
+use crate::targets::{self, Resolver, Target};
+
+/// How long it may take to find all that a program reaches.
+const LOOK_UP: Duration = Duration::from_secs(90);
 
 /// A program that is about to run here.
 struct LocalProgram {
@@ -68,18 +72,14 @@ pub async fn execute(
             dynamic = analysis.dynamic,
             "Running a program here"
         );
-        let router = Arc::new(Router::new(
-            Arc::clone(&app),
-            run_id.clone(),
-            targets.clone(),
-            analysis.dynamic,
-            events,
-            stop.clone(),
-        ));
         let mut limits = Limits::client();
         if let Some(timeout) = program.timeout_ms {
             limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
         }
+        let run =
+            LocalRun::new(Arc::clone(&app), run_id.clone(), limits.clone(), events, stop.clone());
+        let run = Arc::new(run);
+        let router = Router::new(Arc::clone(&run), targets.clone(), analysis.dynamic);
         let job = Program {
             source: analysis.program.clone(),
             args: program.args.clone(),
@@ -90,14 +90,14 @@ pub async fn execute(
             Ok(sandboxes) => sandboxes,
             Err(error) => return Envelope::error(error),
         };
-        let outcome = sandboxes.run(job, &limits, router.clone(), stop).await;
+        let outcome = sandboxes.run(job, &limits, Arc::new(router), stop).await;
         tracing::debug!(
             run = %run_id,
             duration_ms = outcome.duration.as_secs_f64() * 1e3,
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
-        let envelope = envelope(run_id, &program, router.ended(), outcome);
+        let envelope = envelope(run_id, &program, run.ended(), outcome);
         app.finished.remember(&envelope, &program.code);
         envelope
     });
@@ -134,22 +134,32 @@ async fn prepare(
     }
     // The user may have edited the rules since the last program.
     app.read_permissions()?;
-    refuse_denied(app, &analysis)?;
+    for id in &analysis.tools {
+        targets::refuse_denied(app, id, "")?;
+    }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let told = match consult(app, request, &analysis, &args, cancel).await? {
-        Word::RunHere(told) => told,
+    let (told, alone) = match consult(app, request, &analysis, &args, cancel).await? {
+        Word::RunHere(told) => (told, false),
+        Word::RunAlone => (Vec::new(), true),
         Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
-    let named: HashMap<&str, &ToolUse> = told.iter().map(|tool| (tool.id.as_str(), tool)).collect();
     // What may be called is what our own analysis found; the gateway only says where it is.
-    let mut targets = HashMap::new();
-    let mut tools_used = Vec::new();
-    for id in &analysis.tools {
-        let known = named.get(id.as_str()).copied();
-        let target = app.find_target(id, known).await?;
-        tools_used.push(known.cloned().unwrap_or_else(|| consult::local_tool_use(id)));
-        targets.insert(id.clone(), target);
-    }
+    let mut resolver = Resolver::new(app, alone, cancel);
+    let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told));
+    let targets = tokio::select! {
+        found = found => found.unwrap_or_else(|_| Err(too_slow()))?,
+        () = cancel.cancelled() => {
+            return Err(ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled"));
+        }
+    };
+    let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
+        Some(Target::Capability(capability)) => capability.tool_use(),
+        _ => {
+            let known = told.iter().find(|tool| tool.id == id.as_str());
+            known.cloned().unwrap_or_else(|| consult::local_tool_use(id))
+        }
+    });
+    let tools_used = tools_used.collect();
     Ok(Prepared::Local(Box::new(LocalProgram {
         code,
         args,
@@ -160,20 +170,12 @@ async fn prepare(
     })))
 }
 
-/// Refuses a program with a denied tool before anything runs or anybody is asked.
-fn refuse_denied(app: &App, analysis: &Analysis) -> Result<(), ErrorBody> {
-    let permissions = app.permissions();
-    for id in &analysis.tools {
-        let decision = permissions.decide(id);
-        if decision.verdict == Verdict::Deny {
-            return Err(ErrorBody::new(
-                ErrorCode::PermissionDenied,
-                format!("tool `{id}` is denied: {}", decision.reason),
-            )
-            .with_details(json!({ "tool": id })));
-        }
-    }
-    Ok(())
+fn too_slow() -> ErrorBody {
+    let message = format!(
+        "the gateway did not say within {} s what the program's capabilities are",
+        LOOK_UP.as_secs()
+    );
+    ErrorBody::new(ErrorCode::GatewayUnreachable, message)
 }
 
 fn envelope(

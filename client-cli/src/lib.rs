@@ -3,12 +3,13 @@
 //! It serves MCP on stdin and stdout, analyses programs, lets the gateway decide
 //! where they run, and runs the local ones in a sealed sandbox, with every tool
 //! call under the user's rules. It never takes the gateway's word for what a
-//! program calls, never runs code that was not submitted, and never links the
-//! gateway or its database.
+//! program calls, runs no code but what was submitted and the capabilities that
+//! the user let run, and never links the gateway or its database.
 
 pub mod analyser;
 pub mod app;
 pub mod args;
+pub mod capabilities;
 pub mod cloud;
 pub mod commands;
 pub mod config;
@@ -21,12 +22,14 @@ pub mod execute;
 mod failure;
 pub mod keys;
 pub mod local_mcp;
+mod local_run;
 pub mod lockfile;
 mod logging;
 pub mod program;
 pub mod resume;
-pub mod router;
+mod router;
 pub mod run;
 pub mod stdio;
+pub mod targets;
 pub mod tools;
 pub mod workspace;

@@ -1,54 +1,23 @@
-//! `.pml/mcp.lock`: the registry's MCP servers that the user let start here.
+//! `.pml/mcp.lock`: what of the registry the user let start here, servers and capabilities.
 //!
-//! A server of the registry is a command that somebody else wrote. It is started
-//! only after the user saw it, and only as long as it is still that command.
+//! A server of the registry is a command that somebody else wrote, a capability a program. Neither starts before the
+//! user saw it, and only as long as it is still what they saw. A server may change, and is asked about again; a
+//! version of a capability never does, so other bytes for it are refused.
+
+mod capabilities;
+mod file;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use protocol::{ErrorBody, Fqdn, Install, RegistryEntry};
 
-use crate::config;
+use self::file::{FILE, Locked, invalid, read, write};
 use crate::consent::trust::TrustStore;
 use crate::workspace::Workspace;
-use crate::workspace::atomic::{self, Existing};
 
-/// The file's format; another one is refused, never read halfway.
-const VERSION: u32 = 1;
-
-/// The file's name in the workspace.
-const FILE: &str = ".pml/mcp.lock";
-
-/// Its folder and its name there.
-const PLACE: (&str, &str) = (".pml", "mcp.lock");
-
-/// The largest file that is read, in bytes.
-const FILE_LIMIT: usize = 1024 * 1024;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Content {
-    version: u32,
-    servers: BTreeMap<String, Locked>,
-}
-
-/// A server as the user saw it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Locked {
-    integrity: Integrity,
-    command: String,
-    args: Vec<String>,
-}
-
-/// The servers that may start in a workspace.
+/// What of the registry may start in a workspace.
 ///
 /// The file lies in the workspace, where a repository can ship one. So what it
 /// says counts only together with the user's own record, outside of it.
@@ -132,55 +101,9 @@ impl Lockfile {
     }
 }
 
-fn invalid(what: impl std::fmt::Display) -> ErrorBody {
-    ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{FILE}`: {what}"))
-}
-
 /// Returns the bytes that stand for an entry in the user's record.
 fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
     serde_json::to_vec(entry).map_err(invalid)
-}
-
-/// Opens the folder of the file; `None` when there is none.
-fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(Errno::LOOP | Errno::NOTDIR) => {
-            Err(invalid(format!("`{}` is not a folder of this workspace", PLACE.0)))
-        }
-        Err(errno) => Err(invalid(errno)),
-    }
-}
-
-fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
-    let empty = Content { version: VERSION, servers: BTreeMap::new() };
-    let Some(folder) = folder(workspace)? else { return Ok(empty) };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(empty),
-        Err(Errno::LOOP) => return Err(invalid("it is a symbolic link")),
-        Err(errno) => return Err(invalid(errno)),
-    };
-    if !file.metadata().map_err(invalid)?.is_file() {
-        return Err(invalid("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes).map_err(invalid)?;
-    if bytes.len() > FILE_LIMIT {
-        return Err(invalid("it is larger than 1 MiB"));
-    }
-    config::check_unique(&bytes).map_err(invalid)?;
-    let content: Content = serde_json::from_slice(&bytes).map_err(invalid)?;
-    if content.version != VERSION {
-        return Err(invalid(format!(
-            "it has version {}, and this `pml` reads version {VERSION}",
-            content.version
-        )));
-    }
-    Ok(content)
 }
 
 fn locked(entry: &RegistryEntry, install: &Install) -> Locked {
@@ -205,21 +128,11 @@ fn command_line(install: &Install) -> String {
     words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the whole file or leaves the old one.
-fn write(workspace: &Workspace, content: &Content) -> Result<(), ErrorBody> {
-    match rustix::fs::mkdirat(workspace.directory(), PLACE.0, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(invalid(errno)),
-    }
-    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder is gone"))?;
-    let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
-    text.push(b'\n');
-    let mode = Some(Mode::from_raw_mode(0o600));
-    atomic::write(folder, PLACE.1, &text, mode, Existing::Replaced).map_err(invalid)
-}
-
 #[cfg(test)]
 mod tests {
+    use protocol::Integrity;
+    use rustix::fs::Mode;
+
     use super::*;
 
     fn entry(args: &[&str]) -> RegistryEntry {
@@ -316,6 +229,7 @@ mod tests {
             (r#"{"version":1,"servers":{},"servers":{}}"#, false),
             (r#"{"version":1,"servers":{},"more":1}"#, false),
             (r#"{"version":1,"servers":{"a":{"integrity":"","command":"x","args":[]}}}"#, false),
+            (r#"{"version":1,"servers":{},"capabilities":{"a.b.c.d@0.1.0":""}}"#, false),
             ("<<<<<<< HEAD\n", false),
         ] {
             let project = Project::new();

@@ -1,126 +1,74 @@
 //! Where each call of a local run goes, and whether it may go at all.
 //!
-//! Every call passes here: declared, permitted, perhaps asked about, then run by
-//! a native tool, a local MCP server or the gateway.
+//! Every call passes here, of the program and of the capabilities within it: declared, permitted, perhaps asked
+//! about, then run by a native tool, a local MCP server, a program of its own or the gateway.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::{
-    CallLog, CallNote, ErrorBody, ErrorCode, ResultMode, Routing, ToolId, unwrap_tool_result,
+    CallNote, ErrorBody, ErrorCode, ResultMode, Routing, ToolId, unanswered_calls,
+    unwrap_tool_result,
 };
-use sandbox::{CallError, ToolCall, ToolCaller};
+use sandbox::{CallError, Program, ToolCall, ToolCaller, WallClock};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::capabilities::Capability;
 use crate::cloud::CallName;
-use crate::consent::approvals::{Answer, Question};
-use crate::consent::permissions::Verdict;
-use crate::run::RunEvent;
+use crate::failure;
+use crate::local_run::{LocalRun, Wish};
+use crate::targets::{Resolver, Target};
 
-/// Where a tool of a program runs.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// A tool built into the CLI.
-    Native,
-    /// An MCP server on this machine that the user's configuration names.
-    Configured,
-    /// An MCP server on this machine that the registry describes.
-    Registered(Arc<protocol::RegistryEntry>),
-    /// The gateway.
-    Gateway,
+/// Answers the calls of one program: that of a run, or of a capability within it.
+pub(crate) struct Router {
+    caller: Arc<Caller>,
 }
 
-impl Target {
-    fn routing(&self) -> Routing {
-        match self {
-            Self::Gateway => Routing::Server,
-            Self::Native | Self::Configured | Self::Registered(_) => Routing::Client,
-        }
-    }
-}
-
-/// Answers the calls of one local run.
-pub struct Router {
+/// A program that calls.
+struct Caller {
     run: Arc<LocalRun>,
-}
-
-/// Whether the human is asked about a call.
-enum Asked {
-    /// It may run.
-    No,
-    /// For this reason, and to start this first.
-    Yes { reason: String, start: Option<String> },
-}
-
-struct LocalRun {
-    app: Arc<App>,
-    run_id: String,
     /// The tools that the CLI's own analysis found, and where each runs.
     declared: HashMap<ToolId, Target>,
     dynamic: bool,
-    events: mpsc::UnboundedSender<RunEvent>,
-    cancel: CancellationToken,
-    /// Held while the human is asked: one question at a time.
-    asking: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
+    /// The capabilities that it is within, the outermost first, itself the last; none for the program of the run.
+    through: Vec<ToolId>,
+    /// The calls that those are, by their index.
+    outer: Vec<u64>,
+    /// The clocks of the programs that wait for it.
+    clocks: Vec<WallClock>,
+    /// It has one of its capabilities at work, and the others wait: the processes of a run do not grow with what it
+    /// calls.
+    place: Semaphore,
 }
 
-#[derive(Default)]
-struct State {
-    log: CallLog,
-    /// The tools allowed with "always" since the run began.
-    always: HashSet<ToolId>,
-    refused: Option<ErrorBody>,
-    warnings: Vec<String>,
-}
-
-/// What a run leaves behind.
-pub struct Ended {
-    /// Its calls.
-    pub log: CallLog,
-    /// Why a human ended it, if one did.
-    pub refused: Option<ErrorBody>,
-    /// What the user should know although the run went on.
-    pub warnings: Vec<String>,
+/// A call that is on its way.
+struct Going {
+    index: u64,
+    routing: Routing,
+    started: Instant,
 }
 
 impl Router {
-    /// Makes the router of one run.
-    pub fn new(
-        app: Arc<App>,
-        run_id: String,
+    /// Makes the router of a run's own program.
+    pub(crate) fn new(
+        run: Arc<LocalRun>,
         declared: HashMap<ToolId, Target>,
         dynamic: bool,
-        events: mpsc::UnboundedSender<RunEvent>,
-        cancel: CancellationToken,
     ) -> Self {
-        Self {
-            run: Arc::new(LocalRun {
-                app,
-                run_id,
-                declared,
-                dynamic,
-                events,
-                cancel,
-                asking: tokio::sync::Mutex::default(),
-                state: Mutex::default(),
-            }),
-        }
-    }
-
-    /// Returns what the run leaves behind.
-    pub fn ended(&self) -> Ended {
-        let state = self.run.state();
-        Ended {
-            log: state.log.clone(),
-            refused: state.refused.clone(),
-            warnings: state.warnings.clone(),
-        }
+        let caller = Caller {
+            run,
+            declared,
+            dynamic,
+            through: Vec::new(),
+            outer: Vec::new(),
+            clocks: Vec::new(),
+            place: Semaphore::new(1),
+        };
+        Self { caller: Arc::new(caller) }
     }
 }
 
@@ -130,91 +78,83 @@ impl ToolCaller for Router {
         call: ToolCall,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Value, CallError>> {
-        let run = Arc::clone(&self.run);
+        let caller = Arc::clone(&self.caller);
         async move {
-            let name = format!("{}:{}", call.namespace, call.action);
-            let mut routing = Routing::Client;
-            let mut started = Instant::now();
-            let answer = run
-                .answer(
-                    call_parts(&call),
-                    call.args,
-                    &call.clock,
-                    cancel,
-                    &mut routing,
-                    &mut started,
-                )
-                .await;
+            let tool = protocol::escape_text(&format!("{}:{}", call.namespace, call.action));
+            let index = call.id;
+            let mut going = Going { index, routing: Routing::Client, started: Instant::now() };
+            let answer = caller.answer(call, &cancel, &mut going).await;
             let note = CallNote {
-                tool: protocol::escape_text(&name),
-                routing,
+                tool,
+                routing: going.routing,
                 ok: answer.is_ok(),
-                duration_ms: started.elapsed().as_secs_f64() * 1e3,
+                duration_ms: going.started.elapsed().as_secs_f64() * 1e3,
+                through: caller.through.iter().map(ToolId::to_string).collect(),
             };
             let failed = answer.as_ref().err().map(|error| error.error_code);
             tracing::debug!(
-                run = %run.run_id,
-                call = call.id,
+                run = %caller.run.id,
+                call = index,
                 tool = %note.tool,
-                routing = routing.as_str(),
+                through = note.through.join(" → "),
+                routing = note.routing.as_str(),
                 duration_ms = note.duration_ms,
                 error = failed.map(|code| code.name()),
                 "A call ended"
             );
-            run.state().log.record(call.id, note, failed);
+            caller.run.record(&caller.outer, index, note, failed);
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
         .boxed()
     }
 }
 
-fn call_parts(call: &ToolCall) -> (u64, Result<ToolId, ErrorBody>) {
-    let id = ToolId::new(&call.namespace, &call.action)
-        .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()));
-    (call.id, id)
-}
-
-impl LocalRun {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Caller {
     async fn answer(
         &self,
-        (index, id): (u64, Result<ToolId, ErrorBody>),
-        arguments: Value,
-        clock: &sandbox::WallClock,
-        cancel: CancellationToken,
-        routing: &mut Routing,
-        started: &mut Instant,
+        call: ToolCall,
+        cancel: &CancellationToken,
+        going: &mut Going,
     ) -> Result<Value, ErrorBody> {
-        let id = id?;
-        // Between a no and the end of the run nothing more happens.
-        if let Some(refused) = self.state().refused.clone() {
-            return Err(refused);
-        }
-        let target = self.target(&id).await?;
-        *routing = target.routing();
-        self.ask(&id, &target, &arguments, clock, &cancel).await?;
+        let number = self.run.begin_call()?;
+        let id = ToolId::new(&call.namespace, &call.action)
+            .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
+        let target = self.target(&id, cancel).await?;
+        going.routing = target.routing();
+        let arguments = call.args;
+        let mut clocks = self.clocks.clone();
+        clocks.push(call.clock);
+        let wish = Wish {
+            id: &id,
+            target: &target,
+            arguments: &arguments,
+            through: &self.through,
+            clocks: &clocks,
+        };
+        self.run.ask(&wish, cancel).await?;
         // Waiting for a human is not the tool's time.
-        *started = Instant::now();
+        going.started = Instant::now();
+        let app = &self.run.app;
         let result = match &target {
-            Target::Native => self.app.call_native(&id, arguments, &cancel).await?,
-            Target::Configured => self.app.call_local(&id, arguments, &cancel).await?,
+            Target::Native => app.call_native(&id, arguments, cancel).await?,
+            Target::Configured => app.call_local(&id, arguments, cancel).await?,
             Target::Registered(entry) => {
-                self.app.add_registered(entry)?;
-                self.app.call_local(&id, arguments, &cancel).await?
+                app.add_registered(entry)?;
+                app.call_local(&id, arguments, cancel).await?
+            }
+            Target::Capability(capability) => {
+                return self.run_within(capability, going.index, arguments, clocks, cancel).await;
             }
             Target::Gateway => {
-                let name = CallName { run_id: &self.run_id, call_index: index };
-                let cloud = self.app.cloud()?;
-                cloud.call_tool(&id, arguments, &name, &cancel).await.map_err(offline)?
+                let name = CallName { run_id: &self.run.id, call_index: number };
+                let answer = app.cloud()?.call_tool(&id, arguments, &name, cancel).await;
+                answer.map_err(offline)?
             }
         };
         // Only the gateway's stamp counts; a local server cannot choose how it is read.
         let mode = match target {
             Target::Gateway => ResultMode::stamped(&result),
-            Target::Native | Target::Configured | Target::Registered(_) => ResultMode::Text,
+            _ => ResultMode::Text,
         };
         unwrap_tool_result(&result, mode).map_err(|error| {
             ErrorBody::new(ErrorCode::ToolFailed, format!("`{id}`: {}", error.message))
@@ -222,7 +162,7 @@ impl LocalRun {
     }
 
     /// Returns where a tool runs: as declared, or for a dynamic program as found now.
-    async fn target(&self, id: &ToolId) -> Result<Target, ErrorBody> {
+    async fn target(&self, id: &ToolId, cancel: &CancellationToken) -> Result<Target, ErrorBody> {
         if let Some(target) = self.declared.get(id) {
             return Ok(target.clone());
         }
@@ -234,103 +174,51 @@ impl LocalRun {
                 ),
             ));
         }
-        self.app.find_target(id, None).await
+        Resolver::new(&self.run.app, false, cancel).find_called(id).await
     }
 
-    /// Lets the call through, refuses it, or waits for the human's answer.
-    async fn ask(
-        &self,
-        id: &ToolId,
-        target: &Target,
-        arguments: &Value,
-        clock: &sandbox::WallClock,
-        cancel: &CancellationToken,
-    ) -> Result<(), ErrorBody> {
-        if let Asked::No = self.rules(id, target)? {
-            return Ok(());
-        }
-        let _human_decides = clock.pause();
-        let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
-        let _asking = tokio::select! {
-            asking = self.asking.lock() => asking,
-            () = cancel.cancelled() => return Err(cancelled()),
-        };
-        // The question before this one may have been answered with "always".
-        let Asked::Yes { reason, start } = self.rules(id, target)? else { return Ok(()) };
-        let (answer, answered) = oneshot::channel();
-        let question = Question {
-            tool: id.clone(),
-            arguments: arguments.clone(),
-            reason,
-            start: start.clone(),
-            answer,
-        };
-        let abort = |code, message: String| {
-            let refused = ErrorBody::new(code, message);
-            // The first refusal ended the run; what came of that is not told instead.
-            self.state().refused.get_or_insert_with(|| refused.clone());
-            self.cancel.cancel();
-            refused
-        };
-        if self.events.send(RunEvent::Asks(question)).is_err() {
-            return Err(abort(
-                ErrorCode::ApprovalExpired,
-                format!("nobody is left to ask about `{id}`"),
-            ));
-        }
-        let answer = tokio::select! {
-            answer = answered => answer,
-            () = cancel.cancelled() => return Err(cancelled()),
-        };
-        match answer {
-            Ok(Answer::Once) => {}
-            Ok(Answer::Always) => {
-                self.state().always.insert(id.clone());
-                if let Err(error) = self.app.allow_always(id) {
-                    // The call itself is allowed; only the rule could not be kept.
-                    let warning = format!("`{id}` is allowed for this run only: {}", error.message);
-                    self.state().warnings.push(warning);
-                }
+    /// Runs the program of a capability, as the part of the run that the call `index` is.
+    ///
+    /// Boxed, because it may call itself: a capability may call others.
+    fn run_within<'a>(
+        &'a self,
+        capability: &'a Arc<Capability>,
+        index: u64,
+        args: Value,
+        clocks: Vec<WallClock>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Value, ErrorBody>> {
+        async move {
+            let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+            let _place = tokio::select! {
+                place = self.place.acquire() => place.map_err(|_| cancelled())?,
+                () = cancel.cancelled() => return Err(cancelled()),
+            };
+            let caller = Arc::new(Self {
+                run: Arc::clone(&self.run),
+                declared: capability.targets.clone(),
+                dynamic: false,
+                through: [&self.through[..], std::slice::from_ref(&capability.module.id)].concat(),
+                outer: [&self.outer[..], &[index]].concat(),
+                clocks,
+                place: Semaphore::new(1),
+            });
+            let source = capability.analysis.program.clone();
+            let program = Program { source, args, epoch_ms: None, seed: None };
+            let (run, outer) = (&self.run, caller.outer.clone());
+            let router = Arc::new(Router { caller });
+            let sandboxes = run.app.nested_sandboxes()?;
+            let outcome = sandboxes.run(program, &run.limits, router, cancel.clone()).await;
+            for warning in unanswered_calls(&outcome.unanswered) {
+                run.warn(format!("capability `{}`: {warning}", capability.module.id));
             }
-            Ok(Answer::Abort) => {
-                return Err(abort(
-                    ErrorCode::ApprovalDenied,
-                    format!("the user did not allow `{id}`; the run was ended"),
-                ));
-            }
-            Err(_) => {
-                return Err(abort(
-                    ErrorCode::ApprovalExpired,
-                    format!("the question about `{id}` ended without an answer"),
-                ));
-            }
+            outcome.result.map_err(|why| {
+                let log = run.log_within(&outer);
+                let error = failure::error_body(&why, &capability.module.code, &log);
+                capability.error(error.error_code, &error.message)
+            })
         }
-        // A rule that the user wrote before they answered holds.
-        self.rules(id, target)?;
-        if let (Some(_), Target::Registered(entry)) = (start, target) {
-            self.app.lockfile.approve(entry)?;
-        }
-        Ok(())
-    }
-
-    /// Decides by the rules alone whether the human is asked.
-    fn rules(&self, id: &ToolId, target: &Target) -> Result<Asked, ErrorBody> {
-        let decision = self.app.permissions().decide(id);
-        if decision.verdict == Verdict::Deny {
-            return Err(ErrorBody::new(
-                ErrorCode::PermissionDenied,
-                format!("tool `{id}` is denied: {}", decision.reason),
-            ));
-        }
-        let start = match target {
-            Target::Registered(entry) => self.app.lockfile.question(entry)?,
-            Target::Native | Target::Configured | Target::Gateway => None,
-        };
-        let may_run = decision.verdict == Verdict::Allow || self.state().always.contains(id);
-        if may_run && start.is_none() {
-            return Ok(Asked::No);
-        }
-        Ok(Asked::Yes { reason: decision.reason, start })
+        .boxed()
     }
 }
 

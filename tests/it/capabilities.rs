@@ -9,11 +9,11 @@ use crate::support::http::{HttpMcp, Reply, get};
 use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
 
-const DOUBLE: &str =
+pub(crate) const DOUBLE: &str =
     "/** Doubles a number. */\nreturn await mcp.math.eval({ expression: `2 * ${args.n}` })";
 
 /// A tenant that publishes and runs.
-fn author() -> Tenant {
+pub(crate) fn author() -> Tenant {
     Server::shared().tenant_that_can("execute,read,publish")
 }
 
@@ -23,7 +23,7 @@ fn publish(tenant: &Tenant, body: Value) -> Reply {
 }
 
 #[track_caller]
-fn published(tenant: &Tenant, name: &str, code: &str) -> Value {
+pub(crate) fn published(tenant: &Tenant, name: &str, code: &str) -> Value {
     let reply = publish(tenant, json!({ "name": name, "code": code }));
     assert_eq!(reply.status, 201, "{}", reply.json());
     reply.json()
@@ -36,7 +36,7 @@ fn remark(tenant: &Tenant, name: &str, what: &str, body: Value) -> u16 {
 }
 
 /// Reads an entry, as metadata or as a module.
-fn entry(tenant: &Tenant, name: &str, accept: &str) -> Reply {
+pub(crate) fn entry(tenant: &Tenant, name: &str, accept: &str) -> Reply {
     let authorization = format!("Bearer {}", tenant.key);
     let headers = [("authorization", authorization.as_str()), ("accept", accept)];
     get(&format!("{}/mcp/{name}", tenant.url), &headers)
@@ -345,19 +345,4 @@ fn pml_publishes_a_program() {
     assert!(String::from_utf8_lossy(&broken.stderr).contains("line 1"), "{broken:?}");
     let ran = project.run_with(&["exec", "-"], b"return await mcp.cli.double({ n: 21 })");
     assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "42", "{ran:?}");
-}
-
-/// A capability that needs the user's machine is refused there for now, and says so.
-#[test]
-fn a_capability_of_client_tools_says_that_it_does_not_run() {
-    let author = author();
-    published(
-        &author,
-        "local.read",
-        "/** Reads. */ return await mcp.filesystem.read_file({ path: 'a.txt' })",
-    );
-    let project = Project::of(&author).allow(&["*"]);
-    let told = project.stdio().execute("return await mcp.local.read({})");
-    let message = failure(&told, "TOOL_UNAVAILABLE");
-    assert!(message.contains("local:read"), "{message}");
 }

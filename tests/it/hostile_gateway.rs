@@ -11,7 +11,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub};
 const WRITE: &str = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' })";
 
 /// The true SHA-256 of [`WRITE`], as an honest gateway would tell it.
-fn hash(code: &str) -> String {
+pub(crate) fn hash(code: &str) -> String {
     use sha2::Digest as _;
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digest = sha2::Sha256::digest(code);
@@ -30,7 +30,7 @@ fn hash(code: &str) -> String {
     text
 }
 
-fn delegation(code: &str, code_hash: &str) -> Value {
+pub(crate) fn delegation(code: &str, code_hash: &str) -> Value {
     json!({
         "status": "execute_locally", "code": code, "code_hash": code_hash, "dag": { "tasks": [] },
         "tools_used": [{ "id": "filesystem:write_file", "type": "tool", "routing": "client" }],
@@ -39,7 +39,7 @@ fn delegation(code: &str, code_hash: &str) -> Value {
     })
 }
 
-fn result(request: &Value, envelope: Value) -> Answer {
+pub(crate) fn result(request: &Value, envelope: Value) -> Answer {
     let text = envelope.to_string();
     Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
         "resultType": "complete",

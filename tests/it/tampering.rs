@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::support::expect::success;
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
-use crate::support::server::{Installation, Server};
+use crate::support::processes::Pid;
+use crate::support::server::Installation;
 use crate::support::{PATIENCE, poll};
 
 /// Large enough to tell the program's process by.
@@ -23,9 +24,9 @@ const PROGRAM: &str = "
     return large.length";
 
 /// Returns the child's end of the socket to its host, of the process that holds the large list.
-fn socket_of_the_program(server: &Server) -> File {
+pub(crate) fn socket_of_the_program(host: Pid) -> File {
     let child = poll("the program's process", PATIENCE, || {
-        let tree = server.pid().tree();
+        let tree = host.tree();
         tree.into_iter().find(|pid| {
             // Forks keep the name of what they were forked of.
             pid.command_line().ends_with("zygote")
@@ -41,9 +42,14 @@ fn socket_of_the_program(server: &Server) -> File {
 }
 
 fn frame(id: u64, namespace: &str, action: &str) -> Vec<u8> {
+    let args = serde_json::json!({ "expression": "2" });
+    frame_with(id, namespace, action, &args)
+}
+
+/// Writes a call as a program's process does.
+pub(crate) fn frame_with(id: u64, namespace: &str, action: &str, args: &Value) -> Vec<u8> {
     let body = serde_json::json!({
-        "type": "rpc_call", "id": id, "namespace": namespace, "action": action,
-        "args": { "expression": "2" },
+        "type": "rpc_call", "id": id, "namespace": namespace, "action": action, "args": args,
     });
     let body = body.to_string();
     [&u32::try_from(body.len()).expect("short").to_le_bytes()[..], body.as_bytes()].concat()
@@ -60,7 +66,7 @@ fn a_call_that_was_not_declared_is_refused() {
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     let envelope = thread::scope(|scope| {
         let run = scope.spawn(|| client.execute(PROGRAM));
-        let mut socket = socket_of_the_program(&server);
+        let mut socket = socket_of_the_program(server.pid());
         let foreign = [("json", "parse"), ("pml.mcp.math", "eval"), ("filesystem", "read_file")];
         for (id, (namespace, action)) in (2..).zip(foreign) {
             socket.write_all(&frame(id, namespace, action)).expect("the host listens");

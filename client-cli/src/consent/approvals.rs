@@ -32,6 +32,8 @@ const SHOWN_TEXT: usize = 2_000;
 pub struct Question {
     /// The tool that wants to run.
     pub tool: ToolId,
+    /// The capabilities that call it, the outermost first; none for the program itself.
+    pub through: Vec<ToolId>,
     /// The arguments of the call that waits.
     pub arguments: Value,
     /// Why it is asked: the rule that applies.
@@ -209,7 +211,9 @@ fn random_bits() -> [u8; 16] {
 /// Renders a question from the very arguments that will be used.
 fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
     let arguments = question.arguments.to_string();
-    let mut description = format!("Run `{}` with {}", question.tool, shown(&arguments));
+    let way = question.through.iter().map(|id| format!("{} → ", id.call_form()));
+    let way: String = way.collect();
+    let mut description = format!("Run `{way}{}` with {}", question.tool, shown(&arguments));
     if let Some(start) = &question.start {
         description = format!("Start {}\n{description}", shown(start));
     }
@@ -225,6 +229,7 @@ fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> App
         description,
         context: json!({
             "tool": question.tool,
+            "through": question.through,
             "arguments": question.arguments,
             "arguments_hash": Integrity::of(arguments.as_bytes()),
             "code_hash": code_hash,
@@ -296,8 +301,14 @@ mod tests {
         });
         let (answer, _) = oneshot::channel();
         let tool = "shell:exec".parse().unwrap();
-        let question =
-            Question { tool, arguments: json!({}), reason: String::new(), start: None, answer };
+        let question = Question {
+            tool,
+            through: Vec::new(),
+            arguments: json!({}),
+            reason: String::new(),
+            start: None,
+            answer,
+        };
         (approvals.pause(run, question, hash).workflow_id, ended)
     }
 

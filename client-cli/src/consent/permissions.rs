@@ -53,6 +53,11 @@ impl Permissions {
         Self { rules, source: source.into() }
     }
 
+    /// Tells whether a rule denies or asks about anything.
+    pub fn restrict(&self) -> bool {
+        !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
+    }
+
     /// Decides about a tool.
     ///
     /// The kind of rule decides, not how specific it is: nothing in `allow`

@@ -93,6 +93,11 @@ impl TrustStore {
         Self { folder: folder.into() }
     }
 
+    /// Returns the folder that the record is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Tells whether this content of a workspace's file is trusted.
     ///
     /// # Errors

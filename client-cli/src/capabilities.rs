@@ -1,0 +1,176 @@
+//! Capabilities that run on this machine: programs of others, held to what this `pml` finds in them.
+
+mod kept;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use analysis::Analysis;
+use protocol::{
+    EntryType, ErrorBody, ErrorCode, Fqdn, Integrity, RegistryEntry, Routing, ToolId, ToolUse,
+    ToolUseType,
+};
+
+use crate::targets::Target;
+
+pub(crate) use kept::{keep, kept};
+
+/// The largest module that is read, in bytes: a program, its description and its schema, with room for escapes.
+pub(crate) const MODULE_LIMIT: usize = 1024 * 1024;
+
+/// The program of a capability, which is what its entry says: the hashes of both were computed here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// The id under which programs call it.
+    pub id: ToolId,
+    /// Its full name, without a pin.
+    pub name: Fqdn,
+    /// Major, minor and patch.
+    pub version: (u64, u64, u64),
+    /// The hash of its entry's content, which has the hash of the program.
+    pub integrity: Integrity,
+    /// What it called when it was published, sorted.
+    pub calls: Vec<String>,
+    /// The program.
+    pub code: String,
+    /// Both, as they were served.
+    text: String,
+}
+
+impl Module {
+    /// Reads a module and holds it against its own hashes.
+    ///
+    /// # Errors
+    /// Returns `GATEWAY_BAD_ANSWER` for what is no module of a capability, `INTEGRITY_MISMATCH` when a hash is not
+    /// that of the bytes.
+    pub fn read(text: String) -> Result<Self, ErrorBody> {
+        let bad = |what: &str| {
+            let message = format!("the registry's answer is no capability: {what}");
+            ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
+        };
+        let (entry, code) =
+            RegistryEntry::from_module(&text).ok_or_else(|| bad("it has no entry"))?;
+        let name: Fqdn = entry.fqdn.parse().map_err(|_| bad("its name is none"))?;
+        let id = name.tool().ok_or_else(|| bad("it is named as a server is"))?;
+        let (EntryType::Deno, Some(program)) = (entry.kind, &entry.capability) else {
+            return Err(bad("it is something else"));
+        };
+        let version = version(&program.version).ok_or_else(|| bad("its version is none"))?;
+        let changed = |what: &str| {
+            let message = format!("capability `{id}`: {what} does not have the hash that it names");
+            ErrorBody::new(ErrorCode::IntegrityMismatch, message)
+        };
+        if entry.integrity != entry.content_integrity() {
+            return Err(changed("its entry"));
+        }
+        if program.code_hash != Integrity::of(code.as_bytes()) {
+            return Err(changed("its program"));
+        }
+        let (calls, code) = (program.calls.clone(), code.to_owned());
+        let (name, integrity) = (name.unpinned(), entry.integrity);
+        Ok(Self { id, name, version, integrity, calls, code, text })
+    }
+
+    /// Returns the name of this very version, `acme.web.maths.double@0.1.0`.
+    pub fn versioned(&self) -> String {
+        let (major, minor, patch) = self.version;
+        format!("{}@{major}.{minor}.{patch}", self.name)
+    }
+}
+
+/// Reads three numbers with dots between them.
+pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
+    let mut parts = text.split('.').map(|part| {
+        let plain =
+            part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
+        part.parse().ok().filter(|_| plain)
+    });
+    let version = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some(version)
+}
+
+/// A capability that can run here.
+#[derive(Debug)]
+pub struct Capability {
+    /// Its program.
+    pub module: Module,
+    /// What our own analysis found in it; it can run, and is not dynamic.
+    pub analysis: Arc<Analysis>,
+    /// The tools that it declares, and where each runs.
+    pub targets: HashMap<ToolId, Target>,
+    /// Everything that it reaches, sorted.
+    pub below: BTreeSet<ToolId>,
+    /// How many capabilities are within one another here, itself included.
+    pub height: usize,
+}
+
+impl Capability {
+    /// Puts together what was found about a capability.
+    pub fn new(module: Module, analysis: Arc<Analysis>, targets: HashMap<ToolId, Target>) -> Self {
+        let mut below: BTreeSet<ToolId> = targets.keys().cloned().collect();
+        let mut height = 1;
+        for target in targets.values() {
+            if let Target::Capability(inner) = target {
+                below.extend(inner.below.iter().cloned());
+                height = height.max(1 + inner.height);
+            }
+        }
+        Self { module, analysis, targets, below, height }
+    }
+
+    /// Describes it as a tool of a run, with what this `pml` found that it reaches.
+    pub fn tool_use(&self) -> ToolUse {
+        let Module { id, name, integrity, .. } = &self.module;
+        ToolUse {
+            id: id.to_string(),
+            fqdn: Some(name.clone().pinned(integrity.short()).to_string()),
+            kind: ToolUseType::Capability,
+            routing: Routing::Client,
+            integrity: Some(*integrity),
+            tools: Some(self.below.iter().map(ToolId::to_string).collect()),
+        }
+    }
+
+    /// Returns an error of this capability, as whoever calls it sees it.
+    pub fn error(&self, code: ErrorCode, what: &str) -> ErrorBody {
+        ErrorBody::new(code, format!("capability `{}`: {what}", self.module.id))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Makes the module that an honest gateway serves for a program.
+    pub(crate) fn module(fqdn: &str, version: &str, code: &str) -> String {
+        let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
+            "fqdn": fqdn, "type": "deno", "description": "d", "routing": "client",
+            "version": version, "code_hash": Integrity::of(code.as_bytes()), "calls": [],
+            "integrity": Integrity::of(b""),
+        }))
+        .unwrap();
+        entry.integrity = entry.content_integrity();
+        entry.module(code)
+    }
+
+    #[test]
+    fn a_module_is_what_its_hashes_say() {
+        let good = module("a.b.c.d", "0.1.0", "return 1");
+        let read = Module::read(good.clone()).unwrap();
+        assert_eq!((read.versioned().as_str(), read.code.as_str()), ("a.b.c.d@0.1.0", "return 1"));
+        let code_of = |text: String| Module::read(text).unwrap_err().error_code;
+        for (from, to) in [("return 1", "return 2"), ("0.1.0", "0.1.1"), ("\"d\"", "\"e\"")] {
+            assert_eq!(code_of(good.replace(from, to)), ErrorCode::IntegrityMismatch, "{to}");
+        }
+        for text in [
+            String::new(),
+            module("a.b.c", "0.1.0", "return 1"),
+            module("a.b.c.d", "latest", "return 1"),
+            module("a.b.c.d", "0.01.0", "return 1"),
+            module("a.b.c.d", "1.0.0.0", "return 1"),
+            module("../../a", "0.1.0", "return 1"),
+        ] {
+            assert_eq!(code_of(text), ErrorCode::GatewayBadAnswer);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The capabilities that the user let run here: each version once, and never as anything else.
+
+use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, ToolId};
+
+use super::Lockfile;
+use super::file::{FILE, invalid, read, write};
+use crate::capabilities::{self, Capability, Module};
+
+/// A version of a capability that may run here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its full name, without a pin.
+    pub name: Fqdn,
+    /// Major, minor and patch.
+    pub version: (u64, u64, u64),
+    /// The hash that it has, for good.
+    pub integrity: Integrity,
+}
+
+impl Lockfile {
+    /// Refuses a version that has other bytes than the lock says.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` for that, `CONFIG_INVALID` when the file is not a lock.
+    pub fn check(&self, module: &Module) -> Result<(), ErrorBody> {
+        let name = module.versioned();
+        match read(&self.workspace)?.capabilities.get(&name) {
+            Some(known) if *known != module.integrity => {
+                let message = format!(
+                    "capability `{name}` has other bytes than when it was let run here ({known}, now {}), and a version never changes",
+                    module.integrity
+                );
+                let mut error = ErrorBody::new(ErrorCode::IntegrityMismatch, message);
+                error.hint = format!(
+                    "Ask who runs the gateway. If it was set up anew, take this name out of `{FILE}`."
+                );
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what to ask before a capability runs here, or `None` when the user has let exactly this one run.
+    ///
+    /// # Errors
+    /// As [`Lockfile::check`].
+    pub fn capability_question(
+        &self,
+        capability: &Capability,
+    ) -> Result<Option<String>, ErrorBody> {
+        let module = &capability.module;
+        self.check(module)?;
+        let pinned = self.capabilities(&module.id)?;
+        let same_name = || pinned.iter().filter(|known| known.name == module.name);
+        if same_name().any(|known| known.integrity == module.integrity) {
+            return Ok(None);
+        }
+        let before = match same_name().next_back() {
+            Some(known) => {
+                let (major, minor, patch) = known.version;
+                format!("; you let {major}.{minor}.{patch} run")
+            }
+            None => String::new(),
+        };
+        let below: Vec<String> = capability.below.iter().map(|id| format!("`{id}`")).collect();
+        let reaches = if below.is_empty() {
+            "reaches no tool".to_owned()
+        } else {
+            format!("may reach {}", below.join(", "))
+        };
+        Ok(Some(format!(
+            "capability `{}` ({}), which is new here{before}; it {reaches}; its program: {}",
+            module.versioned(),
+            module.integrity,
+            // As JSON: a line end is two characters, and a quote does not end it.
+            serde_json::Value::from(module.code.as_str())
+        )))
+    }
+
+    /// Writes down that this version may run here, as it is.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` when the file cannot be written; then it must not run.
+    pub fn approve_capability(&self, module: &Module) -> Result<(), ErrorBody> {
+        let name = module.versioned();
+        // Read again under the lock: another `pml` may have added its own.
+        let done = self.store.locked(|store| {
+            self.check(module)?;
+            let mut content = read(&self.workspace)?;
+            content.capabilities.insert(name.clone(), module.integrity);
+            write(&self.workspace, &content)?;
+            store.trust_locked(&self.key(&name), &record(module.integrity)).map_err(invalid)
+        });
+        done.map_err(invalid)?
+    }
+
+    /// Returns the versions of a capability that the user let run here, the highest last.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` when the file is not a lock.
+    pub fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
+        let mut pinned = Vec::new();
+        for (key, integrity) in read(&self.workspace)?.capabilities {
+            let Some((name, version)) = key.split_once('@') else { continue };
+            let (Ok(name), Some(version)) = (name.parse::<Fqdn>(), capabilities::version(version))
+            else {
+                continue;
+            };
+            let trusted = || self.store.is_trusted(&self.key(&key), &record(integrity));
+            if name.tool().as_ref() == Some(id) && trusted().map_err(invalid)? {
+                pinned.push(Pinned { name, version, integrity });
+            }
+        }
+        pinned.sort_by_key(|known| known.version);
+        Ok(pinned)
+    }
+}
+
+/// Returns the bytes that stand for a version in the user's record.
+fn record(integrity: Integrity) -> Vec<u8> {
+    integrity.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::capabilities::tests::module;
+    use crate::consent::trust::TrustStore;
+    use crate::workspace::Workspace;
+
+    fn capability(version: &str, code: &str) -> Capability {
+        let module = Module::read(module("a.b.c.d", version, code)).unwrap();
+        let analysis = analysis::analyze(code, &analysis::Limits::default());
+        Capability::new(module, Arc::new(analysis), HashMap::new())
+    }
+
+    /// RG-02: a version is asked about once, and is never another program.
+    #[test]
+    fn a_version_is_pinned_to_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("w");
+        std::fs::create_dir(&workspace).unwrap();
+        let open = |user: &str| {
+            let workspace = Arc::new(Workspace::open(&workspace).unwrap());
+            Lockfile::load(workspace, TrustStore::in_folder(folder.path().join(user))).unwrap()
+        };
+        let mine = open("me");
+        let first = capability("0.1.0", "return \"one\"");
+        let question = mine.capability_question(&first).unwrap().unwrap();
+        assert!(question.contains("a.b.c.d@0.1.0"), "{question}");
+        assert!(question.ends_with("its program: \"return \\\"one\\\"\""), "{question}");
+        mine.approve_capability(&first.module).unwrap();
+        assert_eq!(mine.capability_question(&first).unwrap(), None);
+
+        let other = capability("0.1.0", "return 'two'");
+        let refused = |error: ErrorBody| error.error_code;
+        assert_eq!(
+            mine.capability_question(&other).map_err(refused),
+            Err(ErrorCode::IntegrityMismatch)
+        );
+        assert_eq!(
+            mine.approve_capability(&other.module).map_err(refused),
+            Err(ErrorCode::IntegrityMismatch)
+        );
+        let later = mine.capability_question(&capability("0.10.0", "return 3")).unwrap().unwrap();
+        assert!(later.contains("you let 0.1.0 run"), "{later}");
+        for version in ["0.10.0", "0.9.0"] {
+            mine.approve_capability(&capability(version, "return 3").module).unwrap();
+        }
+        let known = mine.capabilities(&first.module.id).unwrap();
+        assert_eq!(known.last().unwrap().version, (0, 10, 0));
+
+        // Somebody else's lock lets nothing run, and still pins.
+        let theirs = open("them");
+        assert!(theirs.capability_question(&first).unwrap().is_some());
+        assert_eq!(theirs.check(&other.module).map_err(refused), Err(ErrorCode::IntegrityMismatch));
+        assert_eq!(theirs.capabilities(&first.module.id).unwrap(), []);
+    }
+}

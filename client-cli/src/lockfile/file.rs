@@ -1,0 +1,109 @@
+//! The file itself: read whole, strictly, and written so that it is whole at every instant.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use protocol::{ErrorBody, ErrorCode, Integrity};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+use crate::workspace::Workspace;
+use crate::workspace::atomic::{self, Existing};
+
+/// The file's format; another one is refused, never read halfway.
+const VERSION: u32 = 1;
+
+/// The file's name in the workspace.
+pub(super) const FILE: &str = ".pml/mcp.lock";
+
+/// Its folder and its name there.
+const PLACE: (&str, &str) = (".pml", "mcp.lock");
+
+/// The largest file that is read, in bytes.
+const FILE_LIMIT: usize = 1024 * 1024;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Content {
+    version: u32,
+    /// By full name.
+    pub(super) servers: BTreeMap<String, Locked>,
+    /// By full name and version, which never changes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) capabilities: BTreeMap<String, Integrity>,
+}
+
+/// A server as the user saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Locked {
+    pub(super) integrity: Integrity,
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+}
+
+/// Says what is wrong with the file.
+pub(super) fn invalid(what: impl std::fmt::Display) -> ErrorBody {
+    ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{FILE}`: {what}"))
+}
+
+/// Opens the folder of the file; `None` when there is none.
+fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            Err(invalid(format!("`{}` is not a folder of this workspace", PLACE.0)))
+        }
+        Err(errno) => Err(invalid(errno)),
+    }
+}
+
+/// Reads the lock; a missing one is empty.
+pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
+    let empty =
+        Content { version: VERSION, servers: BTreeMap::new(), capabilities: BTreeMap::new() };
+    let Some(folder) = folder(workspace)? else { return Ok(empty) };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(empty),
+        Err(Errno::LOOP) => return Err(invalid("it is a symbolic link")),
+        Err(errno) => return Err(invalid(errno)),
+    };
+    if !file.metadata().map_err(invalid)?.is_file() {
+        return Err(invalid("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes).map_err(invalid)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(invalid("it is larger than 1 MiB"));
+    }
+    config::check_unique(&bytes).map_err(invalid)?;
+    let content: Content = serde_json::from_slice(&bytes).map_err(invalid)?;
+    if content.version != VERSION {
+        return Err(invalid(format!(
+            "it has version {}, and this `pml` reads version {VERSION}",
+            content.version
+        )));
+    }
+    Ok(content)
+}
+
+/// Writes the whole file or leaves the old one.
+pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), ErrorBody> {
+    match rustix::fs::mkdirat(workspace.directory(), PLACE.0, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(invalid(errno)),
+    }
+    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder is gone"))?;
+    let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
+    text.push(b'\n');
+    let mode = Some(Mode::from_raw_mode(0o600));
+    atomic::write(folder, PLACE.1, &text, mode, Existing::Replaced).map_err(invalid)
+}

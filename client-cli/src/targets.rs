@@ -1,0 +1,335 @@
+//! Where the tools of a program run, and those of the capabilities that it reaches.
+//!
+//! Everything that a run could come to is found before it starts, so that what cannot run, or is denied, is refused
+//! before anything has happened. The gateway says where things are; what a capability calls, our own analysis says.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use protocol::{
+    CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry,
+    Routing, ToolId, ToolUse, ToolUseType, escape_text,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::capabilities::{self, Capability, Module};
+use crate::consent::permissions::Verdict;
+use crate::consult;
+use crate::tools;
+
+/// Where a tool of a program runs.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A tool built into the CLI.
+    Native,
+    /// An MCP server on this machine that the user's configuration names.
+    Configured,
+    /// An MCP server on this machine that the registry describes.
+    Registered(Arc<RegistryEntry>),
+    /// A capability, whose program runs on this machine.
+    Capability(Arc<Capability>),
+    /// The gateway.
+    Gateway,
+}
+
+impl Target {
+    /// Returns the side that it is on.
+    pub fn routing(&self) -> Routing {
+        match self {
+            Self::Gateway => Routing::Server,
+            Self::Native | Self::Configured | Self::Registered(_) | Self::Capability(_) => {
+                Routing::Client
+            }
+        }
+    }
+}
+
+/// Finds the targets of one program.
+pub(crate) struct Resolver<'a> {
+    app: &'a App,
+    /// Whether there is no gateway to ask.
+    alone: bool,
+    cancel: &'a CancellationToken,
+    /// The capabilities that are being looked into, the outermost first.
+    within: Vec<ToolId>,
+    found: HashMap<ToolId, Arc<Capability>>,
+    reached: HashSet<ToolId>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Prepares to ask the gateway, or with `alone` to do without one.
+    pub(crate) fn new(app: &'a App, alone: bool, cancel: &'a CancellationToken) -> Self {
+        Self {
+            app,
+            alone,
+            cancel,
+            within: Vec::new(),
+            found: HashMap::new(),
+            reached: HashSet::new(),
+        }
+    }
+
+    /// Finds where the tools of a program run. `told` is what the gateway says of them.
+    ///
+    /// # Errors
+    /// Returns `PERMISSION_DENIED` for what a rule denies, wherever it would be called; `INTEGRITY_MISMATCH`,
+    /// `GATEWAY_BAD_ANSWER` or `TOO_COMPLEX` for a capability that is not what it says it is, and why a tool
+    /// cannot be had.
+    pub(crate) async fn resolve(
+        &mut self,
+        ids: &[ToolId],
+        told: &[ToolUse],
+    ) -> Result<HashMap<ToolId, Target>, ErrorBody> {
+        let mut targets = HashMap::new();
+        for id in ids {
+            let known = told.iter().find(|tool| tool.id == id.as_str());
+            targets.insert(id.clone(), self.find(id, known).await?);
+        }
+        Ok(targets)
+    }
+
+    /// Finds where a tool runs that only shows itself when the program calls it.
+    ///
+    /// # Errors
+    /// As [`Resolver::resolve`].
+    pub(crate) async fn find_called(&mut self, id: &ToolId) -> Result<Target, ErrorBody> {
+        let told = if self.app.is_local(id) || tools::is_native(id.namespace()) {
+            Vec::new()
+        } else {
+            let code = format!(
+                "return await mcp[{}][{}](args)",
+                json!(id.namespace()),
+                json!(id.action())
+            );
+            consult::look_up(self.app, &code, std::slice::from_ref(id), self.cancel).await?
+        };
+        let known = told.iter().find(|tool| tool.id == id.as_str());
+        self.find(id, known).await
+    }
+
+    /// `mcpServers` first, then native tools, then what the registry says.
+    async fn find(&mut self, id: &ToolId, known: Option<&ToolUse>) -> Result<Target, ErrorBody> {
+        self.refuse_denied(id)?;
+        self.reached.insert(id.clone());
+        if self.reached.len() > CAPABILITY_REACH {
+            let message =
+                format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
+            return Err(ErrorBody::new(ErrorCode::TooComplex, message));
+        }
+        if self.app.is_configured(id) {
+            return Ok(Target::Configured);
+        }
+        if self.app.is_local(id) {
+            return Ok(Target::Native);
+        }
+        if tools::is_native(id.namespace()) {
+            // Only the user's own `override` puts another server under this name.
+            let message = format!(
+                "`{}` is built into `pml` and has no tool `{}`",
+                id.namespace(),
+                id.action()
+            );
+            return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
+        }
+        if let Some(found) = self.found.get(id) {
+            self.check_depth(id, found.height)?;
+            return Ok(Target::Capability(Arc::clone(found)));
+        }
+        if self.alone {
+            let module = self.kept(id)?;
+            return self.open(id, module).await;
+        }
+        let tool = known.ok_or_else(|| unsaid(id.as_str()))?;
+        match (tool.kind, tool.routing) {
+            (ToolUseType::Tool, Routing::Server) => Ok(Target::Gateway),
+            (ToolUseType::Tool, Routing::Client) => self.server_of(id, tool).await,
+            (ToolUseType::Capability, routing) => {
+                let listed = consult::listed(tool)?;
+                for below in &listed {
+                    self.refuse_denied_below(id, below)?;
+                }
+                // Only here somebody asks.
+                if routing == Routing::Server && !consult::has_ask_rule(self.app, listed.iter()) {
+                    return Ok(Target::Gateway);
+                }
+                let module = self.module(id, tool).await?;
+                self.open(id, module).await
+            }
+        }
+    }
+
+    fn refuse_denied(&self, id: &ToolId) -> Result<(), ErrorBody> {
+        match self.within.last() {
+            Some(caller) => self.refuse_denied_below(caller, id),
+            None => refuse_denied(self.app, id, ""),
+        }
+    }
+
+    fn refuse_denied_below(&self, caller: &ToolId, id: &ToolId) -> Result<(), ErrorBody> {
+        refuse_denied(self.app, id, &format!(", and capability `{caller}` calls it"))
+    }
+
+    /// Finds the MCP server that a tool of the registry belongs to, as it starts here.
+    async fn server_of(&self, id: &ToolId, tool: &ToolUse) -> Result<Target, ErrorBody> {
+        // Another name would start one server in the place of another.
+        let fqdn = name_of(tool).filter(|fqdn| fqdn.namespace() == id.namespace());
+        let fqdn = fqdn.ok_or_else(|| unsaid(&tool.id))?;
+        let server = format!("{}.{}", fqdn.scope(), fqdn.namespace());
+        let entry = self.app.cloud()?.entry(&server).await?;
+        if !entry.fqdn.parse::<Fqdn>().is_ok_and(|fqdn| fqdn.namespace() == id.namespace()) {
+            return Err(other_name(id, &entry.fqdn));
+        }
+        if entry.integrity != entry.content_integrity() {
+            return Err(ErrorBody::new(
+                ErrorCode::IntegrityMismatch,
+                format!("the registry's entry `{server}` does not have the hash that it names"),
+            ));
+        }
+        if !entry.tools.iter().any(|tool| tool.name == id.action()) {
+            let message = format!("`{}` has no tool `{}`", entry.fqdn, id.action());
+            return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
+        }
+        match (entry.routing, entry.kind) {
+            (Routing::Server, _) => Ok(Target::Gateway),
+            (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
+            (Routing::Client, kind) => Err(ErrorBody::new(
+                ErrorCode::ToolUnavailable,
+                format!(
+                    "`{id}` runs on the client, and this `pml` has no way to run `{}`",
+                    kind.as_str()
+                ),
+            )),
+        }
+    }
+
+    /// Returns the program of a capability: the one that is kept here, else the gateway's.
+    async fn module(&self, id: &ToolId, tool: &ToolUse) -> Result<Module, ErrorBody> {
+        let name = name_of(tool).filter(|name| name.tool().as_ref() == Some(id));
+        let (Some(name), Some(integrity)) = (name, tool.integrity) else {
+            return Err(unsaid(&tool.id));
+        };
+        if let Some(module) = capabilities::kept(self.app.records(), integrity)
+            && module.name == name.unpinned()
+        {
+            return Ok(module);
+        }
+        let module = Module::read(self.app.cloud()?.module(&name.to_string()).await?)?;
+        if module.name != name.unpinned() {
+            return Err(other_name(id, &module.name.to_string()));
+        }
+        if module.integrity != integrity {
+            let message = format!(
+                "capability `{id}` is {} there, and {integrity} was announced",
+                module.integrity
+            );
+            return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
+        }
+        Ok(module)
+    }
+
+    /// Returns the highest version of a capability that the user let run here.
+    fn kept(&self, id: &ToolId) -> Result<Module, ErrorBody> {
+        let pinned = self.app.lockfile.capabilities(id)?;
+        let Some(last) = pinned.last() else {
+            let caller = self.within.last();
+            let by =
+                caller.map_or_else(String::new, |by| format!(", which capability `{by}` calls,"));
+            let message =
+                format!("`{id}`{by} is not on this machine, and there is no gateway to ask");
+            return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
+        };
+        if pinned.iter().any(|other| other.name != last.name) {
+            let message = format!(
+                "capabilities of two projects that ran here are named `{id}`; which one is meant only the gateway can tell"
+            );
+            return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
+        }
+        capabilities::kept(self.app.records(), last.integrity)
+            .filter(|module| module.name == last.name && module.version == last.version)
+            .ok_or_else(|| {
+                let message = format!(
+                    "the program of capability `{id}` is no more on this machine, and there is no gateway to ask"
+                );
+                ErrorBody::new(ErrorCode::ServerToolsOffline, message)
+            })
+    }
+
+    /// Looks into a capability: what it calls, by our own analysis, and where that runs.
+    ///
+    /// Boxed, because capabilities call capabilities.
+    fn open<'b>(
+        &'b mut self,
+        id: &'b ToolId,
+        module: Module,
+    ) -> BoxFuture<'b, Result<Target, ErrorBody>> {
+        async move {
+            if self.within.contains(id) {
+                let message = format!("capability `{id}` calls itself");
+                return Err(ErrorBody::new(ErrorCode::TooComplex, message));
+            }
+            self.check_depth(id, 1)?;
+            self.app.lockfile.check(&module)?;
+            let analysis = self.app.analyser()?.analyse(&module.code).await?;
+            let declared = analysis.tools.iter().map(ToolId::as_str);
+            if !analysis.can_run() || analysis.dynamic || !declared.eq(module.calls.iter()) {
+                let message = format!(
+                    "capability `{id}`: its program is not understood here as it was when it was published; publish it again"
+                );
+                return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
+            }
+            let all_here = analysis.tools.iter().all(|id| self.app.is_local(id));
+            let told = if all_here || self.alone {
+                Vec::new()
+            } else {
+                consult::look_up(self.app, &module.code, &analysis.tools, self.cancel).await?
+            };
+            self.within.push(id.clone());
+            let targets = self.resolve(&analysis.tools, &told).await;
+            self.within.pop();
+            let capability = Arc::new(Capability::new(module, analysis, targets?));
+            self.found.insert(id.clone(), Arc::clone(&capability));
+            Ok(Target::Capability(capability))
+        }
+        .boxed()
+    }
+
+    fn check_depth(&self, id: &ToolId, height: usize) -> Result<(), ErrorBody> {
+        if self.within.len() + height <= CAPABILITY_DEPTH {
+            return Ok(());
+        }
+        let message = format!(
+            "capability `{id}` is too deep; at most {CAPABILITY_DEPTH} may be within one another"
+        );
+        Err(ErrorBody::new(ErrorCode::TooComplex, message))
+    }
+}
+
+/// Refuses a tool that a rule denies; `why` says how the program comes to it.
+///
+/// # Errors
+/// Returns `PERMISSION_DENIED`.
+pub(crate) fn refuse_denied(app: &App, id: &ToolId, why: &str) -> Result<(), ErrorBody> {
+    let decision = app.permissions().decide(id);
+    if decision.verdict != Verdict::Deny {
+        return Ok(());
+    }
+    let message = format!("tool `{id}` is denied{why}: {}", decision.reason);
+    Err(ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": id })))
+}
+
+fn name_of(tool: &ToolUse) -> Option<Fqdn> {
+    tool.fqdn.as_deref()?.parse().ok()
+}
+
+fn unsaid(id: &str) -> ErrorBody {
+    let message = format!("the gateway does not say what `{}` is", escape_text(id));
+    ErrorBody::new(ErrorCode::ToolUnavailable, message)
+}
+
+fn other_name(id: &ToolId, name: &str) -> ErrorBody {
+    let message = format!("the registry answered for `{id}` with `{}`", escape_text(name));
+    ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
+}
