@@ -101,7 +101,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let program = read(&exec.file).await?;
                 exec::exec(app, exec, program, stop.clone()).await
             }
-            Command::Plan(plan) => plan::plan(analyser()?, &plan, &read(&plan.file).await?).await,
+            Command::Plan(plan) => {
+                let program = read(&plan.file).await?;
+                plan::plan(settings, analyser()?, &plan, &program).await
+            }
             Command::Analyze(analyze) => {
                 let program = read(&analyze.file).await?;
                 analyze::analyze(analyser()?, &analyze, &program).await

@@ -309,6 +309,23 @@ fn what_ran_before_runs_without_the_gateway() {
     let (alone, code) = project.exec(reads);
     assert_eq!((success(&alone), code), (&json!("abc"), 0));
     assert_eq!(alone["calls"][2]["through"], json!(["o:outer", "o:reads"]));
+    // What ran here before is known to the plan, too.
+    let plan = |more: &[&str]| {
+        let arguments = [&["plan", "-"], more].concat();
+        text(&project.run_with(&arguments, counts.as_bytes()).stdout)
+    };
+    let shown = plan(&[]);
+    assert!(
+        shown.contains(
+            ".o.counts@0.1.0 and reaches filesystem:read_text_file here, math:eval on the server"
+        ),
+        "{shown}"
+    );
+    let told: Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    assert_eq!(
+        told["capabilities"][0]["reaches"],
+        json!({ "filesystem:read_text_file": "client", "math:eval": "server" })
+    );
     let (told, code) = project.exec(counts);
     assert_eq!(code, 4);
     let message = failure(&told, "SERVER_TOOLS_OFFLINE");

@@ -42,6 +42,7 @@ fn the_json_has_exactly_its_fields() {
             "tasks",
             "egress",
             "args_egress",
+            "capabilities",
             "diagnostics"
         ])
     );

@@ -1,5 +1,6 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
+mod capabilities;
 mod graph;
 mod mermaid;
 mod shown;
@@ -16,7 +17,7 @@ use protocol::RoutingRules;
 use serde_json::{Value, json};
 
 use crate::analyser::Analyser;
-use crate::args::{self, GraphFormat};
+use crate::args::{self, GraphFormat, Settings};
 use crate::commands::analyze::note_diagnostics;
 use crate::commands::say;
 use crate::error::CliError;
@@ -30,22 +31,29 @@ pub use text::text;
 /// # Errors
 /// Returns why the program could not be read, analysed or drawn.
 pub async fn plan(
+    settings: &Settings,
     analyser: Arc<Analyser>,
     plan: &args::Plan,
     program: &Bundle,
 ) -> Result<ExitCode, CliError> {
     let analysis = analyser.analyse(&program.code).await?;
     let found = analysis::plan(&analysis, &RoutingRules::shipped());
+    let known = capabilities::known(settings, &analyser, &found).await?;
     if plan.json {
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
-        say(&(json_text(&report)? + "\n"))?;
+        report["capabilities"] = json!(known);
+        say(&(json_text(&report)? + "
+"))?;
     } else {
         note_diagnostics(&analysis, program);
         if analysis.can_run() {
             match plan.graph {
                 Some(format) => say(&draw(&found, format)?)?,
-                None => say(&text(&found, &Style::of_stdout()))?,
+                None => {
+                    let style = Style::of_stdout();
+                    say(&(text(&found, &style) + &capabilities::text(&known, &style)))?;
+                }
             }
         }
     }
