@@ -122,7 +122,7 @@ pub(crate) async fn look_up(
 
 /// Returns what the gateway says that a capability reaches; nothing for a tool.
 ///
-/// It is believed where it refuses something, and only there.
+/// It is believed where it leads to a refusal or a question, and only there.
 ///
 /// # Errors
 /// Returns `GATEWAY_BAD_ANSWER` for what is no id.

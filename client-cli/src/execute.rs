@@ -1,7 +1,7 @@
 //! The story of one execution, seen from the user's machine.
 //!
 //! Analyse here, ask the gateway what it knows, check its answer, then run the
-//! program in the sandbox with every call going through the [`Router`].
+//! program in the sandbox with every call going through the `router`.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
