@@ -32,6 +32,7 @@ mod local_capabilities;
 mod login;
 mod malformed;
 mod members;
+mod noisy;
 mod odd_clients;
 mod official;
 mod openapi;
