@@ -52,7 +52,9 @@ fn beside_noise(noisy: impl Fn() -> bool + Sync, quiet: impl Fn()) -> Noise {
             quiet();
             // The last of its work is done when the noise is over, so some of it was done within.
             if round == WORK / 2 {
-                poll("the noise to be over", PATIENCE, || over.load(Ordering::Relaxed).then_some(()));
+                poll("the noise to be over", PATIENCE, || {
+                    over.load(Ordering::Relaxed).then_some(())
+                });
             }
         }
     });

@@ -17,14 +17,18 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the program that was built with this bench.
+    /// Starts the program that was built with this bench, or the one in the folder `PML_TEST_BIN_DIR`.
     pub(crate) fn start() -> Result<Gateway, Box<dyn Error>> {
         // Short, as the path of a unix socket must be, and open: as root, Postgres runs as another user.
         let folder = std::env::temp_dir().join(format!("pml-bench-{}", std::process::id()));
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
         let data = folder.join("data");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pml-server"))
+        let program = match std::env::var_os("PML_TEST_BIN_DIR") {
+            Some(folder) => PathBuf::from(folder).join("pml-server"),
+            None => env!("CARGO_BIN_EXE_pml-server").into(),
+        };
+        let mut child = Command::new(program)
             .env("PML_LISTEN", "127.0.0.1:0")
             .env("PML_DATA_DIR", &data)
             .env("PML_LOG", "warn")

@@ -1,4 +1,5 @@
-//! What a tenant notices of another one that attacks the gateway: the built program as a black box.
+//! What a tenant notices of another one that attacks the gateway, and of one that sends more than it may: the built
+//! program as a black box.
 
 mod attackers;
 #[path = "../support/attacks.rs"]
@@ -6,6 +7,7 @@ mod attacks;
 #[allow(dead_code, reason = "nothing is measured in rounds here")]
 #[path = "../support/figures.rs"]
 mod figures;
+mod noise;
 #[path = "../support/harness.rs"]
 mod support;
 
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 use attackers::Attackers;
 use attacks::attacks;
 use figures::{quantile, sorted, time};
+use noise::{Noise, QUOTA, TIMES};
 use support::http::HttpMcp;
 use support::mcp_client::Era;
 use support::server::Installation;
@@ -78,9 +81,9 @@ fn row(name: &str, counts: [String; 2], figures: [String; 4]) -> String {
     format!("| {name} | {} | {} |\n", counts.join(" | "), figures.join(" | "))
 }
 
-fn table(in_flight: usize, alone: &Seen, meanwhile: &Seen) -> String {
+fn table(title: &str, alone: &Seen, meanwhile: &Seen) -> String {
     let mut table = format!(
-        "| {in_flight} in flight | answers | failures | median | p99 | of it the program, median | p99 |\n|---|---:|---:|---:|---:|---:|---:|\n"
+        "| {title} | answers | failures | median | p99 | of it the program, median | p99 |\n|---|---:|---:|---:|---:|---:|---:|\n"
     );
     for (name, seen) in [("alone", alone), ("meanwhile", meanwhile)] {
         let counts = [seen.requests.len(), seen.failed].map(|count| count.to_string());
@@ -89,6 +92,31 @@ fn table(in_flight: usize, alone: &Seen, meanwhile: &Seen) -> String {
     let (before, after) = (alone.figures(), meanwhile.figures());
     let ratios = std::array::from_fn(|i| format!("{:.1}×", after[i] / before[i]));
     table + &row("meanwhile, of alone", Default::default(), ratios)
+}
+
+/// beside one that sends ten times what it may.
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn beside_noise() -> Result<(), Box<dyn Error>> {
+    let quota = format!("{QUOTA}/s");
+    let server = Installation::new().start_with(&[("PML_RATE_PER_KEY", &quota)]);
+    let mut noise = Noise::new(server.tenant(), PROGRAM);
+    let client = HttpMcp::new(&server.tenant(), Era::Stateless);
+    Seen::default().look(&client, 20)?;
+    let (mut alone, mut meanwhile) = (Seen::default(), Seen::default());
+    for _ in 0..BLOCKS {
+        alone.look(&client, SAMPLES)?;
+        noise.drive(|| {
+            thread::sleep(RISE);
+            meanwhile.look(&client, SAMPLES)
+        })?;
+    }
+    println!("### A tenant beside one that sends {TIMES} times what it may\n");
+    println!(
+        "A key may send {quota}. The noisy tenant and the measured one run the same program as above.\n"
+    );
+    println!("{}", table("beside noise", &alone, &meanwhile));
+    println!("{}", noise.told());
+    Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
@@ -112,11 +140,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 meanwhile.look(&client, SAMPLES)
             })?;
         }
-        println!("{}", table(in_flight, &alone, &meanwhile));
+        println!("{}", table(&format!("{in_flight} in flight"), &alone, &meanwhile));
     }
     println!("{}", attackers.table());
     let same = server.pid() == pid && pid.is_alive();
     let verdict = if same { "the same" } else { "**another one or none**" };
     println!("The gateway's process after all of it: {verdict}.\n");
-    Ok(())
+    beside_noise()
 }

@@ -1,5 +1,6 @@
-//! What it costs to pass a call on: `/mcp/proxy/{server}` of the built gateway, with its key, its tenant, its rules
-//! and its record, beside two gateways that have none of them, all in front of the same fixture server.
+//! What it costs to pass a call on: `/mcp/proxy/{server}` and `tools/call` by id of the built gateway, with its key,
+//! its tenant, its rules and its record, beside two gateways that have none of them, all in front of the same fixture
+//! server.
 //!
 //! Counted is the CPU time of the gateway with its database and its sandboxes; of the others that of their own
 //! process, without the server that one of them starts itself.
@@ -13,218 +14,161 @@
 
 #[path = "../support/figures.rs"]
 mod figures;
+mod side;
 #[path = "../support/spent.rs"]
 mod spent;
 #[path = "../support/harness.rs"]
 mod support;
 
-use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use figures::Rounds;
-use spent::{cpu_of_process, cpu_of_tree, resident_mib};
-use support::guard::{self, Guarded};
-use support::http::{Reply, send};
+use side::{Peer, SESSIONS, Side};
+use spent::{memory, program, tree};
 use support::mcp_servers::{PYTHON, npm, python};
 use support::server::Installation;
 use support::upstream::{Entry, Everything};
-use support::{PATIENCE, poll};
 
-const PML: &str = "`/mcp/proxy/{server}`, the gateway with its database";
+const PASSED: &str = "`/mcp/proxy/{server}`";
+const BY_ID: &str = "`tools/call` by id on `POST /mcp`";
+const ALONE: [&str; 2] =
+    ["passed through, the gateway's own process", "by id, the gateway's own process"];
 const SUPERGATEWAY: &str = "supergateway 4.0.0, its own process";
 const FASTMCP: &str = "FastMCP proxy 4.1.2, its own process";
 
-const ROUNDS: usize = 7;
-/// The clock of a process has ticks of 10 ms: so many calls make enough of them.
+const ROUNDS: usize = 5;
+/// So many calls are a sample: more where one costs less.
 const CALLS: usize = 1_000;
-const SESSIONS: usize = 32;
+const SUPERGATEWAY_CALLS: usize = 300;
+const FASTMCP_CALLS: usize = 60;
+/// What warms a side, and what is under way at a time.
+const WARM: usize = SESSIONS;
+const IN_FLIGHT: [usize; 2] = [1, 16];
 
-/// A gateway with sessions open.
-struct Side {
-    name: &'static str,
-    url: String,
-    key: Option<String>,
-    pid: u32,
-    whole_tree: bool,
-    sessions: Vec<String>,
+/// Does what may need what is not there: the panic has said what.
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn there<T>(what: &str, make: impl FnOnce() -> T) -> Option<T> {
+    let made = catch_unwind(AssertUnwindSafe(make)).ok();
+    if made.is_none() {
+        println!("**{what} is not there, so its rows are missing.**\n");
+    }
+    made
 }
 
-impl Side {
-    fn post(&self, session: Option<&str>, message: &Value) -> Reply {
-        let bearer = self.key.as_ref().map(|key| format!("Bearer {key}"));
-        let mut headers = vec![
-            ("content-type", "application/json"),
-            ("accept", "application/json, text/event-stream"),
-            ("mcp-protocol-version", "2025-11-25"),
-        ];
-        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-        headers.extend(session.map(|session| ("mcp-session-id", session)));
-        send("POST", &self.url, &headers, Some(message.to_string().into_bytes()))
-    }
+fn supergateway() -> Peer {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py");
+    let stdio = format!("{} {script} stdio", python(PYTHON).join("python").display());
+    let index = npm("supergateway").join("node_modules/supergateway/dist/index.js");
+    let index = index.to_str().unwrap();
+    let speaks = ["--outputTransport", "streamableHttp", "--stateful"];
+    let quiet = ["--port", "{port}", "--logLevel", "none"];
+    Peer::start(Path::new("node"), &[&[index, "--stdio", &stdio][..], &speaks, &quiet].concat())
+}
 
-    fn open_sessions(&mut self) {
-        let client = json!({ "name": "bench", "version": "1" });
-        let params =
-            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        for _ in 0..SESSIONS {
-            let reply = self.post(None, &hello);
-            assert_eq!(
-                reply.status,
-                200,
-                "{}: {}",
-                self.name,
-                String::from_utf8_lossy(&reply.body)
+fn fastmcp(upstream: &str) -> Peer {
+    let speaks = ["run", upstream, "--transport", "http", "--host", "127.0.0.1"];
+    let quiet = ["--port", "{port}", "--no-banner", "--log-level", "ERROR"];
+    Peer::start(&python(PYTHON).join("fastmcp"), &[&speaks[..], &quiet].concat())
+}
+
+/// Prints what one call costs each of them.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench reports to its terminal")]
+fn compare(sides: &[Side], in_flight: usize) {
+    let mut rounds = Rounds::default();
+    for round in 0..=ROUNDS {
+        for side in sides {
+            let started = Instant::now();
+            // The first round warms what is warm in a gateway that serves.
+            let cost = side.cost(if round == 0 { WARM } else { side.calls }, in_flight);
+            let took = started.elapsed().as_secs_f64();
+            eprintln!(
+                "{in_flight} at a time, round {round} of {ROUNDS}, {}: {took:.1} s",
+                side.name
             );
-            let session = reply.header("mcp-session-id").to_owned();
-            assert!(!session.is_empty(), "{} opens no session", self.name);
-            let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-            assert_eq!(self.post(Some(&session), &told).status, 202, "{}", self.name);
-            self.sessions.push(session);
+            if round > 0 {
+                rounds.add(side.name, cost[0]);
+                side.alone.into_iter().for_each(|name| rounds.add(name, cost[1]));
+            }
         }
     }
-
-    fn call(&self, number: usize) {
-        let params = json!({ "name": "echo", "arguments": { "message": "hello" } });
-        let call =
-            json!({ "jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": params });
-        let reply = self.post(Some(&self.sessions[number % SESSIONS]), &call);
-        let body = String::from_utf8_lossy(&reply.body);
-        assert!(
-            reply.status == 200 && body.contains("hello"),
-            "{}: {} {body}",
-            self.name,
-            reply.status
-        );
-    }
-
-    fn cpu(&self) -> Duration {
-        if self.whole_tree { cpu_of_tree(self.pid) } else { cpu_of_process(self.pid) }
-    }
+    println!("{in_flight} at a time:\n");
+    let against = &[SUPERGATEWAY, FASTMCP][..];
+    println!("{}", rounds.table(&[(PASSED, against), (BY_ID, against)]));
 }
 
-/// A gateway of somebody else, which runs.
-struct Peer {
-    program: Arc<Guarded>,
-    url: String,
-}
-
-impl Peer {
-    /// Starts it on a free port, which `{port}` stands for.
-    fn start(program: &Path, arguments: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program);
-        let home = guard::folder("b");
-        command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", &home);
-        command.args(arguments.iter().map(|word| word.replace("{port}", &free.to_string())));
-        let program = Guarded::start(&command, &home.join("log"));
-        poll("a gateway to listen", PATIENCE, || {
-            std::net::TcpStream::connect(("127.0.0.1", free)).ok().map(drop)
-        });
-        Self { program, url: format!("http://127.0.0.1:{free}/mcp") }
+/// Prints the memory of each, while its sessions and their streams are open.
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn weigh(sides: &[Side], gateway: u32) {
+    println!(
+        "| {SESSIONS} sessions, each with its stream | resident | private | with its part of what is shared |"
+    );
+    println!("|---|---:|---:|---:|");
+    let (mut sandboxes, mut postgres) = (Vec::new(), Vec::new());
+    for pid in tree(gateway).into_iter().filter(|pid| *pid != gateway) {
+        if program(pid) == "postgres" { &mut postgres } else { &mut sandboxes }.push(pid);
     }
-
-    fn side(&self, name: &'static str) -> Side {
-        let pid = self.program.pid().number;
-        Side {
-            name,
-            url: self.url.clone(),
-            key: None,
-            pid,
-            whole_tree: false,
-            sessions: Vec::new(),
-        }
+    let mut rows = vec![
+        ("`pml-server`, its own process".to_owned(), vec![gateway]),
+        (
+            format!("its {} other processes, mostly sealed children that wait", sandboxes.len()),
+            sandboxes,
+        ),
+        (format!("its private Postgres, {} processes", postgres.len()), postgres),
+    ];
+    let others = sides.iter().filter(|side| side.pid != gateway);
+    rows.extend(others.map(|side| (side.name.to_owned(), vec![side.pid])));
+    for (name, pids) in rows {
+        let Some(used) = memory(&pids) else {
+            println!("| {name} | only root may look | | |");
+            continue;
+        };
+        let mib = [used.resident, used.private, used.proportional].map(|kib| kib as f64 / 1024.0);
+        println!("| {name} | {:.1} MiB | {:.1} MiB | {:.1} MiB |", mib[0], mib[1], mib[2]);
     }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.program.stop();
-    }
+    println!();
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() {
-    let upstream = Everything::start();
+    println!("### CPU time of one `tools/call` that is passed on\n");
+    let Some(upstream) = there("the server behind all of them", Everything::start) else { return };
     let home = Installation::new();
     let server = home.start();
-    Entry::http("local.default", "bench", &upstream.url).publish(&home);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py");
-    let stdio = format!("{} {script} stdio", python(PYTHON).join("python").display());
-    let supergateway = npm("supergateway").join("node_modules/supergateway/dist/index.js");
-    let supergateway = Peer::start(
-        Path::new("node"),
-        &[
-            supergateway.to_str().unwrap(),
-            "--stdio",
-            &stdio,
-            "--outputTransport",
-            "streamableHttp",
-            "--stateful",
-            "--port",
-            "{port}",
-            "--logLevel",
-            "none",
-        ],
-    );
-    let fastmcp = Peer::start(
-        &python(PYTHON).join("fastmcp"),
-        &[
-            "run",
-            &upstream.url,
-            "--transport",
-            "http",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "{port}",
-            "--no-banner",
-            "--log-level",
-            "ERROR",
-        ],
-    );
-    let mut sides = [
-        Side {
-            name: PML,
-            url: format!("{}/mcp/proxy/bench", server.url()),
-            key: Some(home.first_key()),
-            pid: server.pid().number,
-            whole_tree: true,
-            sessions: Vec::new(),
-        },
-        supergateway.side(SUPERGATEWAY),
-        fastmcp.side(FASTMCP),
+    let mut entry = Entry::http("local.default", "bench", &upstream.url);
+    entry.tools = vec![
+        json!({ "name": "echo", "description": "Echoes", "inputSchema": { "type": "object" } }),
     ];
-    for side in &mut sides {
-        side.open_sessions();
-        (0..SESSIONS * 2).for_each(|number| side.call(number));
+    entry.publish(&home);
+    let pid = server.pid().number;
+    let ours = |name, alone, path: &str, tool| Side {
+        name,
+        url: format!("{}{path}", server.url()),
+        key: Some(home.first_key()),
+        pid,
+        alone: Some(alone),
+        tool,
+        calls: CALLS,
+        sessions: Vec::new(),
+        streams: Vec::new(),
+    };
+    let supergateway = there("supergateway", supergateway);
+    let fastmcp = there("the FastMCP proxy", || fastmcp(&upstream.url));
+    let mut sides = vec![
+        ours(PASSED, ALONE[0], "/mcp/proxy/bench", "echo").open(),
+        // The gateway keeps the session with the server; its own endpoint has none.
+        ours(BY_ID, ALONE[1], "/mcp", "bench:echo"),
+    ];
+    let peers = [
+        supergateway.as_ref().map(|peer| peer.side(SUPERGATEWAY, SUPERGATEWAY_CALLS)),
+        fastmcp.as_ref().map(|peer| peer.side(FASTMCP, FASTMCP_CALLS)),
+    ];
+    sides.extend(peers.into_iter().flatten().map(Side::open));
+    for in_flight in IN_FLIGHT {
+        compare(&sides, in_flight);
     }
-    let mut rounds = Rounds::default();
-    for _ in 0..ROUNDS {
-        for side in &sides {
-            let before = side.cpu();
-            (0..CALLS).for_each(|number| side.call(number));
-            let calls = u32::try_from(CALLS).unwrap();
-            rounds.add(side.name, (side.cpu() - before) / calls);
-        }
-    }
-    println!("### CPU time of one `tools/call` that is passed on, {SESSIONS} sessions\n");
-    println!("{}", rounds.table(&[(PML, &[SUPERGATEWAY, FASTMCP])]));
-    println!("| gateway | resident at {SESSIONS} sessions |\n|---|---:|");
-    for side in &sides {
-        println!(
-            "| {} | {:.1} MiB |",
-            side.name.replace(", the gateway with its database", ""),
-            resident_mib(side.pid)
-        );
-    }
-    println!();
+    weigh(&sides, pid);
 }

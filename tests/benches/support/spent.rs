@@ -37,15 +37,48 @@ pub(crate) fn resident_mib(pid: u32) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(f64::NAN) / 1024.0
 }
 
+/// Memory of some processes, in KiB.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(dead_code, reason = "not every bench looks at memory")]
+pub(crate) struct Memory {
+    /// What is in memory of each, summed up: what they share counts several times.
+    pub(crate) resident: u64,
+    /// What none of them shares with another process.
+    pub(crate) private: u64,
+    /// That, and each one's part of what it shares.
+    pub(crate) proportional: u64,
+}
+
+/// Returns the memory of some processes; `None` if we may not look.
+#[allow(dead_code, reason = "not every bench looks at memory")]
+pub(crate) fn memory(pids: &[u32]) -> Option<Memory> {
+    let mut sum = Memory::default();
+    for pid in pids {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        for line in text.lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let Ok(value) = value.trim().trim_end_matches(" kB").parse::<u64>() else { continue };
+            match name {
+                "Rss" => sum.resident += value,
+                "Pss" => sum.proportional += value,
+                "Private_Clean" | "Private_Dirty" => sum.private += value,
+                _ => {}
+            }
+        }
+    }
+    Some(sum)
+}
+
 /// Returns the memory that a process shares with no other, in KiB; `None` if we may not look.
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) fn private_kib(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let private = text.lines().filter_map(|line| {
-        let line = line.strip_prefix("Private_Clean:").or(line.strip_prefix("Private_Dirty:"))?;
-        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    });
-    Some(private.sum())
+    Some(memory(&[pid])?.private)
+}
+
+/// Returns the short name of a process's program.
+#[allow(dead_code, reason = "not every bench tells processes apart")]
+pub(crate) fn program(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
 /// Returns the children of a process, the oldest first.
@@ -61,7 +94,8 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     children.into_iter().map(|(_, pid)| pid).collect()
 }
 
-fn tree(root: u32) -> Vec<u32> {
+/// Returns a process and all below it.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, stat) in processes() {
         children.entry(stat.parent).or_default().push(pid);

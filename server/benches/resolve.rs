@@ -1,0 +1,107 @@
+//! What it takes to look up the tools of a program: the registry in this process, on the private Postgres of a
+//! gateway, with a small and with a large catalog.
+
+#[path = "http/bulk.rs"]
+mod bulk;
+#[path = "../../tests/benches/support/figures.rs"]
+mod figures;
+#[path = "http/gateway.rs"]
+mod gateway;
+
+use std::error::Error;
+use std::time::Instant;
+
+use protocol::ToolId;
+use registry::{Registry, Resolved, Tenant};
+use server::embedded_postgres::EmbeddedPostgres;
+
+use figures::Rounds;
+use gateway::Gateway;
+
+/// So many servers of ten tools are in the catalog, beside those that ship, one size after the other.
+const SERVERS: [u32; 2] = [100, 10_000];
+/// So many tools has the program.
+const TOOLS: u32 = 20;
+const ROUNDS: u32 = 400;
+/// The first ones prepare the statements of each connection.
+const WARM: u32 = 40;
+/// Fewer, since it looks at all names.
+const UNKNOWN_ROUNDS: u32 = 20;
+
+const TOGETHER: &str = "20 tools of a program, together";
+const SINGLY: &str = "the same 20, one look-up each";
+const ONE: &str = "one tool";
+const TRIP: &str = "one statement without a table, by the same pool";
+const UNKNOWN: &str = "20 tools, one of them unknown: with suggestions";
+
+fn check(resolved: &Resolved, found: usize, missing: usize) -> Result<(), String> {
+    let told = (resolved.tools.len(), resolved.missing.len());
+    if told == (found, missing) { Ok(()) } else { Err(format!("{told:?}: {resolved:?}")) }
+}
+
+async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<dyn Error>> {
+    let tenant = Tenant::of("local.default".parse()?);
+    let mut rounds = Rounds::default();
+    let mut unknown_rounds = Rounds::default();
+    for round in 0..WARM + ROUNDS {
+        // Other tools each round, of other servers, spread over all.
+        let ids: Vec<ToolId> = (0..TOOLS)
+            .map(|k| {
+                let server = 1 + (round * 37 + k * (servers / TOOLS)) % servers;
+                format!("many_{server}:ask_{}", (round + k) % 10).parse()
+            })
+            .collect::<Result<_, _>>()?;
+        let warm = round < WARM;
+        let mut note = |name, started: Instant| {
+            if !warm {
+                rounds.add(name, started.elapsed());
+            }
+        };
+        let started = Instant::now();
+        registry.installation_id().await?;
+        note(TRIP, started);
+        let started = Instant::now();
+        let one = registry.resolve(&tenant, &ids[..1]).await?;
+        note(ONE, started);
+        check(&one, 1, 0)?;
+        let started = Instant::now();
+        let together = registry.resolve(&tenant, &ids).await?;
+        note(TOGETHER, started);
+        check(&together, TOOLS as usize, 0)?;
+        let started = Instant::now();
+        for id in &ids {
+            check(&registry.resolve(&tenant, std::slice::from_ref(id)).await?, 1, 0)?;
+        }
+        note(SINGLY, started);
+        if round < UNKNOWN_ROUNDS {
+            let mut ids = ids;
+            ids[0] = format!("many_{round}:asks").parse()?;
+            let started = Instant::now();
+            let found = registry.resolve(&tenant, &ids).await?;
+            unknown_rounds.add(UNKNOWN, started.elapsed());
+            check(&found, TOOLS as usize - 1, 1)?;
+        }
+    }
+    Ok([rounds, unknown_rounds])
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let gateway = Gateway::start()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let postgres = EmbeddedPostgres::attach(&gateway.folder.join("data"))?;
+    let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
+    let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
+    println!("### The look-up of a program's tools\n");
+    let mut filled = 0;
+    for servers in SERVERS {
+        bulk::add_tools(&gateway, filled + 1, servers)?;
+        filled = servers;
+        let [rounds, unknown] = runtime.block_on(measure(&registry, servers))?;
+        println!("{} tools in the catalog:\n", servers * 10);
+        println!("{}", rounds.table(&[(ONE, &[TRIP]), (TOGETHER, &[TRIP, ONE, SINGLY])]));
+        println!("{}", unknown.table(&[]));
+    }
+    runtime.block_on(registry.close());
+    Ok(())
+}

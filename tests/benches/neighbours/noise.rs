@@ -1,0 +1,85 @@
+//! A tenant that sends more than it may.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::Era;
+use crate::support::server::Tenant;
+
+/// What a key may send in a second.
+pub(crate) const QUOTA: u32 = 100;
+/// So many times as much is sent.
+pub(crate) const TIMES: u32 = 10;
+/// Connections that it is sent on.
+const LANES: u32 = 8;
+
+/// The noisy tenant, and what became of its requests.
+pub(crate) struct Noise {
+    tenant: Tenant,
+    body: String,
+    served: AtomicUsize,
+    refused: AtomicUsize,
+    failed: AtomicUsize,
+    driven: Duration,
+}
+
+impl Noise {
+    /// Returns a tenant that is silent yet, and will run this program.
+    pub(crate) fn new(tenant: Tenant, program: &str) -> Self {
+        let params = json!({ "name": "pml_execute", "arguments": { "code": program } });
+        let body = Era::Stateless.request(1, "tools/call", params).to_string();
+        let [served, refused, failed] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { tenant, body, served, refused, failed, driven: Duration::ZERO }
+    }
+
+    /// Sends at its pace as long as `meanwhile` takes, whatever the answers are; a lane whose answer comes late sends
+    /// the next at once until it has made up for it.
+    pub(crate) fn drive<T>(&mut self, meanwhile: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        let started = Instant::now();
+        let result = thread::scope(|scope| {
+            for _ in 0..LANES {
+                scope.spawn(|| {
+                    let client = HttpMcp::new(&self.tenant, Era::Stateless);
+                    let pause = Duration::from_secs(1) * LANES / (QUOTA * TIMES);
+                    let mut next = Instant::now();
+                    while !over.load(Ordering::Relaxed) {
+                        self.send(&client);
+                        next += pause;
+                        thread::sleep(next.saturating_duration_since(Instant::now()));
+                    }
+                });
+            }
+            let result = meanwhile();
+            over.store(true, Ordering::Relaxed);
+            result
+        });
+        self.driven += started.elapsed();
+        result
+    }
+
+    fn send(&self, client: &HttpMcp) {
+        let reply = client.post(self.body.as_bytes(), "tools/call", Some("pml_execute"));
+        let count = match reply.status {
+            200 => &self.served,
+            429 if reply.json()["code"] == "RATE_LIMITED" => &self.refused,
+            _ => &self.failed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says what it sent, and what became of it.
+    pub(crate) fn told(&self) -> String {
+        let [served, refused, failed] =
+            [&self.served, &self.refused, &self.failed].map(|count| count.load(Ordering::Relaxed));
+        let rate = (served + refused + failed) as f64 / self.driven.as_secs_f64();
+        format!(
+            "The noisy tenant sent {rate:.0} requests a second: {served} were served, {refused} refused with \
+             `RATE_LIMITED`, {failed} answered otherwise.\n"
+        )
+    }
+}
