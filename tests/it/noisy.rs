@@ -21,23 +21,36 @@ const WORK: usize = 20;
 
 const PROGRAM: &str = "return (await mcp.json.parse({ data: '[7]' }))[0]";
 
+/// What became of a request.
+enum Answer {
+    Served,
+    Refused,
+    /// The database took so long that nobody could count it, which a slow machine does now and then.
+    Uncounted,
+}
+
 /// What became of the noise.
 #[derive(Debug, Default)]
 struct Noise {
     served: AtomicUsize,
     refused: AtomicUsize,
+    uncounted: AtomicUsize,
 }
 
 /// Sends all of the noise, and lets the other tenant work from before its first to after its last request. An answer
 /// that is neither what was asked for nor the refusal panics.
-fn beside_noise(noisy: impl Fn() -> bool + Sync, quiet: impl Fn()) -> Noise {
+fn beside_noise(noisy: impl Fn() -> Answer + Sync, quiet: impl Fn()) -> Noise {
     let (noise, next, over) = (Noise::default(), AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let senders: Vec<_> = (0..IN_FLIGHT)
             .map(|_| {
                 scope.spawn(|| {
                     while next.fetch_add(1, Ordering::Relaxed) < NOISE {
-                        let count = if noisy() { &noise.served } else { &noise.refused };
+                        let count = match noisy() {
+                            Answer::Served => &noise.served,
+                            Answer::Refused => &noise.refused,
+                            Answer::Uncounted => &noise.uncounted,
+                        };
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                 })
@@ -61,15 +74,37 @@ fn beside_noise(noisy: impl Fn() -> bool + Sync, quiet: impl Fn()) -> Noise {
     noise
 }
 
-/// The noisy tenant got what it may have, and little more: when the database is slow, a request is not counted.
+/// The noisy tenant got what it may have, and little more.
 fn is_bounded(noise: &Noise) {
-    let served = noise.served.load(Ordering::Relaxed);
-    assert!((ALLOWED..2 * ALLOWED).contains(&served), "{noise:?}");
-    assert_eq!(served + noise.refused.load(Ordering::Relaxed), NOISE);
+    let [served, refused, uncounted] = [&noise.served, &noise.refused, &noise.uncounted]
+        .map(|count| count.load(Ordering::Relaxed));
+    assert!(served <= 2 * ALLOWED && served + uncounted >= ALLOWED, "{noise:?}");
+    assert!(refused >= NOISE / 2, "{noise:?}");
+    assert_eq!(served + refused + uncounted, NOISE);
 }
 
-fn parse(tenant: &Tenant) -> Value {
-    HttpMcp::new(tenant, Era::Stateless).call("json:parse", json!({ "data": "[7]" }))
+/// Calls a tool that a quota counts.
+fn parse(tenant: &Tenant) -> (Answer, Value) {
+    let told = HttpMcp::new(tenant, Era::Stateless).call("json:parse", json!({ "data": "[7]" }));
+    let answer = match told["structuredContent"]["error_code"].as_str() {
+        None => Answer::Served,
+        Some("RATE_LIMITED") => Answer::Refused,
+        Some("DATABASE_UNAVAILABLE") => Answer::Uncounted,
+        Some(other) => panic!("{other}: {told}"),
+    };
+    if matches!(answer, Answer::Served) {
+        assert_eq!(told["structuredContent"]["value"], json!([7]), "{told}");
+    }
+    (answer, told)
+}
+
+/// Does it for the tenant that is not noisy: it is never refused.
+fn parse_calmly(tenant: &Tenant) {
+    poll("a call that is counted", PATIENCE, || match parse(tenant) {
+        (Answer::Served, _) => Some(()),
+        (Answer::Uncounted, _) => None,
+        (Answer::Refused, told) => panic!("{told}"),
+    });
 }
 
 fn program(tenant: &Tenant) {
@@ -104,15 +139,15 @@ fn requests_beyond_a_rate_are_the_senders_loss() {
             let reply = client.post(body.as_bytes(), "tools/call", Some("json:parse"));
             if reply.status == 200 {
                 assert_eq!(reply.json()["result"]["structuredContent"]["value"], json!([7]));
-                return true;
+                return Answer::Served;
             }
             assert_eq!((reply.status, &reply.json()["code"]), (429, &json!("RATE_LIMITED")));
             assert!(reply.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds >= 1));
-            false
+            Answer::Refused
         },
         || {
             program(&calm);
-            assert_eq!(parse(&calm)["structuredContent"]["value"], json!([7]));
+            parse_calmly(&calm);
         },
     );
     is_bounded(&noise);
@@ -130,17 +165,13 @@ fn calls_beyond_a_quota_are_the_callers_loss() {
         operator.log().contains("Routes changed").then_some(())
     });
     let noise = beside_noise(
+        || parse(&loud).0,
         || {
-            let told = parse(&loud);
-            if told["structuredContent"]["value"] == json!([7]) {
-                return true;
-            }
-            assert_eq!(told["structuredContent"]["error_code"], "RATE_LIMITED", "{told}");
-            false
-        },
-        || {
-            program(&calm);
-            assert_eq!(parse(&calm)["structuredContent"]["value"], json!([7]));
+            parse_calmly(&calm);
+            let caught = "try { return (await mcp.json.parse({ data: '[7]' }))[0] } catch (e) { return e.code }";
+            let envelope = HttpMcp::new(&calm, Era::Stateless).execute(caught);
+            let told = success(&envelope);
+            assert!(*told == 7 || told == "DATABASE_UNAVAILABLE", "{told}");
         },
     );
     is_bounded(&noise);

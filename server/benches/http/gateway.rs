@@ -12,7 +12,9 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) folder: PathBuf,
+    #[allow(dead_code, reason = "not every bench speaks HTTP")]
     pub(crate) address: SocketAddr,
+    #[allow(dead_code, reason = "not every bench speaks HTTP")]
     pub(crate) key: String,
 }
 
