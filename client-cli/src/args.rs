@@ -102,6 +102,10 @@ pub enum KeysCommand {
         /// For everybody in the project, and not only for you.
         #[arg(long, requires = "cloud")]
         project: bool,
+        /// A host that it may go to, as `api.tavily.com` or `host:port`; may be repeated. Without any it goes only
+        /// where entries of the public catalog lead.
+        #[arg(long, requires = "cloud", value_name = "HOST")]
+        host: Vec<String>,
     },
     /// List the names of the keys that are set; never a value.
     List {

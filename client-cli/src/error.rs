@@ -153,6 +153,7 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::InvalidRequest
         | C::ToolNotFound
         | C::ApiKeyRequired
+        | C::KeyNotForHost
         | C::ClientToolsRequirePackage
         | C::CodeHashMismatch
         | C::IntegrityMismatch

@@ -80,6 +80,9 @@ error_codes! {
     /// More requests came than may.
     RateLimited = 1013, "RATE_LIMITED",
         "Wait as long as `Retry-After` says; the message names what is limited.";
+    /// A key may not go to the host that an entry names.
+    KeyNotForHost = 1014, "KEY_NOT_FOR_HOST",
+        "If that host is meant to have the key, name it: `pml keys set NAME --cloud --host HOST`, or `X-PML-Host-NAME`.";
 
     /// No tool of that id is known in the caller's scope.
     ToolNotFound = 2001, "TOOL_NOT_FOUND",

@@ -54,6 +54,14 @@ pub enum RegistryError {
     /// A stored secret was changed or moved in the database, or its key was.
     #[error("the stored secret `{0}` cannot be read")]
     UnreadableSecret(String),
+    /// A stored secret may not go to the host that it is needed for.
+    #[error("the stored key `{name}` may not go to `{host}`")]
+    NotForHost {
+        /// The variable that it stands for.
+        name: String,
+        /// The host.
+        host: String,
+    },
     /// The tenant may not do this.
     #[error("the role or tenant may not do this")]
     Denied(#[source] sqlx::Error),

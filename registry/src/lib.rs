@@ -98,8 +98,8 @@ pub use roles::Role;
 pub use routes::{Changes, Routes};
 pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use secrets::{
-    DerivedKey, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped, SecretName,
-    SecretOwner, SecretRecord, SecretUse, SecretValue,
+    DerivedKey, KeyHost, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped,
+    SecretName, SecretOwner, SecretRecord, SecretUse, SecretValue,
 };
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use server::McpServer;

@@ -7,6 +7,7 @@
 //! before it gives the value.
 
 mod data_keys;
+mod host;
 mod master;
 mod place;
 mod rotate;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+pub use host::KeyHost;
 pub use master::{DerivedKey, MasterKey, MasterKeyError, MasterKeys};
 pub use rotate::{MasterKeyStatus, Rewrapped};
 pub use value::{SecretName, SecretOwner, SecretRecord, SecretValue};
@@ -25,7 +27,7 @@ pub use value::{SecretName, SecretOwner, SecretRecord, SecretValue};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError, Tenant};
 use data_keys::OpenError;
-use place::{Place, owner_of};
+use place::{Opened, Place, owner_of};
 
 /// What a stored secret is used for, as the audit log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,19 @@ pub struct SecretUse {
     /// The tool that is called with it.
     pub tool: String,
     /// The host that it is sent to.
-    pub host: String,
+    pub host: KeyHost,
+    /// Whether the entry that names this host is one of the public catalog, which only the operator writes.
+    pub by_operator: bool,
+}
+
+impl SecretUse {
+    /// Tells whether a key that may go to these hosts may go to this one.
+    ///
+    /// The hosts of a key count for every entry. A key without any goes where the operator says; an entry that a
+    /// tenant wrote names the variable and the address, and so could send anybody's key anywhere.
+    pub fn may_have(&self, hosts: Option<&[KeyHost]>) -> bool {
+        hosts.map_or(self.by_operator, |hosts| hosts.contains(&self.host))
+    }
 }
 
 impl Registry {
@@ -122,7 +136,9 @@ impl Registry {
         .await
     }
 
-    /// Stores a secret of the caller or of the project; a value that is there already is replaced.
+    /// Stores a secret of the caller or of the project; a value that is there already is replaced, with its hosts.
+    ///
+    /// Without hosts it goes to entries of the public catalog alone.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] without a master key and
@@ -133,16 +149,18 @@ impl Registry {
         owner: SecretOwner,
         name: &SecretName,
         value: SecretValue,
+        hosts: Vec<KeyHost>,
     ) -> Result<SecretRecord, RegistryError> {
         if self.master_keys.is_empty() {
             return Err(RegistryError::NoMasterKey);
         }
+        let hosts = KeyHost::sorted(hosts)?;
         let place = Place::new(tenant, owner, name)?;
         let keys = Arc::clone(&self.master_keys);
         let stored = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    match place.store(connection, &keys, &value).await {
+                    match place.store(connection, &keys, &value, hosts).await {
                         Ok(record) => Ok(Some(record)),
                         Err(OpenError::Registry(error)) => Err(error),
                         Err(OpenError::Unreadable) => {
@@ -166,7 +184,7 @@ impl Registry {
         self.in_tenant(tenant, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
-                    r#"select name, owner, version, created_at, updated_at
+                    r#"select name, owner, version, hosts, created_at, updated_at
                     from secrets where org = $1 and project = $2 and owner in ('', $3)
                     order by name collate "C", owner desc"#,
                     scope.org(),
@@ -179,6 +197,7 @@ impl Registry {
                     name: row.name,
                     owner: owner_of(&row.owner),
                     version: row.version,
+                    hosts: row.hosts,
                     created_at: row.created_at,
                     updated_at: row.updated_at,
                 });
@@ -224,9 +243,10 @@ impl Registry {
     }
 
     /// Returns a stored secret for one use, which is recorded before: the caller's
-    /// own, else the project's, else `None`.
+    /// own, else the project's, else `None`. One that may not go to the host is passed over.
     ///
     /// # Errors
+    /// Returns [`RegistryError::NotForHost`] when all that there are may not go to the host, which is recorded.
     /// Returns [`RegistryError::UnreadableSecret`] when it was changed or moved in
     /// the database, which is recorded as well. An error of any kind means that
     /// nothing was recorded as used: then it must not be used.
@@ -241,9 +261,20 @@ impl Registry {
         let used = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    match place.open(connection, &keys).await {
-                        Ok(None) => Ok(Used::Absent),
-                        Ok(Some((version, value))) => {
+                    match place.open(connection, &keys, &purpose).await {
+                        Ok(Opened::Absent) => Ok(Used::Absent),
+                        Ok(Opened::NotForHost) => {
+                            let event =
+                                AuditEvent::new("secret.use", &place.name, AuditOutcome::Refused)
+                                    .with_detail(json!({
+                                        "reason": "host",
+                                        "tool": purpose.tool,
+                                        "host": purpose.host,
+                                    }));
+                            audit::record(connection, &place.tenant, event).await?;
+                            Ok(Used::NotForHost(purpose.host))
+                        }
+                        Ok(Opened::Value(version, value)) => {
                             let event =
                                 AuditEvent::new("secret.use", &place.name, AuditOutcome::Allowed)
                                     .with_detail(json!({
@@ -267,6 +298,9 @@ impl Registry {
         match used {
             Used::Absent => Ok(None),
             Used::Value(value) => Ok(Some(value)),
+            Used::NotForHost(host) => {
+                Err(RegistryError::NotForHost { name: name.to_string(), host: host.to_string() })
+            }
             Used::Unreadable => Err(RegistryError::UnreadableSecret(name.to_string())),
         }
     }
@@ -275,6 +309,7 @@ impl Registry {
 /// What became of a use. A failure is committed, because it is recorded.
 enum Used {
     Absent,
+    NotForHost(KeyHost),
     Value(SecretValue),
     Unreadable,
 }

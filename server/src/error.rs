@@ -119,7 +119,7 @@ impl ApiError {
 fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
-        ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+        ErrorCode::Forbidden | ErrorCode::KeyNotForHost => StatusCode::FORBIDDEN,
         ErrorCode::InvalidRequest => StatusCode::BAD_REQUEST,
         ErrorCode::ToolNotFound | ErrorCode::NotFound => StatusCode::NOT_FOUND,
         ErrorCode::Conflict | ErrorCode::RequestInProgress | ErrorCode::ShownOnce => {

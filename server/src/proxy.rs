@@ -252,7 +252,7 @@ impl Passage {
     async fn key(&self, tool: Option<&str>) -> Result<Option<FoundKey>, Stop> {
         let Some(variable) = self.server.env_required.first() else { return Ok(None) };
         let what = tool.unwrap_or(self.server.fqdn.namespace());
-        let need = Need { what, proxy_to: Some(self.url.as_str()), variable };
+        let need = Need { what, scope: self.server.fqdn.scope(), url: self.url.as_str(), variable };
         let found = keys::find(&self.gateway.registry, &self.requester, need).await;
         found.map(Some).map_err(|error| {
             let status = match error.error_code {

@@ -24,6 +24,7 @@ mod idempotency;
 mod ingest;
 mod init;
 mod injection;
+mod key_hosts;
 mod keys;
 mod layering;
 mod leaks;

@@ -98,15 +98,18 @@ fn a_credential_of_the_gateway_goes_no_further() {
         // The twin: the key that is meant for it does reach it.
         let (_, refused) = call(&server, "locked", &[authorization]);
         assert_eq!(refused["structuredContent"]["error_code"], "API_KEY_REQUIRED", "{refused}");
-        let (_, result) =
-            call(&server, "locked", &[authorization, ("x-pml-key-locked-token", "meant-for-it")]);
+        let sent = ("x-pml-key-locked-token", "meant-for-it");
+        let (_, refused) = call(&server, "locked", &[authorization, sent]);
+        assert_eq!(refused["structuredContent"]["error_code"], "KEY_NOT_FOR_HOST", "{refused}");
+        let host = ("x-pml-host-locked-token", keyed.url.as_str());
+        let (_, result) = call(&server, "locked", &[authorization, sent, host]);
         assert_eq!(result["content"][0]["text"], "done", "{result}");
     }
     let heard = [open.heard(), keyed.heard()].concat();
     assert!(heard.len() >= 4, "{heard:?}");
     let signature = token.rsplit('.').next().unwrap();
     for request in &heard {
-        for canary in [signature, &key[8..], "canary=1", "x-pml-key"] {
+        for canary in [signature, &key[8..], "canary=1", "x-pml-key", "x-pml-host"] {
             assert!(!request.contains(canary), "{request}");
         }
     }

@@ -12,7 +12,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::{HttpMcp, Reply, get, send};
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
-use crate::support::upstream::{Entry, Everything, scope_of};
+use crate::support::upstream::{Entry, Everything, host_of, scope_of};
 use crate::support::{PATIENCE, poll};
 
 /// A client of one server behind the gateway.
@@ -240,7 +240,8 @@ fn credentials_stay_on_their_side() {
         (&json!(true), &json!("API_KEY_REQUIRED"))
     );
     assert_eq!(told["resultType"], "complete");
-    let body = json!({ "value": "canary-5e/1f+00", "for": "project" }).to_string();
+    let hosts = [host_of(&upstream.url)];
+    let body = json!({ "value": "canary-5e/1f+00", "for": "project", "hosts": hosts }).to_string();
     let stored = Through { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
     assert_eq!(stored.send("PUT", &[], Some(&body)).status, 201);
     let session = keyed.initialize("2025-11-25");

@@ -6,12 +6,12 @@ use crate::proxy::{Raw, Through};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
-use crate::support::upstream::{Entry, Everything, scope_of};
+use crate::support::upstream::{Entry, Everything, host_of, scope_of};
 use crate::support::{PATIENCE, poll};
 
-fn put(tenant: &Tenant, value: &str) -> u16 {
+fn put(tenant: &Tenant, value: &str, host: &str) -> u16 {
     let url = format!("{}/api/v1/secrets/OPEN_TOKEN", tenant.url);
-    let body = json!({ "value": value, "for": "me" }).to_string();
+    let body = json!({ "value": value, "for": "me", "hosts": [host] }).to_string();
     Through { url, key: tenant.key.clone() }.send("PUT", &[], Some(&body)).status
 }
 
@@ -66,7 +66,8 @@ fn a_changed_key_is_let_go_of() {
     bare.tools = vec![echo];
     bare.publish(&home);
     let (open, bare) = (Through::new(&tenant, "open"), Through::new(&tenant, "bare"));
-    assert_eq!(put(&tenant, "canary-1"), 201);
+    let host = host_of(&upstream.url);
+    assert_eq!(put(&tenant, "canary-1", &host), 201);
     let (mut ending, mut staying) = (stream(&open), stream(&bare));
     let mcp = HttpMcp::new(&tenant, Era::Stateless);
     for tool in ["open:echo", "bare:echo"] {
@@ -75,7 +76,7 @@ fn a_changed_key_is_let_go_of() {
     }
     let kept = || home.log().matches("Let go of a connection with a stored key").count();
     assert_eq!(kept(), 0);
-    assert_eq!(put(&tenant, "canary-2"), 200);
+    assert_eq!(put(&tenant, "canary-2", &host), 200);
     poll("the stream to end", PATIENCE, || ending.has_ended().then_some(()));
     poll("the connection to be let go of", PATIENCE, || (kept() == 1).then_some(()));
     assert!(!staying.has_ended());

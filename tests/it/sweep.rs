@@ -12,7 +12,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::{HttpMcp, send};
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Tenant};
-use crate::support::upstream::{Entry, scope_of};
+use crate::support::upstream::{Entry, host_of, scope_of};
 use crate::support::{PATIENCE, poll};
 
 /// How an upstream ends a call. Each sends back the key that it was sent, where it answers at all.
@@ -74,7 +74,7 @@ fn call_by_hand(
     tenant: &Tenant,
     way: &str,
     end: &str,
-    key: &str,
+    (key, host): (&str, &str),
     heard: impl Fn() -> bool,
 ) -> String {
     let (path, tool) = match way {
@@ -93,6 +93,7 @@ fn call_by_hand(
     ];
     if way == "header" {
         headers.push(("x-pml-key-sweep-key", key.to_owned()));
+        headers.push(("x-pml-host-sweep-key", host.to_owned()));
     }
     if end != "hang" {
         let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
@@ -138,7 +139,7 @@ fn no_key_stays_anywhere_however_a_call_ends() {
     let tenant = server.tenant_that_can("execute,read,publish,admin");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let stub = upstream(Arc::clone(&heard));
-    let scope = scope_of(&tenant);
+    let (scope, host) = (scope_of(&tenant), host_of(&stub.url));
     let mut entry = Entry::http(&scope, "indiscreet", &stub.url).needs("SWEEP_KEY");
     let tool = |name: &&str| json!({ "name": name, "description": name, "inputSchema": { "type": "object" } });
     entry.tools = ENDS.iter().map(tool).collect();
@@ -149,7 +150,7 @@ fn no_key_stays_anywhere_however_a_call_ends() {
         WAYS.iter().flat_map(|way| ENDS.iter().map(move |end| (*way, *end))).enumerate()
     {
         let key = format!("sweep{number:02}Canary7f3a91Q");
-        let stored = json!({ "value": if way == "header" { "stored" } else { &key }, "for": "me" });
+        let stored = json!({ "value": if way == "header" { "stored" } else { &key }, "for": "me", "hosts": [host] });
         let place = format!("{}/api/v1/secrets/SWEEP_KEY", tenant.url);
         let put = call(&tenant.key, "PUT", &place, Some(&stored));
         assert!([200, 201].contains(&put.status), "{}", put.json());
@@ -162,7 +163,7 @@ fn no_key_stays_anywhere_however_a_call_ends() {
             let run = json!({ "code": code, "options": { "timeout_ms": 1_500 } });
             HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", run).to_string()
         } else {
-            call_by_hand(&tenant, way, end, &key, got_there)
+            call_by_hand(&tenant, way, end, (&key, &host), got_there)
         });
         assert!(got_there(), "{way} {end}: {}", answers.last().unwrap());
         keys.push(key);

@@ -34,6 +34,16 @@ fn keys_are_set_from_the_command_line() {
 
     let (code, told) = run(&["keys", "set", "ECHO_API_KEY", "--cloud"], "canary-9f 1");
     assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("entries of the public catalog"), "{told}");
+    let host = ["keys", "set", "TRACKER_KEY", "--cloud", "--host", "API.Tracker.example:443"];
+    let (code, told) = run(&host, "canary-9f 2");
+    assert!(code == Some(0) && told.contains("api.tracker.example, and nowhere else"), "{told}");
+    let (_, listed) = run(&["keys", "list", "--cloud", "--json"], "");
+    let two: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(two[1]["hosts"], json!(["api.tracker.example"]), "{listed}");
+    assert_eq!(run(&["keys", "unset", "TRACKER_KEY", "--cloud"], "").0, Some(0));
+    let (code, told) = run(&["keys", "set", "A", "--cloud", "--host", "*.example"], "canary");
+    assert!(code != Some(0) && told.contains("no wildcard"), "{told}");
     let (_, listed) = run(&["keys", "list", "--cloud", "--json"], "");
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed[0]["name"], &listed[0]["for"]), (&json!("ECHO_API_KEY"), &json!("me")));
@@ -47,6 +57,7 @@ fn keys_are_set_from_the_command_line() {
         (&["keys", "set", "ECHO_API_KEY"], "canary-9f\nsecond"),
         (&["keys", "set", "echo"], "x"),
         (&["keys", "set", "A", "--project"], "x"),
+        (&["keys", "set", "A", "--host", "a.example"], "x"),
         (&["keys", "set", "A", "canary"], ""),
     ] {
         assert_eq!(run(arguments, input).0, Some(2), "{arguments:?}");

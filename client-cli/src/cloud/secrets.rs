@@ -17,6 +17,9 @@ pub struct StoredSecret {
     pub owner: String,
     /// Rises with each new value.
     pub version: i64,
+    /// Where it may go; without any, only where entries of the public catalog lead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// When it was first stored.
     pub created_at: String,
     /// When it got its present value.
@@ -40,13 +43,25 @@ impl Cloud {
         Ok(listed.secrets)
     }
 
-    /// Stores a secret for the key's holder, or for the whole project.
+    /// Stores a secret for the key's holder, or for the whole project, with the hosts that it may go to; returns
+    /// what the gateway says of it.
     ///
     /// # Errors
     /// Returns why it was not stored.
-    pub async fn put_secret(&self, name: &str, value: &str, owner: &str) -> Result<(), ErrorBody> {
-        let body = json!({ "value": value, "for": owner });
-        self.api(Method::PUT, &format!("api/v1/secrets/{name}"), Some(body)).await.map(drop)
+    pub async fn put_secret(
+        &self,
+        name: &str,
+        value: &str,
+        owner: &str,
+        hosts: &[String],
+    ) -> Result<StoredSecret, ErrorBody> {
+        let mut body = json!({ "value": value, "for": owner });
+        // Without hosts the body is the one that older gateways take.
+        if !hosts.is_empty() {
+            body["hosts"] = json!(hosts);
+        }
+        let told = self.api(Method::PUT, &format!("api/v1/secrets/{name}"), Some(body)).await?;
+        serde_json::from_slice(&told).map_err(|error| self.nonsense(&error.to_string()))
     }
 
     /// Deletes a secret of the key's holder, or of the project.

@@ -22,7 +22,7 @@ const VALUE_LIMIT: usize = 8 * 1024;
 /// Returns why it was not done; never with a value in it.
 pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode, CliError> {
     match command {
-        KeysCommand::Set { name, value, cloud, project } => {
+        KeysCommand::Set { name, value, cloud, project, host } => {
             check_name(&name)?;
             if value.is_some() {
                 return Err(CliError::cannot_run("a value is not taken from the command line")
@@ -34,8 +34,15 @@ pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode,
             if cloud {
                 let app = App::open(settings)?;
                 let gateway = app.cloud()?;
-                gateway.put_secret(&name, &value, owner(project)).await?;
-                say(&format!("`{name}` is stored on {}.\n", gateway.gateway()))?;
+                let stored = gateway.put_secret(&name, &value, owner(project), &host).await?;
+                let places = match stored.hosts.as_slice() {
+                    [] => "where entries of the public catalog lead".to_owned(),
+                    hosts => protocol::escape_text(&hosts.join(", ")),
+                };
+                say(&format!(
+                    "`{name}` is stored on {}. It goes to {places}, and nowhere else.\n",
+                    gateway.gateway()
+                ))?;
             } else {
                 set_locally(settings, &name, &value)?;
             }
@@ -48,10 +55,11 @@ pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode,
                 let shown = protocol::escape_text;
                 let lines = stored.iter().map(|secret| {
                     format!(
-                        "{}  {}  {}\n",
+                        "{}  {}  {}  {}\n",
                         shown(&secret.name),
                         shown(&secret.owner),
-                        shown(&secret.updated_at)
+                        shown(&secret.updated_at),
+                        shown(&secret.hosts.join(","))
                     )
                 });
                 say(&lines.collect::<String>())?;

@@ -6,13 +6,23 @@ use zeroize::Zeroizing;
 
 use super::data_keys::{self, OpenError, WrappedKey};
 use super::seal::{Purpose, Unreadable};
-use super::{MasterKeys, SecretName, SecretOwner, SecretRecord, SecretValue};
+use super::{KeyHost, MasterKeys, SecretName, SecretOwner, SecretRecord, SecretUse, SecretValue};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{RegistryError, Tenant};
 
 /// Reads whose a secret is.
 pub(super) fn owner_of(column: &str) -> SecretOwner {
     if column.is_empty() { SecretOwner::Project } else { SecretOwner::Me }
+}
+
+/// What became of looking for a secret.
+pub(super) enum Opened {
+    /// There is none.
+    Absent,
+    /// There are some, and none may go to the host.
+    NotForHost,
+    /// This one, with its version.
+    Value(i64, SecretValue),
 }
 
 /// Where a secret stands.
@@ -40,10 +50,14 @@ impl Place {
         Ok(Self { tenant: tenant.clone(), owner, name: name.to_string() })
     }
 
-    fn purpose(&self, version: i64) -> Purpose {
+    /// Says what is sealed: with hosts it is another kind of thing, so that none can be given to one that has none.
+    fn purpose(&self, version: i64, hosts: Option<&[String]>) -> Purpose {
         let version = version.to_string();
         let (org, project) = (self.tenant.org(), self.tenant.project());
-        Purpose::new("secret", &[org, project, &self.owner, &self.name, &version])
+        let mut parts = vec![org, project, &self.owner, &self.name, &version];
+        let Some(hosts) = hosts else { return Purpose::new("secret", &parts) };
+        parts.extend(hosts.iter().map(String::as_str));
+        Purpose::new("secret for hosts", &parts)
     }
 
     /// Seals a value and stores it, with its record.
@@ -52,7 +66,10 @@ impl Place {
         connection: &mut PgConnection,
         keys: &MasterKeys,
         value: &SecretValue,
+        hosts: Vec<KeyHost>,
     ) -> Result<SecretRecord, OpenError> {
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let hosts = Some(hosts).filter(|hosts| !hosts.is_empty());
         // Locks the row of the data key, so that from here on one at a time stores
         // something in an organisation.
         let wrapped = data_keys::newest(connection, keys, self.tenant.org()).await?;
@@ -70,12 +87,14 @@ impl Place {
         .await
         .map_err(RegistryError::from)?;
         let version = last.unwrap_or(0) + 1;
-        let sealed = key.seal(&self.purpose(version), value.expose().as_bytes())?;
+        let sealed =
+            key.seal(&self.purpose(version, hosts.as_deref()), value.expose().as_bytes())?;
         let row = sqlx::query!(
-            "insert into secrets (org, project, owner, name, version, data_key, sealed)
-            values ($1, $2, $3, $4, $5, $6, $7)
+            "insert into secrets (org, project, owner, name, version, data_key, sealed, hosts)
+            values ($1, $2, $3, $4, $5, $6, $7, $8)
             on conflict (org, project, owner, name) do update set version = excluded.version,
-                data_key = excluded.data_key, sealed = excluded.sealed, updated_at = now()
+                data_key = excluded.data_key, sealed = excluded.sealed, hosts = excluded.hosts,
+                updated_at = now()
             returning created_at, updated_at",
             org,
             project,
@@ -84,18 +103,20 @@ impl Place {
             version,
             wrapped.version,
             sealed,
+            hosts.as_deref(),
         )
         .fetch_one(&mut *connection)
         .await
         .map_err(RegistryError::from)?;
         let owner = owner_of(&self.owner);
         let event = AuditEvent::new("secret.put", self.name.as_str(), AuditOutcome::Allowed)
-            .with_detail(json!({ "for": owner.as_str(), "version": version }));
+            .with_detail(json!({ "for": owner.as_str(), "version": version, "hosts": hosts }));
         audit::record(connection, &self.tenant, event).await?;
         Ok(SecretRecord {
             name: self.name.clone(),
             owner,
             version,
+            hosts,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -106,22 +127,33 @@ impl Place {
         &mut self,
         connection: &mut PgConnection,
         keys: &MasterKeys,
-    ) -> Result<Option<(i64, SecretValue)>, OpenError> {
-        let row = sqlx::query!(
-            r#"select s.owner, s.version, s.sealed,
+        purpose: &SecretUse,
+    ) -> Result<Opened, OpenError> {
+        let rows = sqlx::query!(
+            r#"select s.owner, s.version, s.sealed, s.hosts,
                 k.version as data_key, k.master_key, k.wrapped
             from secrets s join data_keys k on k.org = s.org and k.version = s.data_key
             where s.org = $1 and s.project = $2 and s.name = $3 and s.owner in ('', $4)
-            order by s.owner desc limit 1"#,
+            order by s.owner desc"#,
             self.tenant.org(),
             self.tenant.project(),
             self.name,
             self.tenant.principal_name(),
         )
-        .fetch_optional(connection)
+        .fetch_all(connection)
         .await
         .map_err(RegistryError::from)?;
-        let Some(row) = row else { return Ok(None) };
+        if rows.is_empty() {
+            return Ok(Opened::Absent);
+        }
+        let row = rows.into_iter().find(|row| {
+            let stored = row.hosts.as_ref();
+            // A host that is none was not stored by us: the row does not open either.
+            let hosts: Option<Vec<KeyHost>> =
+                stored.map(|hosts| hosts.iter().filter_map(|host| host.parse().ok()).collect());
+            purpose.may_have(hosts.as_deref())
+        });
+        let Some(row) = row else { return Ok(Opened::NotForHost) };
         if keys.is_empty() {
             return Err(OpenError::Registry(RegistryError::NoMasterKey));
         }
@@ -129,10 +161,10 @@ impl Place {
         let wrapped =
             WrappedKey { version: row.data_key, master_key: row.master_key, wrapped: row.wrapped };
         let key = wrapped.open(keys, self.tenant.org())?;
-        let mut bytes = key.open(&self.purpose(row.version), &row.sealed)?;
+        let mut bytes = key.open(&self.purpose(row.version, row.hosts.as_deref()), &row.sealed)?;
         let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|_| Unreadable)?;
         let value = SecretValue::new(Zeroizing::new(text)).map_err(|_| Unreadable)?;
-        Ok(Some((row.version, value)))
+        Ok(Opened::Value(row.version, value))
     }
 
     /// Records that something here does not open.

@@ -112,6 +112,9 @@ pub struct SecretRecord {
     pub owner: SecretOwner,
     /// Rises with each new value.
     pub version: i64,
+    /// The hosts that it may go to; without any, entries of the public catalog alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
     /// When it was first stored.
     pub created_at: DateTime<Utc>,
     /// When it got its present value.

@@ -97,7 +97,7 @@ async fn a_deleted_project_is_closed_for_good() {
     assert_eq!(made.rows_affected(), 1);
     let secret: SecretName = "TAVILY_API_KEY".parse().unwrap();
     let value = || SecretValue::new("v".to_owned().into()).unwrap();
-    registry.put_secret(&ann, SecretOwner::Me, &secret, value()).await.unwrap();
+    registry.put_secret(&ann, SecretOwner::Me, &secret, value(), vec![]).await.unwrap();
     let (key, _) = registry.create_key(&Tenant::of(scope("acme.web")), of("ann")).await.unwrap();
     registry.authenticate(key.expose()).await.unwrap();
 
@@ -123,7 +123,9 @@ async fn a_deleted_project_is_closed_for_good() {
     registry.authenticate(key.expose()).await.unwrap_err();
     assert!(is_not_found(registry.create_key(&Tenant::of(scope("acme.web")), new_key()).await));
     assert!(is_not_found(registry.publish(&ann, capability("a:new", "return 1")).await));
-    assert!(is_not_found(registry.put_secret(&ann, SecretOwner::Me, &secret, value()).await));
+    assert!(is_not_found(
+        registry.put_secret(&ann, SecretOwner::Me, &secret, value(), vec![]).await
+    ));
     // Gone for those who could see it; for all others it never was.
     for tenant in [&ours, &foreign, &nobody] {
         for pinned in ["public", "public.0000"] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use registry::{
-    AuditRecord, MasterKey, MasterKeys, Registry, RegistryError, SecretName, SecretOwner,
+    AuditRecord, KeyHost, MasterKey, MasterKeys, Registry, RegistryError, SecretName, SecretOwner,
     SecretUse, SecretValue, Tenant,
 };
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
@@ -27,7 +27,12 @@ fn member(scope: &str, principal: &str) -> Tenant {
 }
 
 fn purpose() -> SecretUse {
-    SecretUse { tool: "tavily:search".to_owned(), host: "upstream.example".to_owned() }
+    to("upstream.example", true)
+}
+
+/// A use for a host; of an entry of the public catalog, or of one that a tenant wrote.
+fn to(host: &str, by_operator: bool) -> SecretUse {
+    SecretUse { tool: "tavily:search".to_owned(), host: host.parse().unwrap(), by_operator }
 }
 
 /// Makes a master key that can be given to several gateways.
@@ -63,12 +68,15 @@ async fn ones_own_secret_goes_before_the_projects() {
     let registry = with(&database, vec![master_key()()]).await;
     let (alice, bob) = (member("acme.web", "alice"), member("acme.web", "bob"));
     let key = name("API_KEY");
-    let first =
-        registry.put_secret(&alice, SecretOwner::Project, &key, value("ours")).await.unwrap();
+    let first = registry
+        .put_secret(&alice, SecretOwner::Project, &key, value("ours"), vec![])
+        .await
+        .unwrap();
     assert_eq!((first.version, first.owner), (1, SecretOwner::Project));
     assert_eq!(used(&registry, &alice, "API_KEY").await.as_deref(), Some("ours"));
-    registry.put_secret(&alice, SecretOwner::Me, &key, value("mine")).await.unwrap();
-    let second = registry.put_secret(&alice, SecretOwner::Me, &key, value("mine 2")).await.unwrap();
+    registry.put_secret(&alice, SecretOwner::Me, &key, value("mine"), vec![]).await.unwrap();
+    let second =
+        registry.put_secret(&alice, SecretOwner::Me, &key, value("mine 2"), vec![]).await.unwrap();
     assert_eq!(second.version, 2);
     assert_eq!(used(&registry, &alice, "API_KEY").await.as_deref(), Some("mine 2"));
     assert_eq!(used(&registry, &bob, "API_KEY").await.as_deref(), Some("ours"));
@@ -98,7 +106,10 @@ async fn the_database_never_has_a_value() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
-    registry.put_secret(&web, SecretOwner::Project, &name("K"), value(CANARY)).await.unwrap();
+    registry
+        .put_secret(&web, SecretOwner::Project, &name("K"), value(CANARY), vec![])
+        .await
+        .unwrap();
     used(&registry, &web, "K").await.unwrap();
     let rows = "select to_jsonb(s)::text || encode(s.sealed, 'escape') as row from secrets s
         union all select to_jsonb(d)::text from data_keys d
@@ -121,7 +132,7 @@ async fn a_moved_row_does_not_open() {
     let alice = member("acme.web", "alice");
     let (me, project) = (SecretOwner::Me, SecretOwner::Project);
     let put = async |tenant: &Tenant, owner, text: &str, secret: &str| {
-        registry.put_secret(tenant, owner, &name(text), value(secret)).await.unwrap();
+        registry.put_secret(tenant, owner, &name(text), value(secret), vec![]).await.unwrap();
     };
     let bob = member("acme.web", "bob");
     let (shop, other) = (member("acme.shop", "alice"), member("other.web", "alice"));
@@ -166,8 +177,127 @@ async fn a_moved_row_does_not_open() {
     tamper(&database, swap).await;
     let refused = registry.use_secret(&other, &name("K"), purpose()).await;
     assert!(is_unreadable(&refused), "{refused:?}");
-    let refused = registry.put_secret(&other, project, &name("K"), value("z")).await;
+    let refused = registry.put_secret(&other, project, &name("K"), value("z"), vec![]).await;
     assert!(is_unreadable(&refused), "{refused:?}");
+}
+
+fn hosts(named: &[&str]) -> Vec<KeyHost> {
+    named.iter().map(|host| host.parse().unwrap()).collect()
+}
+
+fn is_not_for_host<T: std::fmt::Debug>(result: &Result<T, RegistryError>) -> bool {
+    matches!(result, Err(RegistryError::NotForHost { .. }))
+}
+
+/// P4: a key goes to its hosts, whoever wrote the entry; one without any where the operator says, and nowhere else.
+#[tokio::test]
+async fn a_key_goes_to_its_hosts_alone() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = with(&database, vec![master_key()()]).await;
+    let (alice, key) = (member("acme.web", "alice"), name("K"));
+    let asked = async |host: &str, by_operator| {
+        let used = registry.use_secret(&alice, &key, to(host, by_operator)).await;
+        used.map(|value| value.map(|value| value.expose().to_owned()))
+    };
+    let (me, project) = (SecretOwner::Me, SecretOwner::Project);
+    registry.put_secret(&alice, project, &key, value("plain"), vec![]).await.unwrap();
+    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
+    assert!(is_not_for_host(&asked("any.example", false).await));
+    let told = events(&registry, &alice, "secret.use").await;
+    let refused = told.iter().find(|event| event.outcome == "refused").unwrap();
+    assert_eq!(refused.detail["host"], "any.example");
+    let own = hosts(&["b.example:8443", "a.example"]);
+    let record = registry.put_secret(&alice, me, &key, value("mine"), own).await.unwrap();
+    assert_eq!(record.hosts.unwrap(), ["a.example", "b.example:8443"]);
+    assert_eq!(registry.secrets(&alice).await.unwrap()[0].hosts.as_ref().unwrap().len(), 2);
+    for by_operator in [true, false] {
+        assert_eq!(asked("a.example", by_operator).await.unwrap().as_deref(), Some("mine"));
+        assert_eq!(asked("b.example:8443", by_operator).await.unwrap().as_deref(), Some("mine"));
+    }
+    // One's own is passed over where it may not go.
+    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
+    for host in ["b.example", "http://a.example", "a.example:444", "x.a.example"] {
+        assert!(is_not_for_host(&asked(host, false).await), "{host}");
+    }
+    // The hosts are replaced with the value.
+    registry.put_secret(&alice, me, &key, value("mine 2"), hosts(&["c.example"])).await.unwrap();
+    assert!(is_not_for_host(&asked("a.example", false).await));
+    assert_eq!(asked("c.example", false).await.unwrap().as_deref(), Some("mine 2"));
+    registry.put_secret(&alice, me, &key, value("mine 3"), vec![]).await.unwrap();
+    assert!(is_not_for_host(&asked("c.example", false).await));
+    assert_eq!(asked("c.example", true).await.unwrap().as_deref(), Some("mine 3"));
+    assert_eq!(registry.first_bad_event(&alice).await.unwrap(), None);
+}
+
+/// P4, SE-04: who can write the database cannot send a key elsewhere; what was stored before keys had hosts opens.
+#[tokio::test]
+async fn changed_hosts_do_not_open() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = with(&database, vec![master_key()()]).await;
+    let key = name("K");
+    let evil = || to("evil.example", false);
+    for (before, change) in [
+        (&[][..], "array['evil.example']"),
+        (&["a.example"], "array['evil.example']"),
+        (&["a.example"], "array['a.example', 'evil.example']"),
+        (&["a.example"], "array['evil.example', 'a.example']"),
+    ] {
+        registry
+            .put_secret(&web, SecretOwner::Project, &key, value(CANARY), hosts(before))
+            .await
+            .unwrap();
+        tamper(&database, &format!("update secrets set hosts = {change}")).await;
+        let refused = registry.use_secret(&web, &key, evil()).await;
+        assert!(is_unreadable(&refused), "{change}: {refused:?}");
+    }
+    // Without its hosts it would go where the operator's entries lead: that does not open either.
+    registry
+        .put_secret(&web, SecretOwner::Project, &key, value(CANARY), hosts(&["a.example"]))
+        .await
+        .unwrap();
+    tamper(&database, "update secrets set hosts = null").await;
+    let refused = registry.use_secret(&web, &key, to("b.example", true)).await;
+    assert!(is_unreadable(&refused), "{refused:?}");
+    for text in ["*.example", "a.example.", "A.EXAMPLE"] {
+        tamper(&database, &format!("update secrets set hosts = array['{text}']")).await;
+        let refused = registry.use_secret(&web, &key, evil()).await;
+        assert!(refused.is_err(), "{text}: {refused:?}");
+    }
+}
+
+/// A new master key changes nothing of where keys of either kind go.
+#[tokio::test]
+async fn hosts_outlast_a_new_master_key() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let (first, second) = (master_key(), master_key());
+    let registry = with(&database, vec![first()]).await;
+    let project = SecretOwner::Project;
+    registry.put_secret(&web, project, &name("OLD"), value("old"), vec![]).await.unwrap();
+    registry
+        .put_secret(&web, project, &name("NEW"), value("new"), hosts(&["a.example"]))
+        .await
+        .unwrap();
+    let keys = Arc::new(MasterKeys::new(vec![second(), first()]));
+    let operator = database.operator().await;
+    operator.begin_rotation(&keys, second().id()).await.unwrap();
+    assert_eq!(operator.rewrap(&keys, None, 10).await.unwrap().done, 1);
+    operator.retire_master_keys().await.unwrap();
+    let registry = with(&database, vec![second()]).await;
+    for (text, host, by_operator, found) in [
+        ("OLD", "a.example", true, Some("old")),
+        ("NEW", "a.example", false, Some("new")),
+        ("OLD", "a.example", false, None),
+        ("NEW", "b.example", true, None),
+    ] {
+        let used = registry.use_secret(&web, &name(text), to(host, by_operator)).await;
+        match found {
+            Some(found) => assert_eq!(used.unwrap().unwrap().expose(), found),
+            None => assert!(is_not_for_host(&used), "{text} {host}"),
+        }
+    }
 }
 
 /// SE-06: whatever stands in the row, the error is the same, and nothing panics.
@@ -188,13 +318,13 @@ async fn a_broken_row_is_one_error() {
         "sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1)",
         "version = version + 1",
     ] {
-        registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY)).await.unwrap();
+        registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![]).await.unwrap();
         tamper(&database, &format!("update secrets set {change}")).await;
         let refused = registry.use_secret(&web, &key, purpose()).await.unwrap_err();
         told.insert(format!("{refused} {refused:?}"));
     }
     assert_eq!(told.len(), 1, "{told:?}");
-    registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY)).await.unwrap();
+    registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![]).await.unwrap();
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some(CANARY));
 }
 
@@ -205,10 +335,13 @@ async fn no_use_without_a_record() {
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
     let key = name("K");
-    registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY)).await.unwrap();
+    registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![]).await.unwrap();
     tamper(&database, "revoke insert on audit_log from pml_app").await;
     registry.use_secret(&web, &key, purpose()).await.unwrap_err();
-    registry.put_secret(&web, SecretOwner::Project, &key, value("other")).await.unwrap_err();
+    registry
+        .put_secret(&web, SecretOwner::Project, &key, value("other"), vec![])
+        .await
+        .unwrap_err();
     registry.delete_secret(&web, SecretOwner::Project, &key).await.unwrap_err();
     tamper(&database, "grant insert on audit_log to pml_app").await;
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some(CANARY));
@@ -225,7 +358,10 @@ async fn a_data_key_is_used_up_long_before_nonces_meet() {
         let (registry, web) = (registry.clone(), web.clone());
         puts.spawn(async move {
             let key = name(&format!("K{}", number % 4));
-            registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY)).await.unwrap()
+            registry
+                .put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![])
+                .await
+                .unwrap()
         });
     }
     puts.join_all().await;
@@ -234,7 +370,10 @@ async fn a_data_key_is_used_up_long_before_nonces_meet() {
         sqlx::query_as("select version, uses from data_keys").fetch_all(&mut owner).await.unwrap();
     assert_eq!(uses, [(1, 12)]);
     tamper(&database, "update data_keys set uses = 1073741824").await;
-    registry.put_secret(&web, SecretOwner::Project, &name("K0"), value("new")).await.unwrap();
+    registry
+        .put_secret(&web, SecretOwner::Project, &name("K0"), value("new"), vec![])
+        .await
+        .unwrap();
     let uses: Vec<(i32, i64)> =
         sqlx::query_as("select version, uses from data_keys order by version")
             .fetch_all(&mut owner)
@@ -257,12 +396,13 @@ async fn a_wrong_master_key_is_told_at_once() {
     let bare = database.registry().await;
     let key = name("K");
     assert!(!bare.has_master_key().await.unwrap());
-    let refused = bare.put_secret(&web, SecretOwner::Project, &key, value("x")).await.unwrap_err();
+    let refused =
+        bare.put_secret(&web, SecretOwner::Project, &key, value("x"), vec![]).await.unwrap_err();
     assert!(matches!(refused, RegistryError::NoMasterKey), "{refused}");
     assert_eq!(bare.use_secret(&web, &key, purpose()).await.unwrap(), None);
     let right = master_key();
     let registry = with(&database, vec![right()]).await;
-    registry.put_secret(&web, SecretOwner::Project, &key, value("x")).await.unwrap();
+    registry.put_secret(&web, SecretOwner::Project, &key, value("x"), vec![]).await.unwrap();
     assert!(bare.has_master_key().await.unwrap());
     let refused = bare.use_secret(&web, &key, purpose()).await.unwrap_err();
     assert!(matches!(refused, RegistryError::NoMasterKey), "{refused}");
@@ -288,7 +428,10 @@ async fn a_rotation_may_stop_anywhere() {
     let (old, new) = (master_key(), master_key());
     let registry = with(&database, vec![old(), new()]).await;
     for tenant in &tenants[..5] {
-        registry.put_secret(tenant, SecretOwner::Project, &name("K"), value(CANARY)).await.unwrap();
+        registry
+            .put_secret(tenant, SecretOwner::Project, &name("K"), value(CANARY), vec![])
+            .await
+            .unwrap();
     }
     let reads_all = async |registry: &Registry| {
         for tenant in &tenants[..5] {
@@ -319,7 +462,10 @@ async fn a_rotation_may_stop_anywhere() {
     // From here on the old one is no longer needed, and a new organisation has the new one.
     let registry = with(&database, vec![new()]).await;
     reads_all(&registry).await;
-    registry.put_secret(&tenants[5], SecretOwner::Project, &name("K"), value("x")).await.unwrap();
+    registry
+        .put_secret(&tenants[5], SecretOwner::Project, &name("K"), value("x"), vec![])
+        .await
+        .unwrap();
     let status = operator.master_keys().await.unwrap();
     assert_eq!(status.len(), 1);
     assert_eq!((status[0].id.as_str(), status[0].data_keys), (new().id(), 6));
@@ -335,7 +481,7 @@ async fn raw_sql_sees_no_foreign_secret() {
     let registry = with(&database, vec![master_key()()]).await;
     for tenant in [member("acme.web", "alice"), member("other.web", "alice")] {
         for owner in [SecretOwner::Me, SecretOwner::Project] {
-            registry.put_secret(&tenant, owner, &name("K"), value(CANARY)).await.unwrap();
+            registry.put_secret(&tenant, owner, &name("K"), value(CANARY), vec![]).await.unwrap();
         }
     }
     let mut app = database.app().await;

@@ -9,7 +9,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::ErrorCode;
-use registry::{Caller, RegistryError, Right, SecretName, SecretOwner, SecretRecord, SecretValue};
+use registry::{
+    Caller, KeyHost, RegistryError, Right, SecretName, SecretOwner, SecretRecord, SecretValue,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -38,6 +40,11 @@ struct NewSecret {
     /// Whose it is.
     #[serde(rename = "for")]
     owner: SecretOwner,
+    /// Where it may go: `host` or `host:port` for https, `http://host` unencrypted. Without any, only where entries
+    /// of the public catalog lead.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    hosts: Vec<String>,
 }
 
 /// The query of a `DELETE`.
@@ -68,10 +75,10 @@ pub async fn list_secrets(
     Ok((PRIVATE, Json(Listed { secrets })).into_response())
 }
 
-/// Stores a value: 201 for a new name, 200 where it takes the place of another.
+/// Stores a value with its hosts: 201 for a new name, 200 where it takes the place of another.
 #[utoipa::path(put, path = "/api/v1/secrets/{name}", tag = "secrets",
     params(("name" = String, Path, description = "The variable that a tool needs", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY")),
-    request_body(content = NewSecret, example = json!({ "value": "tvly-…", "for": "me" })),
+    request_body(content = NewSecret, example = json!({ "value": "tvly-…", "for": "me", "hosts": ["mcp.tavily.com"] })),
     responses(
         (status = 201, description = "It was stored", body = SecretRecord),
         (status = 200, description = "It took the place of another value", body = SecretRecord)))]
@@ -93,15 +100,17 @@ pub async fn put_secret(
     let new = new.map_err(|error| {
         let (line, column) = (error.line(), error.column());
         invalid(format!(
-            "the body is not `{{\"value\":\"…\",\"for\":\"me\"|\"project\"}}`: see line {line} column {column}"
+            "the body is not `{{\"value\":\"…\",\"for\":\"me\"|\"project\",\"hosts\":[…]}}`: see line {line} column {column}"
         ))
     })?;
     let value = SecretValue::new(Zeroizing::new(new.value)).map_err(refused)?;
+    let hosts = new.hosts.iter().map(|host| host.parse()).collect::<Result<Vec<KeyHost>, _>>();
+    let hosts = hosts.and_then(KeyHost::sorted).map_err(refused)?;
     require(&caller, right_for(new.owner))?;
     let tenant = Requester::new(caller, &headers).tenant();
     let record = gateway
         .registry
-        .put_secret(&tenant, new.owner, &name, value)
+        .put_secret(&tenant, new.owner, &name, value, hosts)
         .await
         .map_err(|error| told(error, &name))?;
     let status = if record.version == 1 { StatusCode::CREATED } else { StatusCode::OK };

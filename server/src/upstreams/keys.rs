@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use axum::http::HeaderMap;
-use protocol::{ErrorBody, ErrorCode};
-use registry::{Registry, ResolvedTool, SecretUse};
-use reqwest::Url;
+use protocol::{ErrorBody, ErrorCode, Scope};
+use registry::{KeyHost, Registry, RegistryError, ResolvedTool, SecretUse};
 use serde_json::json;
 
 use crate::auth::Requester;
@@ -14,10 +13,19 @@ use crate::error::registry_error;
 
 /// The prefix of headers that carry a caller's own keys, `X-PML-Key-TAVILY-API-KEY`.
 const KEY_HEADER_PREFIX: &str = "x-pml-key-";
+/// The prefix of headers that name the hosts which such a key may go to, `X-PML-Host-TAVILY-API-KEY`.
+const HOST_HEADER_PREFIX: &str = "x-pml-host-";
 
 /// The keys that a caller sent along for upstreams; used once, never stored.
 #[derive(Debug, Clone, Default)]
-pub struct CallerKeys(HashMap<String, Secret>);
+pub struct CallerKeys(HashMap<String, CallerKey>);
+
+#[derive(Debug, Clone)]
+struct CallerKey {
+    value: Secret,
+    /// Where it may go; `None` where the caller does not say, and nowhere where that cannot be read.
+    hosts: Option<Vec<KeyHost>>,
+}
 
 impl CallerKeys {
     /// Reads the keys from a request's headers.
@@ -25,14 +33,30 @@ impl CallerKeys {
         let keys = headers.iter().filter_map(|(name, value)| {
             let name = name.as_str().strip_prefix(KEY_HEADER_PREFIX)?;
             let value = value.to_str().ok()?.parse().ok()?;
-            Some((name.to_ascii_uppercase().replace('-', "_"), value))
+            let hosts = hosts(headers, &format!("{HOST_HEADER_PREFIX}{name}"));
+            Some((name.to_ascii_uppercase().replace('-', "_"), CallerKey { value, hosts }))
         });
         Self(keys.collect())
     }
 
-    fn get(&self, variable: &str) -> Option<&Secret> {
+    fn get(&self, variable: &str) -> Option<&CallerKey> {
         self.0.get(variable)
     }
+}
+
+/// Reads the hosts that a header names, also in several lines. A single one that is none makes all of them void:
+/// what was meant is not known.
+fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
+    let mut named = headers.get_all(name).iter().peekable();
+    named.peek()?;
+    let read: Option<Vec<KeyHost>> = named
+        .map(|line| {
+            let hosts = line.to_str().ok()?.split(',');
+            hosts.map(|host| host.trim().parse().ok()).collect::<Option<Vec<_>>>()
+        })
+        .collect::<Option<Vec<_>>>()
+        .map(|lines| lines.concat());
+    Some(read.unwrap_or_default())
 }
 
 /// What a key is needed for.
@@ -40,8 +64,10 @@ impl CallerKeys {
 pub struct Need<'a> {
     /// The tool that is called, or the server.
     pub what: &'a str,
+    /// The scope whose entry it is.
+    pub scope: &'a Scope,
     /// Where the key goes.
-    pub proxy_to: Option<&'a str>,
+    pub url: &'a str,
     /// What it is called.
     pub variable: &'a str,
 }
@@ -50,7 +76,18 @@ impl<'a> Need<'a> {
     /// Returns what a tool needs, if its upstream asks for a key.
     pub fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
         let variable = tool.env_required.first()?;
-        Some(Self { what: tool.id.as_str(), proxy_to: tool.proxy_to.as_deref(), variable })
+        let url = tool.proxy_to.as_deref().unwrap_or_default();
+        Some(Self { what: tool.id.as_str(), scope: tool.fqdn.scope(), url, variable })
+    }
+
+    fn purpose(&self) -> Result<SecretUse, ErrorBody> {
+        let host = KeyHost::of_url(self.url).ok_or_else(|| {
+            let what = format!("`{}`: its address is not that of an HTTP server", self.what);
+            ErrorBody::new(ErrorCode::ToolUnavailable, what)
+        })?;
+        // Nobody else writes there: the database refuses it to the role that serves.
+        let by_operator = *self.scope == Scope::public();
+        Ok(SecretUse { tool: self.what.to_owned(), host, by_operator })
     }
 }
 
@@ -66,18 +103,23 @@ pub struct FoundKey {
 /// Finds the key that an upstream needs, for one call. A stored one is
 /// recorded as used before it is known here.
 ///
+/// Entries of the public catalog are the operator's word. One that a tenant wrote names both the variable and the
+/// address, so it gets a key only if whoever gave the key named that host.
+///
 /// # Errors
-/// Returns `API_KEY_REQUIRED` naming the variable where there is none, and why a
-/// stored one cannot be had: then the call must not be made.
+/// Returns `API_KEY_REQUIRED` naming the variable where there is none, `KEY_NOT_FOR_HOST` where it may not go to
+/// the entry's host, and why a stored one cannot be had: then the call must not be made.
 pub async fn find(
     registry: &Registry,
     requester: &Requester,
     need: Need<'_>,
 ) -> Result<FoundKey, ErrorBody> {
-    let sent = requester.keys.get(need.variable).filter(|key| !key.expose().is_empty());
+    let purpose = need.purpose()?;
+    let sent = requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty());
     let (value, is_stored) = match sent {
-        Some(key) => (key.clone(), false),
-        None => (stored(registry, requester, need).await?, true),
+        Some(key) if purpose.may_have(key.hosts.as_deref()) => (key.value.clone(), false),
+        Some(_) => return Err(not_for_host(need, &purpose.host, "was sent along")),
+        None => (stored(registry, requester, need, purpose).await?, true),
     };
     if !value.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Err(ErrorBody::new(
@@ -96,25 +138,31 @@ async fn stored(
     registry: &Registry,
     requester: &Requester,
     need: Need<'_>,
+    purpose: SecretUse,
 ) -> Result<Secret, ErrorBody> {
     // What cannot be stored is not there.
     let Ok(name) = need.variable.parse() else { return Err(missing(need)) };
-    let purpose = SecretUse { tool: need.what.to_owned(), host: host(need.proxy_to) };
+    let host = purpose.host.clone();
     match registry.use_secret(&requester.tenant(), &name, purpose).await {
         Ok(Some(value)) => Ok(Secret::new(value.expose())),
         Ok(None) => Err(missing(need)),
+        Err(RegistryError::NotForHost { .. }) => Err(not_for_host(need, &host, "is stored")),
         Err(error) => Err(registry_error(&error)),
     }
 }
 
-/// Returns the host that a key is sent to.
-fn host(proxy_to: Option<&str>) -> String {
-    let url = proxy_to.and_then(|url| Url::parse(url).ok());
-    let host = url.as_ref().and_then(|url| {
-        let host = url.host_str()?;
-        Some(url.port().map_or(host.to_owned(), |port| format!("{host}:{port}")))
-    });
-    host.unwrap_or_default()
+/// Says that a key stays where it is, and how it could go to the host: both ways name the host, for the reader to judge.
+fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
+    let variable = need.variable;
+    let message = format!(
+        "`{}` would send the key `{variable}`, which {how}, to `{host}`, and nobody has said that it may go there. If \
+         that host is meant to have it: `pml keys set {variable} --cloud --host {host}`, or send the header \
+         X-PML-Host-{}: {host}",
+        need.what,
+        variable.replace('_', "-")
+    );
+    ErrorBody::new(ErrorCode::KeyNotForHost, message)
+        .with_details(json!({ "variable": variable, "host": host }))
 }
 
 fn missing(need: Need<'_>) -> ErrorBody {
@@ -139,8 +187,31 @@ mod tests {
         headers.insert("x-pml-key-tavily-api-key", "canary".parse().unwrap());
         headers.insert("x-api-key", "other".parse().unwrap());
         let keys = CallerKeys::from_headers(&headers);
-        assert_eq!(keys.get("TAVILY_API_KEY").unwrap().expose(), "canary");
+        assert_eq!(keys.get("TAVILY_API_KEY").unwrap().value.expose(), "canary");
         assert!(keys.get("API_KEY").is_none());
         assert!(!format!("{keys:?}").contains("canary"));
+    }
+
+    /// P4: a host that cannot be read is not taken for the caller's silence.
+    #[test]
+    fn hosts_of_a_key_are_read_whole_or_not_at_all() {
+        let read = |lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-pml-key-a-token", "canary".parse().unwrap());
+            for line in lines {
+                headers.append("x-pml-host-a-token", line.parse().unwrap());
+            }
+            let keys = CallerKeys::from_headers(&headers);
+            let hosts = keys.get("A_TOKEN").unwrap().hosts.clone();
+            hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let (a, b) = ("a.example".to_owned(), "http://b.example:8080".to_owned());
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&["A.example"]), Some(vec![a.clone()]));
+        assert_eq!(read(&["a.example, http://b.example:8080"]), Some(vec![a.clone(), b.clone()]));
+        assert_eq!(read(&["a.example", "http://b.example:8080"]), Some(vec![a, b]));
+        for void in [&["*"][..], &[""], &["a.example,"], &["a.example", "*.example"]] {
+            assert_eq!(read(void), Some(Vec::new()), "{void:?}");
+        }
     }
 }

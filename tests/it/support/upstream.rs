@@ -51,6 +51,13 @@ pub(crate) fn scope_of(tenant: &Tenant) -> String {
     own["scope"].as_str().expect("a key has a scope").to_owned()
 }
 
+/// Returns the host of a URL, as a key's hosts are written.
+#[track_caller]
+pub(crate) fn host_of(url: &str) -> String {
+    let bare = url.strip_prefix("http://").expect("the servers of tests speak plain HTTP");
+    format!("http://{}", bare.split('/').next().unwrap_or_default())
+}
+
 /// An entry for a server of the registry, to be written by the operator.
 pub(crate) struct Entry<'a> {
     /// `org.project`.

@@ -1,0 +1,199 @@
+//! The hosts that a key may go to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use url::Url;
+
+use crate::RegistryError;
+
+/// The longest host, as it is written.
+const LONGEST: usize = 300;
+/// The most hosts of one key.
+const MOST: usize = 16;
+
+/// Where a key may go: a scheme, a host and a port, in the one form in which they are compared.
+///
+/// It is written `api.example.com` or `api.example.com:8443` for `https`, and `http://localhost:3000` where nothing
+/// is encrypted: a key for the one never goes to the other. There are no wildcards.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyHost(String);
+
+impl KeyHost {
+    /// Returns the host that requests to a URL go to; `None` for what is no address of an HTTP server.
+    pub fn of_url(url: &str) -> Option<Self> {
+        let url = Url::parse(url).ok()?;
+        let before = match url.scheme() {
+            "https" => "",
+            "http" => "http://",
+            _ => return None,
+        };
+        let host = url.host_str().filter(|host| !host.is_empty())?;
+        // The port that the scheme has anyway is left out when a URL is read.
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(Self(format!("{before}{host}{port}")))
+    }
+
+    /// Returns it as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Brings the hosts of one key into the form in which they are stored: sorted, each once.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] for too many.
+    pub fn sorted(mut hosts: Vec<Self>) -> Result<Vec<Self>, RegistryError> {
+        hosts.sort();
+        hosts.dedup();
+        if hosts.len() > MOST {
+            return Err(RegistryError::Invalid(format!("a key has at most {MOST} hosts")));
+        }
+        Ok(hosts)
+    }
+}
+
+impl FromStr for KeyHost {
+    type Err = RegistryError;
+
+    fn from_str(text: &str) -> Result<Self, RegistryError> {
+        // A wildcard, a user, a path or an escape would each be read by somebody as another host.
+        let is_plain = |letter: char| {
+            letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_' | ':' | '/' | '[' | ']')
+        };
+        let address =
+            if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+        let read = || {
+            if text.len() > LONGEST || !text.chars().all(is_plain) {
+                return None;
+            }
+            let bare = address.split_once("://").map(|(_, host)| host)?;
+            if bare.contains('/') {
+                return None;
+            }
+            let host = Self::of_url(&address)?;
+            let name = host.0.strip_prefix("http://").unwrap_or(&host.0);
+            let name = name.rsplit_once(':').map_or(name, |(name, _)| name);
+            (!name.ends_with('.') && host.0.len() <= LONGEST).then_some(host)
+        };
+        read().ok_or_else(|| {
+            // What was sent may be the value, in the wrong place: it is not repeated.
+            RegistryError::Invalid(
+                "a host is written `api.example.com`, with a port where it is not 443, and `http://…` where nothing is encrypted; no path, no wildcard, no dot at the end"
+                    .to_owned(),
+            )
+        })
+    }
+}
+
+impl fmt::Display for KeyHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for KeyHost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_one_form() {
+        for (written, form) in [
+            ("api.tavily.com", "api.tavily.com"),
+            ("API.Tavily.COM:443", "api.tavily.com"),
+            ("https://api.tavily.com", "api.tavily.com"),
+            ("api.tavily.com:8443", "api.tavily.com:8443"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://localhost:80", "http://localhost"),
+            ("http://api.tavily.com:443", "http://api.tavily.com:443"),
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("[::1]:3000", "[::1]:3000"),
+            ("127.1", "127.0.0.1"),
+        ] {
+            assert_eq!(written.parse::<KeyHost>().expect(written).as_str(), form);
+        }
+    }
+
+    /// P4: what could be read as two hosts is none.
+    #[test]
+    fn tricks_are_no_hosts() {
+        for text in [
+            "",
+            "*",
+            "*.tavily.com",
+            "api.tavily.com.",
+            "api.tavily.com.:443",
+            "api.tavily.com/",
+            "api.tavily.com/x",
+            "https://api.tavily.com/x",
+            "api.tavily.com@evil.example",
+            "https://user:word@evil.example",
+            "api.tavily.com?x",
+            "api.tavily.com#x",
+            "api.tavily.com\\@evil.example",
+            "api%2etavily.com",
+            " api.tavily.com",
+            "api.tavily.com\n",
+            "api.tavily.com\t.evil.example",
+            "api.tavily.com, evil.example",
+            "ftp://api.tavily.com",
+            "ws://api.tavily.com",
+            "javascript://x",
+            "https://",
+            "://",
+            ":443",
+            "host:99999",
+            &"a".repeat(400),
+        ] {
+            text.parse::<KeyHost>().expect_err(text);
+        }
+    }
+
+    /// P4: what an entry's address is not, it is not for a key either.
+    #[test]
+    fn an_address_goes_to_exactly_its_host() {
+        let own: KeyHost = "api.tavily.com".parse().unwrap();
+        for url in [
+            "https://api.tavily.com/mcp",
+            "HTTPS://API.TAVILY.COM:443/mcp?x#y",
+            "https:\\\\api.tavily.com\\mcp",
+        ] {
+            assert_eq!(KeyHost::of_url(url).as_ref(), Some(&own), "{url}");
+        }
+        for url in [
+            "http://api.tavily.com/mcp",
+            "http://api.tavily.com:443/mcp",
+            "https://api.tavily.com:444/mcp",
+            "https://api.tavily.com./mcp",
+            "https://api.tavily.com.evil.example/mcp",
+            "https://xapi.tavily.com/mcp",
+            "https://tavily.com/mcp",
+            "https://api.tavily.com@evil.example/mcp",
+            "https://api.tavily.com:443@evil.example/mcp",
+            "https://evil.example\\@api.tavily.com/",
+            "https://api.tavi1y.com/mcp",
+            "https://\u{430}pi.tavily.com/mcp",
+            "ftp://api.tavily.com/",
+            "data:api.tavily.com",
+            "api.tavily.com",
+        ] {
+            assert_ne!(KeyHost::of_url(url).as_ref(), Some(&own), "{url}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_a_key_are_sorted_and_few() {
+        let hosts = |all: &[&str]| all.iter().map(|one| one.parse().unwrap()).collect();
+        let sorted = KeyHost::sorted(hosts(&["b.example", "a.example", "B.example"])).unwrap();
+        assert_eq!(sorted, KeyHost::sorted(hosts(&["a.example", "b.example"])).unwrap());
+        let many = (0..17).map(|n| format!("h{n}.example").parse().unwrap()).collect();
+        KeyHost::sorted(many).expect_err("too many");
+    }
+}
