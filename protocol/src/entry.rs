@@ -39,6 +39,9 @@ pub struct RegistryEntry {
     /// What a user should know before using it.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// For a server that a tenant published: its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
     /// For a capability: its version, its program's hash and what that calls.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = CapabilityProgram))]

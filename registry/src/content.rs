@@ -97,6 +97,7 @@ mod tests {
                 .unwrap(),
             ],
             warnings: vec![],
+            server_version: None,
             capability: None,
             deprecated: None,
             routing: Routing::Server,

@@ -102,8 +102,8 @@ impl Registry {
         self.entry_at(tenant, name, None).await
     }
 
-    /// Returns one version of an entry that the tenant may see; only capabilities have versions. A version that was
-    /// yanked is returned as well: who names it relies on it.
+    /// Returns one version of an entry that the tenant may see; capabilities and published servers have versions. A
+    /// version that was yanked is returned as well: who names it relies on it.
     ///
     /// # Errors
     /// As [`Registry::entry`].
@@ -177,14 +177,37 @@ impl Registry {
                             .fetch_optional(&mut *connection)
                             .await?
                         }
-                        // A server has no versions of its own.
-                        None if version.is_some() => None,
+                        None if version.is_some() => {
+                            sqlx::query_as!(
+                                Row,
+                                r#"select org, project, content, integrity, routing as "routing!", visibility,
+                                    null as code, deprecated
+                                from server_versions
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                    and namespace = $5 and version = $9
+                                    and (visibility = 'public' or (org = $6 and (visibility = 'org'
+                                        or (project = $7 and (visibility = 'project' or owner = $8)))))
+                                order by (org = $1 and project = $2) desc
+                                limit 1"#,
+                                first.org(),
+                                first.project(),
+                                second.org(),
+                                second.project(),
+                                namespace,
+                                own.org(),
+                                own.project(),
+                                own.principal_name(),
+                                version.map(|version| version.to_string()),
+                            )
+                            .fetch_optional(&mut *connection)
+                            .await?
+                        }
                         None => {
                             sqlx::query_as!(
                                 Row,
                                 r#"select org, project, content, integrity,
                                     effective_routing(routing, namespace, namespace || ':*') as "routing!",
-                                    visibility, null as code, null as deprecated
+                                    visibility, null as code, deprecated
                                 from mcp_servers
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5

@@ -110,8 +110,11 @@ impl Registry {
                 Box::pin(async move {
                     let mut found = Vec::new();
                     if let Some((scope, namespace)) = ours {
-                        let one =
-                            OwnQuery { exactly: Some((&scope, &namespace)), ..OwnQuery::default() };
+                        let one = OwnQuery {
+                            exactly: Some((&scope, &namespace)),
+                            include_deleted,
+                            ..OwnQuery::default()
+                        };
                         found.extend(own_servers(connection, &own, one, 1).await?.servers);
                     }
                     let one = ApprovedQuery {
@@ -146,6 +149,7 @@ struct OwnQuery<'a> {
     search: Option<&'a str>,
     updated_since: Option<DateTime<Utc>>,
     exactly: Option<(&'a Scope, &'a str)>,
+    include_deleted: bool,
 }
 
 async fn page(
@@ -175,6 +179,8 @@ async fn page(
                     search: filter.search.as_deref(),
                     updated_since: filter.updated_since,
                     exactly: None,
+                    // Who follows changes must hear of what went away.
+                    include_deleted: filter.include_deleted || filter.updated_since.is_some(),
                 };
                 let wanted = limit - servers.len();
                 let found = own_servers(connection, tenant, query, wanted).await?;
@@ -238,9 +244,11 @@ async fn own_servers(
     });
     let rows = sqlx::query!(
         r#"select org as "org!", project as "project!", namespace as "namespace!", content as "content!",
-            integrity as "integrity!", created_at as "created_at!", updated_at as "updated_at!"
+            integrity as "integrity!", created_at as "created_at!", updated_at as "updated_at!", deprecated, gone
         from (
-            (select s.* from public_entries e
+            (select s.org, s.project, s.namespace, s.content, s.integrity, s.created_at, s.updated_at,
+                s.deprecated, null::text as gone
+            from public_entries e
             join mcp_servers s on s.org = e.org and s.project = e.project and s.namespace = e.namespace
             where e.official_name is not null and s.upstream is null
                 and ($4::text[] is null or (e.org collate "C", e.project collate "C", e.namespace collate "C")
@@ -250,7 +258,8 @@ async fn own_servers(
                 and ($7::text is null or (e.org = $7 and e.project = $8 and e.namespace = $9))
             order by e.org collate "C", e.project collate "C", e.namespace collate "C" limit $10)
             union all
-            (select * from mcp_servers
+            (select org, project, namespace, content, integrity, created_at, updated_at, deprecated, null
+            from mcp_servers
             where org = $1 and visibility <> 'public' and kind in ('stdio', 'http')
                 and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
                 and ($4::text[] is null or (org collate "C", project collate "C", namespace collate "C")
@@ -259,7 +268,19 @@ async fn own_servers(
                 and ($6::timestamptz is null or updated_at >= $6)
                 and ($7::text is null or (org = $7 and project = $8 and namespace = $9))
             order by org collate "C", project collate "C", namespace collate "C" limit $10)
-        ) as both_parts
+            union all
+            (select org, project, namespace, '', '', deleted_at, deleted_at, null, version
+            from tombstones
+            where $11 and name = '' and version is not null
+                and (visibility = 'public' or (org = $1 and (visibility = 'org'
+                    or (project = $2 and (visibility = 'project' or owner = $3)))))
+                and ($4::text[] is null or (org collate "C", project collate "C", namespace collate "C")
+                    > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C"))
+                and ($5::text is null or lower(org || '.' || project || '/' || namespace) like like_pattern($5))
+                and ($6::timestamptz is null or deleted_at >= $6)
+                and ($7::text is null or (org = $7 and project = $8 and namespace = $9))
+            order by org collate "C", project collate "C", namespace collate "C" limit $10)
+        ) as all_parts
         order by org collate "C", project collate "C", namespace collate "C"
         limit $10"#,
         tenant.org(),
@@ -272,6 +293,7 @@ async fn own_servers(
         query.exactly.map(|(scope, _)| scope.project()),
         query.exactly.map(|(_, namespace)| namespace),
         limit as i64 + 1,
+        query.include_deleted,
     )
     .fetch_all(connection)
     .await?;
@@ -280,6 +302,17 @@ async fn own_servers(
     for row in rows.into_iter().take(limit) {
         let scope = Scope::new(&row.org, &row.project)?;
         let fqdn = Fqdn::server(scope, &row.namespace)?;
+        if let Some(version) = row.gone {
+            let server = json!({
+                "name": format!("{}/{}", fqdn.scope(), fqdn.namespace()),
+                "title": fqdn.namespace(), "description": "It was deleted.", "version": version,
+            });
+            let own = json!({ "fqdn": fqdn.to_string() });
+            let (at, since) = (row.created_at, row.updated_at);
+            page.servers.push(response(server, "deleted", at, since, true, own));
+            page.last = Some([row.org, row.project, row.namespace]);
+            continue;
+        }
         // Where it runs is not told here.
         let (entry, _) = content::from_stored(
             fqdn.clone(),
@@ -290,7 +323,8 @@ async fn own_servers(
         page.last = Some([row.org, row.project, row.namespace]);
         let Some(server) = server_json::of_entry(&fqdn, &entry) else { continue };
         let own = json!({ "fqdn": fqdn.to_string(), "integrity": row.integrity });
-        page.servers.push(response(server, "active", row.created_at, row.updated_at, true, own));
+        let status = if row.deprecated.is_some() { "deprecated" } else { "active" };
+        page.servers.push(response(server, status, row.created_at, row.updated_at, true, own));
     }
     Ok(page)
 }

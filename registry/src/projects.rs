@@ -298,6 +298,12 @@ async fn delete(
             org,
             project,
         ),
+        sqlx::query!(
+            "update published_servers set visibility = 'deleted'
+            where org = $1 and project = $2 and visibility <> 'deleted'",
+            org,
+            project,
+        ),
         sqlx::query!("delete from secrets where org = $1 and project = $2", org, project),
         sqlx::query!("delete from idempotency_keys where org = $1 and project = $2", org, project),
         sqlx::query!(

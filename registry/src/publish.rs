@@ -143,7 +143,7 @@ impl Registry {
 }
 
 /// Lets one at a time publish under an id, until the transaction ends.
-async fn lock(
+pub(crate) async fn lock(
     connection: &mut PgConnection,
     scope: &Scope,
     id: &ToolId,
@@ -276,6 +276,7 @@ fn entry_of(
         env_required: Vec::new(),
         tools: vec![descriptor],
         warnings: Vec::new(),
+        server_version: None,
         capability: Some(CapabilityProgram {
             version: version.to_string(),
             code_hash: Integrity::of(new.code.as_bytes()),
@@ -301,6 +302,8 @@ async fn check_name(
         r#"select
             exists (select from tools where org = $1 and project = $2 and tool_id = $3) as "is_tool!",
             exists (select from pml_registry where org = $4 and project = $5 and tool_id = $3) as "is_public!",
+            exists (select from tombstones
+                where org = $1 and project = $2 and namespace = $6 and name in ('', $7)) as "is_gone!",
             (select min(near.namespace) from (
                 select namespace from mcp_servers
                 where name_skeleton(namespace) = name_skeleton($6)
@@ -316,9 +319,15 @@ async fn check_name(
         public.org(),
         public.project(),
         id.namespace(),
+        id.action(),
     )
     .fetch_one(connection)
     .await?;
+    if seen.is_gone {
+        return Err(RegistryError::Conflict(format!(
+            "`{id}` was deleted, or its server was; a name is never given again"
+        )));
+    }
     if seen.is_tool {
         return Err(RegistryError::Conflict(format!("`{id}` is a tool of an MCP server here")));
     }
@@ -355,7 +364,7 @@ async fn claim(
     let found = sqlx::query!(
         "select visibility, owner from capabilities
         where org = $1 and project = $2 and namespace = $3 and name = $4
-            and (visibility <> 'private' or owner = $5)",
+            and visibility <> 'deleted' and (visibility <> 'private' or owner = $5)",
         scope.org(),
         scope.project(),
         id.namespace(),
@@ -364,7 +373,7 @@ async fn claim(
     )
     .fetch_optional(&mut *connection)
     .await?;
-    // Another principal's private one. That it is taken can be seen; what it is cannot.
+    // Another principal's private one, or one that was. That it is taken can be seen; what it is cannot.
     let found =
         found.ok_or_else(|| RegistryError::Conflict(format!("`{id}` is taken in this scope")))?;
     let before = content::visibility(&found.visibility);

@@ -109,7 +109,9 @@ impl Registry {
                                 and ((r.org = $1 and r.project = $2
                                         and (r.visibility <> 'private' or r.owner = $7))
                                     or (r.org = $4 and r.project = $5 and r.visibility = 'public'))
-                            order by r.tool_id, (r.org = $1 and r.project = $2) desc
+                            -- One's own before others', so that nobody takes its place by the same name.
+                            order by r.tool_id, (r.org = $1 and r.project = $2) desc, (r.owner = $7) desc,
+                                r.record_type desc
                         )
                         select w.id as "id!", f.org as "org?", f.project as "project?",
                             f.content as "content?", f.integrity as "integrity?",

@@ -9,7 +9,7 @@ use protocol::{
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use crate::{RegistryError, content};
+use crate::{RegistryError, Version, content};
 
 /// An MCP server of the public catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,12 +70,24 @@ pub struct SeedReport {
 /// A server as it is stored, with its tools.
 pub(crate) struct ServerRow {
     namespace: String,
-    content: String,
-    integrity: Integrity,
+    pub(crate) content: String,
+    pub(crate) integrity: Integrity,
     routing: Option<Routing>,
     result: ResultMode,
     tools: Vec<ToolRow>,
 }
+
+/// Who may know of a server, and what is said of it besides its content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement<'a> {
+    pub(crate) visibility: &'a str,
+    pub(crate) owner: &'a str,
+    pub(crate) deprecated: Option<&'a str>,
+}
+
+/// Where the operator's servers stand.
+const OPERATORS: Placement<'static> =
+    Placement { visibility: "public", owner: "operator", deprecated: None };
 
 struct ToolRow {
     name: String,
@@ -88,7 +100,10 @@ struct ToolRow {
 /// Checks a catalog and returns its rows, sorted, so that two gateways that
 /// seed at once lock them in the same order.
 pub(crate) fn rows(catalog: &[CatalogServer]) -> Result<Vec<ServerRow>, RegistryError> {
-    let mut rows = catalog.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    let mut rows = catalog
+        .iter()
+        .map(|server| row(&Scope::public(), server, None))
+        .collect::<Result<Vec<_>, _>>()?;
     rows.sort_by(|a, b| a.namespace.cmp(&b.namespace));
     if let Some(pair) = rows.windows(2).find(|pair| pair[0].namespace == pair[1].namespace) {
         let message = format!("the catalog has server `{}` twice", pair[0].namespace);
@@ -97,8 +112,14 @@ pub(crate) fn rows(catalog: &[CatalogServer]) -> Result<Vec<ServerRow>, Registry
     Ok(rows)
 }
 
-fn row(server: &CatalogServer) -> Result<ServerRow, RegistryError> {
-    let fqdn = Fqdn::server(Scope::public(), &server.namespace)?;
+/// Makes what is stored for a server of a scope; its tools are the same things in every version that does not change
+/// them, so only the server itself has the version.
+pub(crate) fn row(
+    scope: &Scope,
+    server: &CatalogServer,
+    version: Option<&Version>,
+) -> Result<ServerRow, RegistryError> {
+    let fqdn = Fqdn::server(scope.clone(), &server.namespace)?;
     let lacking = match server.kind {
         EntryType::Stdio if server.install.is_none() => Some("`install`"),
         EntryType::Http if server.proxy_to.is_none() => Some("`proxy_to`"),
@@ -118,6 +139,7 @@ fn row(server: &CatalogServer) -> Result<ServerRow, RegistryError> {
         env_required: server.env_required.clone(),
         tools,
         warnings: server.warnings.clone(),
+        server_version: None,
         capability: None,
         deprecated: None,
         // Neither is content; `to_stored` leaves both out.
@@ -129,9 +151,12 @@ fn row(server: &CatalogServer) -> Result<ServerRow, RegistryError> {
     for tool in &server.tools {
         let id = ToolId::new(&server.namespace, &tool.descriptor.name)?;
         if !names.insert(tool.descriptor.name.as_str()) {
-            return Err(RegistryError::Conflict(format!("the catalog has tool `{id}` twice")));
+            return Err(RegistryError::Conflict(format!(
+                "server `{}` has tool `{id}` twice",
+                server.namespace
+            )));
         }
-        let name = Fqdn::of_tool(Scope::public(), &id);
+        let name = Fqdn::of_tool(scope.clone(), &id);
         let entry = entry(name, &tool.descriptor.description, vec![tool.descriptor.clone()]);
         let (content, integrity) = content::to_stored(&entry)?;
         tools.push(ToolRow {
@@ -143,7 +168,9 @@ fn row(server: &CatalogServer) -> Result<ServerRow, RegistryError> {
         });
     }
     let descriptors = server.tools.iter().map(|tool| tool.descriptor.clone()).collect();
-    let (content, integrity) = content::to_stored(&entry(fqdn, &server.description, descriptors))?;
+    let mut whole = entry(fqdn, &server.description, descriptors);
+    whole.server_version = version.map(ToString::to_string);
+    let (content, integrity) = content::to_stored(&whole)?;
     Ok(ServerRow {
         namespace: server.namespace.clone(),
         content,
@@ -189,16 +216,18 @@ pub(crate) async fn write(
     for row in rows {
         report.servers += 1;
         report.tools += row.tools.len() as u64;
-        report.changed += write_server(connection, &public, &row).await?;
-        report.changed += write_tools(connection, &public, row).await?;
+        report.changed += write_server(connection, &public, &row, OPERATORS).await?;
+        report.changed += write_tools(connection, &public, row, OPERATORS).await?;
     }
     Ok(report)
 }
 
-async fn write_server(
+/// Writes a server where everybody looks it up.
+pub(crate) async fn write_server(
     connection: &mut PgConnection,
     scope: &Scope,
     row: &ServerRow,
+    placement: Placement<'_>,
 ) -> Result<u64, RegistryError> {
     let result = match row.result {
         ResultMode::Json => "json",
@@ -207,14 +236,15 @@ async fn write_server(
     };
     let done = sqlx::query!(
         "insert into mcp_servers as old
-            (org, project, namespace, content, integrity, routing, result, visibility, owner)
-        values ($1, $2, $3, $4, $5, $6, $7, 'public', 'operator')
+            (org, project, namespace, content, integrity, routing, result, visibility, owner, deprecated)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         on conflict (org, project, namespace) do update
-        set content = excluded.content, integrity = excluded.integrity,
-            routing = excluded.routing, result = excluded.result, upstream = null, updated_at = now()
-        where (old.content, old.integrity, old.routing, old.result, old.upstream)
+        set content = excluded.content, integrity = excluded.integrity, routing = excluded.routing,
+            result = excluded.result, deprecated = excluded.deprecated, upstream = null, updated_at = now()
+        where (old.content, old.integrity, old.routing, old.result, old.deprecated, old.upstream)
             is distinct from
-            (excluded.content, excluded.integrity, excluded.routing, excluded.result, excluded.upstream)",
+            (excluded.content, excluded.integrity, excluded.routing, excluded.result, excluded.deprecated,
+            excluded.upstream)",
         scope.org(),
         scope.project(),
         row.namespace,
@@ -222,6 +252,9 @@ async fn write_server(
         row.integrity.to_string(),
         row.routing.map(Routing::as_str),
         result,
+        placement.visibility,
+        placement.owner,
+        placement.deprecated,
     )
     .execute(connection)
     .await?;
@@ -235,7 +268,7 @@ pub(crate) async fn write_approved(
     row: &ServerRow,
     upstream: &str,
 ) -> Result<(), RegistryError> {
-    write_server(connection, scope, row).await?;
+    write_server(connection, scope, row, OPERATORS).await?;
     sqlx::query!(
         "update mcp_servers set upstream = $4, updated_at = now()
         where org = $1 and project = $2 and namespace = $3",
@@ -249,10 +282,12 @@ pub(crate) async fn write_approved(
     Ok(())
 }
 
-async fn write_tools(
+/// Writes the tools of a server, which is there already.
+pub(crate) async fn write_tools(
     connection: &mut PgConnection,
     scope: &Scope,
     row: ServerRow,
+    placement: Placement<'_>,
 ) -> Result<u64, RegistryError> {
     let names: Vec<String> = row.tools.iter().map(|tool| tool.name.clone()).collect();
     let hashes: Vec<String> = row.tools.iter().map(|tool| tool.integrity.to_string()).collect();
@@ -272,7 +307,7 @@ async fn write_tools(
     let done = sqlx::query!(
         "insert into tools as old
             (org, project, namespace, name, content, integrity, read_only, deterministic, visibility, owner)
-        select $1, $2, $3, t.name, t.content, t.integrity, t.read_only, t.deterministic, 'public', 'operator'
+        select $1, $2, $3, t.name, t.content, t.integrity, t.read_only, t.deterministic, $9, $10
         from unnest($4::text[], $5::text[], $6::text[], $7::bool[], $8::bool[])
             as t (name, content, integrity, read_only, deterministic)
         on conflict (org, project, namespace, name) do update
@@ -289,6 +324,8 @@ async fn write_tools(
         &hashes,
         &read_only,
         &deterministic,
+        placement.visibility,
+        placement.owner,
     )
     .execute(connection)
     .await?;

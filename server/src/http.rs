@@ -18,6 +18,7 @@ pub mod projects;
 pub mod proxy;
 pub mod registry;
 pub mod secrets;
+pub mod servers;
 pub mod sessions;
 
 use std::sync::Arc;
@@ -100,6 +101,11 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(capabilities::publish_capability))
         .routes(routes!(capabilities::deprecate_capability))
         .routes(routes!(capabilities::yank_capability))
+        .routes(routes!(capabilities::delete_capability))
+        .routes(routes!(servers::publish_server).layer(DefaultBodyLimit::max(servers::BODY_LIMIT)))
+        .routes(routes!(servers::deprecate_server))
+        .routes(routes!(servers::yank_server))
+        .routes(routes!(servers::delete_server))
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::get_key, keys::revoke_key))
         .routes(routes!(keys::rotate_key))

@@ -1,5 +1,7 @@
 //! Publishing a program under a name, for whoever asks: over HTTP or by a meta-tool.
 
+pub mod servers;
+
 use std::collections::BTreeMap;
 
 use protocol::{
@@ -13,7 +15,7 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::capabilities;
-use crate::error::registry_error;
+use crate::error::{ApiError, registry_error};
 use crate::state::SharedGateway;
 
 /// The longest description, in characters.
@@ -155,14 +157,32 @@ pub async fn deprecate(
     version: Option<&str>,
     message: Option<String>,
 ) -> Result<ToolId, ErrorBody> {
-    let remark = match message {
-        None => Remark::NotDeprecated,
-        Some(why) if why.trim().is_empty() || why.chars().count() > REASON_LIMIT => {
-            return Err(invalid(format!("`message` has 1 to {REASON_LIMIT} characters")));
+    remark_on(gateway, caller, name, version, reason(message)?).await
+}
+
+/// Reads why something should not be used any more; nothing means that it may be.
+fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
+    match message {
+        None => Ok(Remark::NotDeprecated),
+        Some(why)
+            if why.trim().is_empty()
+                || why.chars().count() > REASON_LIMIT
+                || why.contains('\0') =>
+        {
+            Err(invalid(format!("`message` has 1 to {REASON_LIMIT} characters")))
         }
-        Some(why) => Remark::Deprecated(why),
-    };
-    remark_on(gateway, caller, name, version, remark).await
+        Some(why) => Ok(Remark::Deprecated(why)),
+    }
+}
+
+/// Deletes a capability for good. Who calls has seen to the right to publish.
+///
+/// # Errors
+/// Returns `NOT_FOUND` for what the caller's scope does not have, `GONE` for what it had, and `FORBIDDEN` where the
+/// caller neither published it first nor administers the project.
+pub async fn delete(gateway: &SharedGateway, caller: &Caller, name: &str) -> Result<(), ApiError> {
+    let id = parse_id(name).map_err(|_| ApiError::not_found())?;
+    Ok(gateway.registry.delete_capability(caller, &id).await?)
 }
 
 /// Leaves a version to those who name it.
@@ -276,6 +296,7 @@ fn refused(error: RegistryError) -> ErrorBody {
         RegistryError::Invalid(detail) => invalid(detail),
         RegistryError::Conflict(detail) => ErrorBody::new(ErrorCode::Conflict, detail),
         RegistryError::NotFound(_) => not_found(),
+        RegistryError::Name(error) => invalid(format!("`name`: {error}")),
         RegistryError::Denied(_) => {
             ErrorBody::new(ErrorCode::Forbidden, "nobody publishes in this scope over HTTP")
         }

@@ -92,6 +92,7 @@ impl Side {
         Entry::http(&scope, &format!("up_{namespace}"), "http://127.0.0.1:9/mcp").publish(operator);
         for (method, path, body) in [
             ("POST", "capabilities".to_owned(), capability),
+            ("POST", "servers".to_owned(), published(&format!("{namespace}_published"))),
             ("PUT", format!("secrets/{secret}"), json!({ "value": "v", "for": "project" })),
         ] {
             let url = format!("{}/api/v1/{path}", tenant.url);
@@ -127,12 +128,13 @@ impl Side {
             String::from_utf8_lossy(&reply.body).into_owned()
         };
         let capability = read(&format!("/mcp/{}:own", self.namespace));
+        let published = read(&format!("/mcp/{}_published", self.namespace));
         let [members, projects] = ["/api/v1/members", "/api/v1/projects"].map(read);
         assert!(members.contains(&self.member) && projects.contains(&self.scope), "{members}");
         let secrets = read("/api/v1/secrets");
         assert!(secrets.contains(&self.secret), "{secrets}");
         json!({
-            "keys": keys, "audit": audit.json(), "capability": capability, "secrets": secrets,
+            "keys": keys, "audit": audit.json(), "capability": capability, "published": published, "secrets": secrets,
             "links": read("/api/v1/registry-links"), "servers": read("/v0.1/servers?limit=100"),
             "members": members, "projects": projects,
         })
@@ -149,6 +151,14 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         }
         "/api/v1/capabilities/{name}/deprecate" | "/api/v1/capabilities/{name}/yank" => {
             [format!("{}:own", side.namespace), "nobody:own".to_owned()]
+        }
+        "/api/v1/capabilities/{name}" => {
+            [format!("{}:own", side.namespace), "nobody:own".to_owned()]
+        }
+        "/api/v1/servers/{name}"
+        | "/api/v1/servers/{name}/deprecate"
+        | "/api/v1/servers/{name}/yank" => {
+            [format!("{}_published", side.namespace), "nobodys_server".to_owned()]
         }
         "/api/v1/secrets/{name}" => {
             [format!("{}?for=project", side.secret), "NOBODYS_KEY?for=project".to_owned()]
@@ -177,11 +187,22 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
     Some(nobodys.map(|value| format!("{}{value}{rest}", &route.path[..open])))
 }
 
+/// A server as its author describes it.
+fn published(name: &str) -> Value {
+    json!({
+        "name": name, "type": "stdio", "description": "Ours.", "install": { "command": "npx" },
+        "tools": [{ "name": "own", "description": "Ours.", "inputSchema": { "type": "object" } }],
+    })
+}
+
 fn body(route: &Route) -> Option<Value> {
     match (route.method.as_str(), route.path.as_str()) {
         ("POST", "/api/v1/capabilities") => {
             Some(json!({ "name": "x:y", "code": "/** Fine. */ return 1" }))
         }
+        ("POST", "/api/v1/servers") => Some(published("x")),
+        ("POST", "/api/v1/servers/{name}/deprecate") => Some(json!({ "message": "old" })),
+        ("POST", "/api/v1/servers/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/capabilities/{name}/deprecate") => Some(json!({ "message": "old" })),
         ("POST", "/api/v1/capabilities/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),

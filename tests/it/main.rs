@@ -51,6 +51,7 @@ mod results;
 mod routing;
 mod secrets;
 mod self_hosting;
+mod servers;
 mod sessions;
 mod spike_client_kinds;
 mod stdio_protocol;

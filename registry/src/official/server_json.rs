@@ -9,7 +9,7 @@ const DESCRIPTION_LIMIT: usize = 100;
 const WORKSPACE: &str = "${workspace}";
 
 /// Says an entry as server.json; `None` for what a client can neither start nor reach by it.
-pub(super) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry) -> Option<Value> {
+pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry) -> Option<Value> {
     let name = format!("{}/{}", fqdn.scope(), fqdn.namespace());
     let (field, place, version) = match entry.kind {
         EntryType::Stdio => {
@@ -21,7 +21,7 @@ pub(super) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry) -> Option<Value> {
         EntryType::Deno | EntryType::Native => return None,
     };
     // What has no version of its own is named by its content: other content is another version.
-    let version = version.unwrap_or_else(|| {
+    let version = entry.server_version.clone().or(version).unwrap_or_else(|| {
         let hash: String =
             entry.integrity.into_bytes()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
         format!("0.0.0-{hash}")

@@ -106,6 +106,7 @@ fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String)
         env_required: Vec::new(),
         tools: tools.into_iter().map(|tool| serde_json::from_value(tool).unwrap()).collect(),
         warnings: Vec::new(),
+        server_version: None,
         capability: None,
         deprecated: None,
         routing: Routing::Server,

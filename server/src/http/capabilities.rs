@@ -22,9 +22,9 @@ use crate::state::SharedGateway;
 #[serde(deny_unknown_fields)]
 pub struct Deprecate {
     /// Which one; without it, all.
-    version: Option<String>,
+    pub(super) version: Option<String>,
     /// Why; `null` takes it back.
-    message: Option<String>,
+    pub(super) message: Option<String>,
 }
 
 /// Takes a version out of what is found without naming it.
@@ -32,13 +32,13 @@ pub struct Deprecate {
 #[serde(deny_unknown_fields)]
 pub struct Yank {
     /// Which one.
-    version: String,
+    pub(super) version: String,
 }
 
 /// What was spoken of.
 #[derive(Debug, Serialize, ToSchema)]
-struct Named {
-    name: String,
+pub(super) struct Named {
+    pub(super) name: String,
 }
 
 /// Publishes a program as a capability.
@@ -92,24 +92,40 @@ pub async fn yank_capability(
     named(publish::yank(&gateway, &caller, &name, &body.version).await)
 }
 
+/// Deletes a capability for good, with all its versions. Its name is never given again.
+#[utoipa::path(delete, path = "/api/v1/capabilities/{name}", tag = "capabilities",
+    params(("name" = String, Path, description = "Its id", example = "text:shout")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 410, description = "It was deleted before", body = Problem, content_type = "application/problem+json")))]
+pub async fn delete_capability(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    publish::delete(&gateway, &caller, &name).await?;
+    Ok(private(StatusCode::NO_CONTENT))
+}
+
 fn named(done: Result<ToolId, ErrorBody>) -> Result<Response, ApiError> {
     let id = done.map_err(told)?;
     Ok(private(Json(Named { name: id.to_string() })))
 }
 
-fn require_publish(caller: &Caller) -> Result<(), ApiError> {
+pub(super) fn require_publish(caller: &Caller) -> Result<(), ApiError> {
     if caller.rights.contains(Right::Publish) {
         return Ok(());
     }
     Err(ApiError::lacks(Right::Publish))
 }
 
-fn private(body: impl IntoResponse) -> Response {
+pub(super) fn private(body: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
 }
 
 /// Tells why something cannot be published; the request is wrong, whatever is wrong with the program.
-fn told(error: ErrorBody) -> ApiError {
+pub(super) fn told(error: ErrorBody) -> ApiError {
     let refused = ApiError::new(error.error_code, error.message);
     match error.error_code {
         ErrorCode::InvalidRequest
@@ -118,6 +134,7 @@ fn told(error: ErrorBody) -> ApiError {
         | ErrorCode::Conflict
         | ErrorCode::DatabaseUnavailable
         | ErrorCode::SandboxUnavailable
+        | ErrorCode::IntegrityMismatch
         | ErrorCode::Internal => refused,
         _ => refused
             .with_status(StatusCode::UNPROCESSABLE_ENTITY)

@@ -1,0 +1,91 @@
+//! `/api/v1/servers`: MCP servers that tenants publish.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use registry::Caller;
+
+use super::body::ApiJson;
+use super::capabilities::{Deprecate, Named, Yank, private, require_publish, told};
+use super::openapi::Problem;
+use crate::error::ApiError;
+use crate::publish::servers::{self, MadeServer, PublishServer};
+use crate::state::SharedGateway;
+
+/// The largest body: an entry of 1 MiB, and what JSON may add to it.
+pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
+
+/// Publishes an MCP server in the caller's scope.
+#[utoipa::path(post, path = "/api/v1/servers", tag = "servers",
+    request_body(content = PublishServer, example = json!({
+        "name": "notes", "type": "http", "description": "Keeps notes.",
+        "proxy_to": "https://notes.example/mcp", "env_required": ["NOTES_TOKEN"],
+        "tools": [{ "name": "add", "description": "Adds a note.", "inputSchema": { "type": "object" } }]
+    })),
+    responses(
+        (status = 201, description = "It was published", body = MadeServer),
+        (status = 200, description = "The same version with the same content was there", body = MadeServer),
+        (status = 409, description = "The version is there with another content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
+pub async fn publish_server(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<PublishServer>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    let made = servers::publish(&gateway, &caller, body).await.map_err(told)?;
+    let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
+    let location = made.location.clone();
+    Ok((status, [(header::LOCATION, location)], private(Json(made))).into_response())
+}
+
+/// Says of a version of a server, or of all, that it should not be used any more.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/deprecate", tag = "servers",
+    params(("name" = String, Path, description = "Its namespace", example = "notes")),
+    request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use notes2" })),
+    responses((status = 200, description = "It is said", body = Named)))]
+pub async fn deprecate_server(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+    ApiJson(body): ApiJson<Deprecate>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    let version = body.version.as_deref();
+    servers::deprecate(&gateway, &caller, &name, version, body.message).await.map_err(told)?;
+    Ok(private(Json(Named { name })))
+}
+
+/// Leaves a version of a server to those who name it.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/yank", tag = "servers",
+    params(("name" = String, Path, description = "Its namespace", example = "notes")),
+    request_body(content = Yank, example = json!({ "version": "0.1.0" })),
+    responses((status = 200, description = "It is done", body = Named)))]
+pub async fn yank_server(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+    ApiJson(body): ApiJson<Yank>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    servers::yank(&gateway, &caller, &name, &body.version).await.map_err(told)?;
+    Ok(private(Json(Named { name })))
+}
+
+/// Deletes a server for good, with all its versions. Its name is never given again.
+#[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers",
+    params(("name" = String, Path, description = "Its namespace", example = "notes")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 410, description = "It was deleted before", body = Problem, content_type = "application/problem+json")))]
+pub async fn delete_server(
+    State(gateway): State<SharedGateway>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    gateway.registry.delete_server(&caller, &name).await?;
+    Ok(private(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,252 @@
+//! Publishing an MCP server: what its author says, read and bounded.
+
+use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
+use registry::{Caller, CatalogServer, CatalogTool, NewServer, Remark, SecretName};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::{DESCRIPTION_LIMIT, invalid, is_storable, parse_version, reason, refused};
+use crate::state::SharedGateway;
+
+/// The most tools of one server.
+const TOOLS: usize = 500;
+/// The most arguments, variables and warnings.
+const LIST: usize = 64;
+/// The longest argument, address or warning, in bytes.
+const TEXT: usize = 4 * 1024;
+
+/// What is to be published.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishServer {
+    /// Its namespace: the name before the colon in its tools' ids.
+    name: String,
+    /// `stdio`, started on the user's machine, or `http`, called by the gateway.
+    #[serde(rename = "type")]
+    kind: ServerKind,
+    /// What it does.
+    description: String,
+    /// For `stdio`: how to start it.
+    install: Option<Install>,
+    /// For `http`: its address.
+    proxy_to: Option<String>,
+    /// For `http`: the variables of the keys that it needs; the first is sent as `Authorization: Bearer`.
+    #[serde(default)]
+    env_required: Vec<String>,
+    /// What it offers, as `tools/list` has it.
+    #[schema(max_items = 500)]
+    tools: Vec<ToolDescriptor>,
+    /// What a user should know before using it.
+    #[serde(default)]
+    warnings: Vec<String>,
+    /// Three numbers; without them, the next patch.
+    version: Option<String>,
+    /// Who may know of it; without it, as before, and first the project.
+    visibility: Option<Visibility>,
+}
+
+/// The kinds of servers that a tenant publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ServerKind {
+    Stdio,
+    Http,
+}
+
+/// What was published.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PublishedServer)]
+pub struct MadeServer {
+    /// Its full name.
+    fqdn: String,
+    /// Its version.
+    version: String,
+    /// The hash of its content.
+    integrity: String,
+    /// Where its tools run.
+    routing: &'static str,
+    /// The ids of its tools, in their order.
+    tools: Vec<String>,
+    /// Whether this made it; false when the very same was published before.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub new: bool,
+    /// Where this version is served.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub location: String,
+}
+
+/// Publishes a server in the caller's scope. Who calls has seen to the right to.
+///
+/// # Errors
+/// Returns what is wrong with it, `CONFLICT` for a version that has another content or a name that is taken, and why
+/// the registry does not answer.
+pub async fn publish(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    body: PublishServer,
+) -> Result<MadeServer, ErrorBody> {
+    let version = parse_version(body.version.as_deref())?;
+    let visibility = body.visibility;
+    let server = read(body, |url| gateway.upstreams.check(url).map(drop))?;
+    let tools =
+        server.tools.iter().map(|tool| format!("{}:{}", server.namespace, tool.descriptor.name));
+    let tools = tools.collect();
+    let new = NewServer { server, version, visibility };
+    let made = gateway.registry.publish_server(&caller.tenant(), new).await.map_err(refused)?;
+    Ok(MadeServer {
+        location: format!("/mcp/{}@{}", made.fqdn, made.version),
+        fqdn: made.fqdn.to_string(),
+        version: made.version.to_string(),
+        integrity: made.integrity.to_string(),
+        routing: made.routing.as_str(),
+        tools,
+        new: made.new,
+    })
+}
+
+/// Says of a version, or of all, that it should not be used any more, and why; or again may.
+///
+/// # Errors
+/// Returns `NOT_FOUND` for what the caller's scope does not have.
+pub async fn deprecate(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+    version: Option<&str>,
+    message: Option<String>,
+) -> Result<(), ErrorBody> {
+    let (version, remark) = (parse_version(version)?, reason(message)?);
+    let tenant = caller.tenant();
+    gateway.registry.remark_server(&tenant, name, version, remark).await.map_err(refused)
+}
+
+/// Leaves a version to those who name it.
+///
+/// # Errors
+/// As [`deprecate`].
+pub async fn yank(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+    version: &str,
+) -> Result<(), ErrorBody> {
+    let version = parse_version(Some(version))?;
+    let tenant = caller.tenant();
+    gateway.registry.remark_server(&tenant, name, version, Remark::Yanked).await.map_err(refused)
+}
+
+/// Reads what an author says of a server; `check` judges its address.
+fn read(
+    body: PublishServer,
+    check: impl Fn(&str) -> Result<(), String>,
+) -> Result<CatalogServer, ErrorBody> {
+    let length = body.description.chars().count();
+    if body.description.trim().is_empty() || length > DESCRIPTION_LIMIT {
+        return Err(invalid(format!("`description` has 1 to {DESCRIPTION_LIMIT} characters")));
+    }
+    texts("warnings", &body.warnings, TEXT)?;
+    let (kind, install, proxy_to) = match (body.kind, body.install, body.proxy_to) {
+        (ServerKind::Stdio, Some(install), None) => {
+            if !body.env_required.is_empty() {
+                let detail = "the variables of a `stdio` server stand in `install.env_required`";
+                return Err(invalid(detail));
+            }
+            check_install(&install)?;
+            (EntryType::Stdio, Some(install), None)
+        }
+        (ServerKind::Http, None, Some(url)) => {
+            texts("proxy_to", std::slice::from_ref(&url), TEXT)?;
+            check(&url).map_err(|why| invalid(format!("`proxy_to`: {why}")))?;
+            for name in &body.env_required {
+                name.parse::<SecretName>()
+                    .map_err(|error| invalid(format!("`env_required`: {error}")))?;
+            }
+            (EntryType::Http, None, Some(url))
+        }
+        (ServerKind::Stdio, ..) => {
+            return Err(invalid("a `stdio` server has `install` and no `proxy_to`"));
+        }
+        (ServerKind::Http, ..) => {
+            return Err(invalid("an `http` server has `proxy_to` and no `install`"));
+        }
+    };
+    if body.env_required.len() > LIST {
+        return Err(invalid(format!("`env_required` has at most {LIST} names")));
+    }
+    if body.tools.is_empty() || body.tools.len() > TOOLS {
+        return Err(invalid(format!("a server has 1 to {TOOLS} tools")));
+    }
+    let tools = body.tools.into_iter().map(|tool| check_tool(&body.name, tool));
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let server = CatalogServer {
+        namespace: body.name,
+        kind,
+        description: body.description,
+        install,
+        proxy_to,
+        env_required: body.env_required,
+        routing: None,
+        warnings: body.warnings,
+        result: protocol::ResultMode::default(),
+        tools,
+    };
+    // Postgres cannot keep a NUL, wherever it stands.
+    if json!(server).to_string().contains("\\u0000") {
+        return Err(invalid("the entry has a NUL character"));
+    }
+    Ok(server)
+}
+
+fn check_install(install: &Install) -> Result<(), ErrorBody> {
+    texts("install.command", std::slice::from_ref(&install.command), TEXT)?;
+    texts("install.args", &install.args, TEXT)?;
+    if install.command.trim().is_empty() {
+        return Err(invalid("`install.command` names no program"));
+    }
+    let is_variable = |name: &String| {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        (1..=128).contains(&name.len())
+            && !name.as_bytes()[0].is_ascii_digit()
+            && name.bytes().all(allowed)
+    };
+    if install.env_required.len() > LIST || !install.env_required.iter().all(is_variable) {
+        return Err(invalid(format!(
+            "`install.env_required` has at most {LIST} names of variables"
+        )));
+    }
+    Ok(())
+}
+
+fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, ErrorBody> {
+    let id =
+        ToolId::new(namespace, &tool.name).map_err(|error| invalid(format!("`tools`: {error}")))?;
+    let is_object = |schema: &Value| schema.get("type") == Some(&json!("object"));
+    if !is_object(&tool.input_schema) || !is_storable(&tool.input_schema) {
+        return Err(invalid(format!(
+            "`{id}`: `inputSchema` describes an object, in at most 64 KiB without NUL characters"
+        )));
+    }
+    let others = [&tool.output_schema, &tool.annotations];
+    if others.into_iter().flatten().any(|value| !value.is_object() || !is_storable(value)) {
+        return Err(invalid(format!(
+            "`{id}`: `outputSchema` and `annotations` are objects of at most 64 KiB"
+        )));
+    }
+    if tool.description.chars().count() > DESCRIPTION_LIMIT {
+        return Err(invalid(format!(
+            "`{id}`: a description has at most {DESCRIPTION_LIMIT} characters"
+        )));
+    }
+    // Neither is the author's to say.
+    Ok(CatalogTool { descriptor: tool, read_only: false, deterministic: false })
+}
+
+fn texts(what: &str, texts: &[String], longest: usize) -> Result<(), ErrorBody> {
+    if texts.len() > LIST || texts.iter().any(|text| text.len() > longest) {
+        return Err(invalid(format!("`{what}`: at most {LIST} of at most {longest} bytes each")));
+    }
+    Ok(())
+}
