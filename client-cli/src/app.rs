@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode, Fqdn, RegistryEntry, ToolId};
+use protocol::{
+    CAPABILITY_DEPTH, ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, ToolDescriptor, ToolId,
+};
 use sandbox::{Pool, PoolConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -211,6 +213,35 @@ impl App {
         self.local
             .add(fqdn.namespace(), ServerSpec::from(install))
             .map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Starts a server apart from the project's own, lists its tools and ends it.
+    ///
+    /// # Errors
+    /// Returns why it did not start or answer.
+    pub async fn tools_of(
+        &self,
+        namespace: &str,
+        install: &Install,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        let servers = LocalServers::new(
+            Arc::clone(&self.workspace),
+            Arc::new(Environment::load(&self.workspace)),
+            Supervisor::new(own_program()),
+            Timing::default(),
+        );
+        let listed = match servers.add(namespace, ServerSpec::from(install)) {
+            Ok(()) => servers.tools(namespace, cancel).await,
+            Err(error) => Err(error),
+        };
+        servers.shutdown().await;
+        listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Returns a variable of the user's environment, or of the workspace's `.env`.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        Environment::load(&self.workspace).get(name).map(str::to_owned)
     }
 
     /// Ends every child of this process in order.

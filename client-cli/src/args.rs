@@ -58,6 +58,8 @@ pub enum Command {
     Analyze(Analyze),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),
+    /// Delete what was published, for good: a capability `NAMESPACE.ACTION`, or a server `NAMESPACE`.
+    Unpublish(Unpublish),
     /// Look whether programs can be contained on this machine.
     Doctor(Doctor),
     /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
@@ -181,25 +183,52 @@ what it does. A published version never changes; the same bytes again are no err
   pml publish double.ts --name maths.double
   then, in a program:  await mcp.maths.double({ n: 21 })
 
+With --mcp the file describes an MCP server: `name`, `type` (`stdio` or `http`), `description`, and `install`
+(`command`, `args`, `env_required`) or `proxy_to` with `env_required`. The server is started or asked, with keys from
+the environment or `.env`, and published with the tools that it lists.
+
+  pml publish --mcp server.json
+
 Exit codes: 0 published; 1 refused; 2 it cannot run or cannot be a capability; 4 the gateway is not there.")]
 pub struct Publish {
-    /// The program's file; `-` reads stdin.
+    /// The program's file, or with --mcp the server's description; `-` reads stdin.
     pub file: PathBuf,
-    /// How programs will call it.
-    #[arg(long, value_name = "NAMESPACE.ACTION")]
-    pub name: String,
+    /// How programs will call it; with --mcp its namespace, in place of the one in the file.
+    #[arg(long, value_name = "NAMESPACE.ACTION", required_unless_present = "mcp")]
+    pub name: Option<String>,
+    /// Publish an MCP server.
+    #[arg(long)]
+    pub mcp: bool,
     /// Three numbers, `1.2.0`. Default: 0.1.0, then the next patch.
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
     /// Who may know of it. Default: as before, and first the project.
     #[arg(long, value_parser = visibility())]
     pub visibility: Option<Visibility>,
-    /// What it does. Default: what its first comment says.
+    /// What it does. Default: what its first comment, or the file, says.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
+    /// Publish nothing; print what would be sent.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print the answer as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pml unpublish`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Whoever published it first deletes it, or an administrator of the project. All its versions go, those who could see it
+are told so, and nobody ever gets the name again. To keep a version for those who name it, yank it instead.
+
+Exit codes: 0 deleted; 1 refused or not there; 2 nobody can be asked; 4 the gateway is not there.")]
+pub struct Unpublish {
+    /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server.
+    pub name: String,
+    /// Ask nothing.
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// Reads who may know of what is published.

@@ -9,6 +9,7 @@ mod login;
 pub mod plan;
 pub mod publish;
 pub mod trust;
+pub mod unpublish;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
@@ -75,6 +76,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Plan(_)
         | Command::Analyze(_)
         | Command::Publish(_)
+        | Command::Unpublish(_)
         | Command::Doctor(_)
         | Command::Keys(_)
         | Command::Login => {}
@@ -109,10 +111,19 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let program = read(&analyze.file).await?;
                 analyze::analyze(analyser()?, &analyze, &program).await
             }
+            Command::Publish(publish) if publish.mcp => {
+                let app = App::open(settings)?;
+                let published = publish::server::publish(&app, publish, &stop).await;
+                app.shut_down().await;
+                published
+            }
             Command::Publish(publish) => {
                 let app = App::open(settings)?;
                 let program = read(&publish.file).await?;
                 publish::publish(app, publish, program, &stop).await
+            }
+            Command::Unpublish(name) => {
+                unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(&doctor).await,
             Command::Keys(command) => keys::keys(settings, command).await,

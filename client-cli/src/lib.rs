@@ -26,6 +26,7 @@ mod local_run;
 pub mod lockfile;
 mod logging;
 pub mod program;
+pub mod remote_mcp;
 pub mod resume;
 mod router;
 pub mod run;

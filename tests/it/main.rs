@@ -45,6 +45,7 @@ mod plan;
 mod programs;
 mod proxy;
 mod proxy_keys;
+mod publish_mcp;
 mod rates;
 mod registry_http;
 mod results;

@@ -29,6 +29,23 @@ impl Cloud {
         serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
     }
 
+    /// Publishes an MCP server and returns what the gateway says of it.
+    ///
+    /// # Errors
+    /// Returns why it was not published, with the gateway's own code.
+    pub async fn publish_server(&self, body: Value) -> Result<Value, ErrorBody> {
+        let answer = self.api(Method::POST, "api/v1/servers", Some(body)).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+    }
+
+    /// Deletes `capabilities/NAME` or `servers/NAME` for good.
+    ///
+    /// # Errors
+    /// Returns why it was not deleted, with the gateway's own code.
+    pub async fn delete_entry(&self, path: &str) -> Result<(), ErrorBody> {
+        self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
+    }
+
     /// Asks what the key is.
     ///
     /// # Errors

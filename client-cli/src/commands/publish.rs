@@ -1,5 +1,7 @@
 //! `pml publish FILE|-`: gives a program a name under which other programs call it.
 
+pub mod server;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -23,13 +25,16 @@ pub async fn publish(
     program: Bundle,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
+    let Some(name) = publish.name else {
+        return Err(CliError::cannot_run("a program needs `--name NAMESPACE.ACTION`"));
+    };
     // What cannot run is told here, with its place, before anything leaves the machine.
     let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
         note_diagnostics(&analysis, &program);
         return Err(CliError::cannot_run("the program cannot run; nothing was published"));
     }
-    let mut body = json!({ "name": publish.name, "code": program.code });
+    let mut body = json!({ "name": name, "code": program.code });
     let given = [
         ("version", publish.version),
         ("visibility", publish.visibility.map(|visibility| visibility.as_str().to_owned())),
@@ -39,6 +44,10 @@ pub async fn publish(
         if let Some(value) = value {
             body[field] = Value::String(value);
         }
+    }
+    if publish.dry_run {
+        say(&format!("{body:#}\n"))?;
+        return Ok(ExitCode::SUCCESS);
     }
     if program.has_imports() {
         let files: Vec<String> =
@@ -64,7 +73,7 @@ pub async fn publish(
         "{}, version {}, runs on the {side}.\nIn a program: await mcp.{}({{ … }})\n",
         text("fqdn"),
         text("version"),
-        protocol::escape_text(&publish.name.replace(':', ".")),
+        protocol::escape_text(&name.replace(':', ".")),
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,80 @@
+//! `pml unpublish NAME`: deletes a capability or a server for good.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::{Fqdn, Scope, ToolId};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::args::Unpublish;
+use crate::commands::{interrupted, note, say};
+use crate::error::CliError;
+
+/// Runs the command.
+///
+/// # Errors
+/// Returns why it was not deleted.
+pub async fn unpublish(
+    app: Arc<App>,
+    unpublish: Unpublish,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let (path, what) = path(&unpublish.name)?;
+    let cloud = app.cloud()?;
+    if !unpublish.yes {
+        if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+            return Err(CliError::cannot_run("nobody can be asked here; nothing was deleted")
+                .with_hint("`--yes` deletes without asking."));
+        }
+        note(&format!(
+            "Delete {what} on {}, with all its versions? Nobody ever gets the name again. [y/N]: ",
+            cloud.gateway()
+        ));
+        let asked = tokio::task::spawn_blocking(|| {
+            let mut answer = String::new();
+            std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        });
+        let answer = tokio::select! {
+            answer = asked => answer.map_err(|error| CliError::failed(error.to_string()))?,
+            () = stop.cancelled() => return Err(interrupted()),
+        };
+        let answer = answer.map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+        if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            return Err(CliError::cannot_run("nothing was deleted"));
+        }
+    }
+    tokio::select! {
+        deleted = cloud.delete_entry(&path) => deleted?,
+        () = stop.cancelled() => return Err(interrupted()),
+    }
+    say(&format!("{what} is gone for good.\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns where a name is deleted, and how it is shown: with an action it is a capability, without one a server.
+fn path(name: &str) -> Result<(String, String), CliError> {
+    let wrong = |error: protocol::NameError| CliError::cannot_run(error.to_string());
+    let parts = name.split_once(':').or_else(|| name.split_once('.'));
+    let Some((namespace, action)) = parts else {
+        Fqdn::server(Scope::public(), name).map_err(wrong)?;
+        return Ok((format!("servers/{name}"), format!("server `{name}`")));
+    };
+    let id = ToolId::new(namespace, action).map_err(wrong)?;
+    Ok((format!("capabilities/{id}"), format!("capability `{id}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_servers_or_a_capabilitys() {
+        assert_eq!(path("notes").unwrap().0, "servers/notes");
+        assert_eq!(path("words.shout").unwrap().0, path("words:shout").unwrap().0);
+        for name in ["", "a/b", "a:b/../c", "a.b.c", "a?b", "a%2fb", ":b"] {
+            path(name).expect_err(name);
+        }
+    }
+}

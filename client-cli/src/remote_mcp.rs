@@ -1,0 +1,100 @@
+//! An MCP server behind HTTP, asked directly and once: what tools it has.
+
+use std::time::Duration;
+
+use protocol::{ErrorBody, ErrorCode, ToolDescriptor};
+use reqwest::redirect::Policy;
+use rmcp::model::{PaginatedRequestParams, ProtocolVersion};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio_util::sync::CancellationToken;
+use url::{Host, Url};
+
+/// How long it may take altogether.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The most tools that one server may have.
+const TOOLS_LIMIT: usize = 2_000;
+/// The most pages of tools that are read.
+const PAGES_LIMIT: usize = 100;
+
+/// Lists the tools of a server, with a key where it needs one.
+///
+/// # Errors
+/// Returns `TOOL_UNAVAILABLE` when it cannot be reached or says something else, and `INVALID_REQUEST` for an address
+/// that a key is not sent to.
+pub async fn tools(
+    address: &str,
+    key: Option<&str>,
+    cancel: &CancellationToken,
+) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+    let invalid =
+        |what: &str| ErrorBody::new(ErrorCode::InvalidRequest, format!("`proxy_to` {what}"));
+    let url = Url::parse(address).map_err(|error| invalid(&format!("is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(invalid("is neither `http` nor `https`"));
+    }
+    let is_here = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    if key.is_some() && url.scheme() == "http" && !is_here {
+        return Err(invalid("is not encrypted: a key is sent to `https` alone"));
+    }
+    let asked = tokio::time::timeout(TIMEOUT, ask(&url, key));
+    let asked = tokio::select! {
+        asked = asked => asked,
+        () = cancel.cancelled() => {
+            return Err(ErrorBody::new(ErrorCode::Cancelled, "interrupted by a signal"));
+        }
+    };
+    let told =
+        asked.unwrap_or_else(|_| Err(format!("did not answer within {} s", TIMEOUT.as_secs())));
+    told.map_err(|what| {
+        // What it says may be what it was sent.
+        let what = match key {
+            Some(key) => what.replace(key, "[redacted]"),
+            None => what,
+        };
+        let what = protocol::escape_text(&what.chars().take(500).collect::<String>());
+        ErrorBody::new(ErrorCode::ToolUnavailable, format!("the server at `{url}` {what}"))
+    })
+}
+
+async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String> {
+    let client = reqwest::Client::builder()
+        // A redirect could carry the key to another host: none is followed.
+        .redirect(Policy::none())
+        .connect_timeout(Duration::from_secs(5))
+        .build()
+        .map_err(|error| format!("cannot be asked: {error}"))?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
+    if let Some(key) = key {
+        config = config.auth_header(key);
+    }
+    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let lifecycle = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    };
+    let service = ().serve_with_lifecycle(transport, lifecycle).await;
+    let service = service.map_err(|error| format!("cannot be reached: {error}"))?;
+    let mut tools: Vec<ToolDescriptor> = Vec::new();
+    let mut page = PaginatedRequestParams::default();
+    for _ in 0..PAGES_LIMIT {
+        let listed = service.peer().list_tools(Some(page.clone())).await;
+        let listed = listed.map_err(|error| format!("does not list its tools: {error}"))?;
+        for tool in listed.tools {
+            let tool = serde_json::to_value(tool).and_then(serde_json::from_value);
+            tools.push(tool.map_err(|error| format!("lists a tool that is none: {error}"))?);
+        }
+        match listed.next_cursor {
+            Some(cursor) if tools.len() <= TOOLS_LIMIT => page.cursor = Some(cursor),
+            None if tools.len() <= TOOLS_LIMIT => return Ok(tools),
+            _ => break,
+        }
+    }
+    Err(format!("lists more than {TOOLS_LIMIT} tools"))
+}

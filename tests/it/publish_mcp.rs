@@ -1,0 +1,210 @@
+//! `pml publish --mcp` and `pml unpublish`: real MCP servers, asked for what they offer.
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+use crate::support::gateway_stub::{Answer, GatewayStub};
+use crate::support::http::get;
+use crate::support::server::{Server, Tenant};
+use crate::support::upstream::Everything;
+
+fn tenant() -> Tenant {
+    Server::shared().tenant_that_can("execute,read,publish,admin")
+}
+
+/// Runs `pml`; returns its exit code, stdout, and both streams.
+fn run(project: &Project, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = project.run_with(arguments, b"");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let all = format!("{out}{err}");
+    (output.status.code(), out, all)
+}
+
+fn entry(tenant: &Tenant, name: &str) -> (u16, Value) {
+    let bearer = format!("Bearer {}", tenant.key);
+    let headers = [("authorization", bearer.as_str()), ("accept", "application/json")];
+    let reply = get(&format!("{}/mcp/{name}", tenant.url), &headers);
+    (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default())
+}
+
+/// The tools are those of the server that runs; what it needs comes from the workspace; without it nothing happens.
+#[test]
+fn a_server_is_published_with_what_it_lists() {
+    let tenant = tenant();
+    let project = Project::of(&tenant);
+    let memory = project.node_server("server-memory", &[]);
+    let mut file = json!({
+        "name": "recall", "type": "stdio", "description": "Remembers.", "version": "1.0.0",
+        "install": { "command": "node", "args": memory["args"], "env_required": ["RECALL_NAME"] },
+    });
+    project.write("server.json", file.to_string());
+    let publish = ["publish", "--mcp", "server.json"];
+    let (code, _, told) = run(&project, &publish);
+    assert!(code != Some(0) && told.contains("RECALL_NAME"), "{told}");
+    assert_eq!(entry(&tenant, "recall").0, 404, "nothing was published");
+    project.write(".env", "RECALL_NAME=canary-81\n");
+
+    let (code, shown, told) = run(&project, &["publish", "--mcp", "server.json", "--dry-run"]);
+    assert_eq!(code, Some(0), "{told}");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["install"]["env_required"], json!(["RECALL_NAME"]));
+    assert_eq!(entry(&tenant, "recall").0, 404, "nothing was published");
+
+    let (code, _, told) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("Starts [\"node\"") && told.contains("  recall:create_entities\n"),
+        "{told}"
+    );
+    assert!(!told.contains("canary"), "{told}");
+    let (status, found) = entry(&tenant, "recall");
+    assert_eq!((status, &found["server_version"]), (200, &json!("1.0.0")));
+    assert_eq!((&found["routing"], &found["tools"]), (&json!("client"), &shown["tools"]));
+    assert!(found["tools"].as_array().unwrap().len() >= 9, "{found}");
+    assert!(!found.to_string().contains("canary"), "{found}");
+    // The same once more is no error; another content is none of this version.
+    assert_eq!(run(&project, &publish).0, Some(0));
+    file["description"] = json!("Forgets.");
+    project.write("server.json", file.to_string());
+    let (code, _, told) = run(&project, &publish);
+    assert!(code == Some(1) && told.contains("[3019 CONFLICT]"), "{told}");
+    let (code, made, told) =
+        run(&project, &["publish", "--mcp", "server.json", "--version", "1.1.0", "--json"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(serde_json::from_str::<Value>(&made).unwrap()["version"], "1.1.0");
+
+    // Deleted only after somebody was asked, or said not to ask.
+    let (code, _, told) = run(&project, &["unpublish", "recall"]);
+    assert!(code == Some(2) && told.contains("--yes"), "{told}");
+    assert_eq!(entry(&tenant, "recall").0, 200);
+    assert_eq!(run(&project, &["unpublish", "recall", "--yes"]).0, Some(0));
+    assert_eq!(entry(&tenant, "recall").0, 410);
+    let (code, _, told) = run(&project, &["unpublish", "recall", "--yes"]);
+    assert!(code != Some(0) && told.contains("GONE"), "{told}");
+    let (code, _, told) = run(&project, &publish);
+    assert!(code == Some(1) && told.contains("never given again"), "{told}");
+}
+
+/// A server behind HTTP is asked directly, with its own key, and pages are read to the end.
+#[test]
+fn a_server_behind_http_is_asked_directly() {
+    let tenant = tenant();
+    let project = Project::of(&tenant);
+    let everything = Everything::start();
+    let describe = |name: &str, url: &str, variables: &[&str]| {
+        let file = json!({
+            "name": name, "type": "http", "description": "Has all.", "proxy_to": url,
+            "env_required": variables,
+        });
+        project.write("server.json", file.to_string());
+    };
+    let publish = ["publish", "--mcp", "server.json"];
+    describe("all", &everything.url, &[]);
+    let (code, _, told) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{told}");
+    let (status, found) = entry(&tenant, "all");
+    assert_eq!(
+        (status, &found["routing"], &found["proxy_to"]),
+        (200, &json!("server"), &json!(everything.url))
+    );
+    let names =
+        found["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
+    assert!(names.clone().any(|name| name == "echo"), "{found}");
+
+    // A server of two pages, which wants its key.
+    let paged = GatewayStub::start_with_head(|head, body| {
+        if !head.contains("Bearer canary-82") {
+            return Answer::Raw(401, "text/plain", b"canary-82".to_vec());
+        }
+        if body["id"].is_null() {
+            return Answer::Raw(202, "text/plain", Vec::new());
+        }
+        let tool = |name: &str| json!([{ "name": name, "inputSchema": { "type": "object" } }]);
+        let (part, answer) = match (body["method"].as_str(), body["params"]["cursor"].as_str()) {
+            (Some("initialize"), _) => (
+                "result",
+                json!({
+                    "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "paged", "version": "1" },
+                }),
+            ),
+            (Some("tools/list"), None) => {
+                ("result", json!({ "tools": tool("one"), "nextCursor": "2" }))
+            }
+            (Some("tools/list"), Some("2")) => ("result", json!({ "tools": tool("two") })),
+            _ => ("error", json!({ "code": -32601, "message": "no such method" })),
+        };
+        Answer::Json(json!({ "jsonrpc": "2.0", "id": body["id"], part: answer }))
+    });
+    describe("paged", &format!("{}/mcp", paged.url), &["PAGED_KEY"]);
+    let (code, _, told) = run(&project, &publish);
+    assert!(code == Some(2) && told.contains("`PAGED_KEY`, which is not set"), "{told}");
+    assert_eq!(paged.requests(), 0);
+    project.write(".env", "PAGED_KEY=wrong\n");
+    let (code, _, told) = run(&project, &publish);
+    assert!(code != Some(0) && told.contains("TOOL_UNAVAILABLE"), "{told}");
+    assert_eq!(entry(&tenant, "paged").0, 404, "nothing was published");
+    project.write(".env", "PAGED_KEY=canary-82\n");
+    let (code, _, told) = run(&project, &publish);
+    assert!(code == Some(0) && told.contains("paged:one") && told.contains("paged:two"), "{told}");
+    assert!(!told.contains("canary"), "{told}");
+
+    // Nobody there, a redirect, and a key that would go in the clear.
+    let elsewhere = paged.url.clone();
+    let redirecting = GatewayStub::start(move |_| Answer::Redirect(elsewhere.clone()));
+    let before = paged.requests();
+    for (url, code) in [
+        ("http://127.0.0.1:9/mcp", "TOOL_UNAVAILABLE"),
+        (&redirecting.url, "TOOL_UNAVAILABLE"),
+        ("http://mcp.acme.example/mcp", "INVALID_REQUEST"),
+        ("file:///etc/passwd", "INVALID_REQUEST"),
+    ] {
+        describe("nobody", url, &["PAGED_KEY"]);
+        let (exit, _, told) = run(&project, &publish);
+        assert!(
+            exit != Some(0) && told.contains(code) && told.contains("Nothing was published"),
+            "{url}: {told}"
+        );
+        assert!(!told.contains("canary"), "{told}");
+    }
+    assert_eq!((entry(&tenant, "nobody").0, paged.requests()), (404, before));
+}
+
+/// What the file may not say starts nothing; capabilities are deleted by the same command.
+#[test]
+fn a_wrong_file_starts_nothing() {
+    let tenant = tenant();
+    let project = Project::of(&tenant);
+    let touch = json!({ "command": "touch", "args": ["${workspace}/started"] });
+    let good = json!({ "name": "n", "type": "stdio", "description": "d", "install": touch });
+    for (field, value) in [
+        ("tools", json!([])),
+        ("routing", json!("server")),
+        ("name", json!("a.b")),
+        ("type", json!("native")),
+        ("proxy_to", json!("https://x.example")),
+    ] {
+        let mut file = good.clone();
+        file[field] = value;
+        project.write("server.json", file.to_string());
+        let (code, _, told) = run(&project, &["publish", "--mcp", "server.json"]);
+        assert_eq!(code, Some(2), "{field}: {told}");
+        assert!(!project.path("started").exists(), "{field}");
+    }
+    project.write("server.json", good.to_string());
+    let (code, _, told) = run(&project, &["publish", "--mcp", "server.json"]);
+    assert!(code != Some(0) && told.contains("Nothing was published"), "{told}");
+    assert!(project.path("started").exists(), "the twin: this one was started");
+    assert_eq!(entry(&tenant, "n").0, 404);
+
+    project.write("shout.ts", "/** Shouts. */ return args.text.toUpperCase()");
+    let (code, shown, _) =
+        run(&project, &["publish", "shout.ts", "--name", "words.shout", "--dry-run"]);
+    assert_eq!((code, entry(&tenant, "words:shout").0), (Some(0), 404));
+    assert!(shown.contains("toUpperCase"), "{shown}");
+    assert_eq!(run(&project, &["publish", "shout.ts", "--name", "words.shout"]).0, Some(0));
+    assert_eq!(entry(&tenant, "words:shout").0, 200);
+    assert_eq!(run(&project, &["unpublish", "words.shout", "--yes"]).0, Some(0));
+    assert_eq!(entry(&tenant, "words:shout").0, 410);
+    assert_eq!(run(&project, &["publish", "shout.ts"]).0, Some(2), "a program needs its name");
+}
