@@ -54,7 +54,7 @@ impl Registry {
     pub async fn publish_server(
         &self,
         tenant: &Tenant,
-        new: NewServer,
+        mut new: NewServer,
     ) -> Result<PublishedServer, RegistryError> {
         let scope = tenant.require_scope()?.clone();
         let namespace = new.server.namespace.as_str();
@@ -71,7 +71,6 @@ impl Registry {
             }
         };
         // Both are the operator's to say.
-        let mut new = new;
         new.server.routing = Some(routing);
         for tool in &mut new.server.tools {
             (tool.read_only, tool.deterministic) = (false, false);

@@ -27,6 +27,7 @@ mod migrations;
 mod outage;
 mod projects;
 mod publish;
+mod publish_server;
 mod published;
 mod rates;
 mod remembered;

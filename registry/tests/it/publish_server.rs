@@ -1,0 +1,169 @@
+//! MCP servers of tenants: one winner, no change, nobody else's.
+
+use std::sync::Arc;
+
+use protocol::{EntryType, Install, ResultMode, Routing, ToolDescriptor, Visibility};
+use registry::{
+    CatalogServer, CatalogTool, NewServer, Registry, RegistryError, Remark, ResolvedTool, Tenant,
+};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Executor as _};
+use tokio::task::JoinSet;
+
+use crate::database::{Database, act_as, is_not_found, sqlstate};
+
+fn member(principal: &str) -> Tenant {
+    Tenant::member("acme.web".parse().unwrap(), principal.parse().unwrap())
+}
+
+/// A server that says more of itself than counts.
+fn server(namespace: &str, command: &str) -> NewServer {
+    let descriptor = ToolDescriptor {
+        name: "add".to_owned(),
+        description: "Adds".to_owned(),
+        input_schema: json!({ "type": "object" }),
+        output_schema: None,
+        annotations: Some(json!({ "readOnlyHint": true })),
+    };
+    let server = CatalogServer {
+        namespace: namespace.to_owned(),
+        kind: EntryType::Stdio,
+        description: "Keeps notes.".to_owned(),
+        install: Some(Install {
+            command: command.to_owned(),
+            args: Vec::new(),
+            env_required: Vec::new(),
+        }),
+        proxy_to: None,
+        env_required: Vec::new(),
+        routing: Some(Routing::Server),
+        warnings: Vec::new(),
+        result: ResultMode::Json,
+        tools: vec![CatalogTool { descriptor, read_only: true, deterministic: true }],
+    };
+    NewServer { server, version: Some("1.0.0".parse().unwrap()), visibility: None }
+}
+
+async fn resolved(registry: &Registry, tenant: &Tenant, id: &str) -> Option<ResolvedTool> {
+    let id = id.parse().unwrap();
+    let mut found = registry.resolve(tenant, std::slice::from_ref(&id)).await.unwrap();
+    found.tools.pop()
+}
+
+/// RG-03: of fifty who publish a version at once, one does; its author says nothing that only the operator says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_publishers_have_one_winner() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = Arc::new(database.registry().await);
+    let mut racers = JoinSet::new();
+    for number in 0..50 {
+        let registry = Arc::clone(&registry);
+        racers.spawn(async move {
+            let command = format!("racer{number}");
+            let made = registry.publish_server(&member("ann"), server("notes", &command)).await;
+            (command, made)
+        });
+    }
+    let mut winners = Vec::new();
+    for (command, made) in racers.join_all().await {
+        match made {
+            Ok(made) => winners.push((command, made)),
+            Err(RegistryError::Conflict(_)) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let [(command, made)] = &winners[..] else { panic!("{winners:?}") };
+    assert!(made.new && made.routing == Routing::Client);
+    let found = registry.entry(&member("ann"), &"notes".parse().unwrap()).await.unwrap();
+    assert_eq!(&found.entry.install.unwrap().command, command);
+    let tool = resolved(&registry, &member("ann"), "notes:add").await.unwrap();
+    assert_eq!((tool.routing, tool.result), (Routing::Client, ResultMode::Text));
+    assert!(!tool.read_only && !tool.deterministic && !tool.eager);
+}
+
+/// RG-03, RG-06: no role changes a version, and no policy lets another tenant or principal near one.
+#[tokio::test]
+async fn versions_are_nobodys_to_change() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web", "other.web"]).await;
+    let registry = database.registry().await;
+    let mut own = server("diary", "npx");
+    own.visibility = Some(Visibility::Private);
+    registry.publish_server(&member("ann"), own).await.unwrap();
+    registry.publish_server(&member("ann"), server("notes", "npx")).await.unwrap();
+    for statement in [
+        "update server_versions set content = '{}'",
+        "update server_versions set version = '1.0.1'",
+        "delete from server_versions",
+    ] {
+        let mut app = database.app().await;
+        act_as(&mut app, "acme.web", "ann").await;
+        assert_eq!(sqlstate(app.execute(statement).await), "42501", "the gateway: {statement}");
+        let mut owner = database.owner().await;
+        act_as(&mut owner, "acme.web", "ann").await;
+        let changed = owner.execute(statement).await;
+        // What no policy lets it near stays as well.
+        if changed.as_ref().is_ok_and(|done| done.rows_affected() == 0) {
+            continue;
+        }
+        assert_eq!(sqlstate(changed), "42501", "the owner: {statement}");
+    }
+    let mut app = database.app().await;
+    for (scope, principal, seen) in
+        [("acme.web", "ann", 2), ("acme.web", "bob", 1), ("other.web", "ann", 0), ("", "", 0)]
+    {
+        for table in ["published_servers", "server_versions"] {
+            act_as(&mut app, scope, principal).await;
+            let count: i64 =
+                sqlx::query_scalar(AssertSqlSafe(format!("select count(*) from {table}")))
+                    .fetch_one(&mut app)
+                    .await
+                    .unwrap();
+            assert_eq!(count, seen, "{table} {scope} {principal}");
+            app.execute("rollback").await.unwrap();
+        }
+        if scope == "acme.web" {
+            continue;
+        }
+        act_as(&mut app, scope, principal).await;
+        let hidden = app.execute("update published_servers set visibility = 'public'").await;
+        assert_eq!(hidden.unwrap().rows_affected(), 0, "{scope}");
+        let forged = "insert into published_servers (org, project, namespace, visibility, owner)
+            values ('acme', 'web', 'forged', 'project', 'x')";
+        assert_eq!(sqlstate(app.execute(forged).await), "42501", "{scope}");
+        app.execute("rollback").await.unwrap();
+    }
+}
+
+/// RG-14: nobody stands before somebody's own entry by giving another one its id.
+#[tokio::test]
+async fn ones_own_stands_first() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let mut own = server("diary", "npx");
+    own.visibility = Some(Visibility::Private);
+    registry.publish_server(&member("ann"), own).await.unwrap();
+    // Bob cannot know of it; its name is taken for servers, and a capability of that id is not Ann's tool.
+    let taken = registry.publish_server(&member("bob"), server("diary", "evil")).await;
+    assert!(matches!(taken, Err(RegistryError::Conflict(_))), "{taken:?}");
+    let capability = registry::NewCapability {
+        id: "diary:add".parse().unwrap(),
+        version: None,
+        visibility: Some(Visibility::Project),
+        description: "Takes its place.".to_owned(),
+        input_schema: json!({ "type": "object" }),
+        code: "return 1".to_owned(),
+        calls: Vec::new(),
+        mcp_deps: Vec::new(),
+        routing: Routing::Server,
+    };
+    registry.publish(&member("bob"), capability).await.unwrap();
+    let hers = resolved(&registry, &member("ann"), "diary:add").await.unwrap();
+    assert_eq!((hers.kind, hers.routing), (EntryType::Stdio, Routing::Client));
+    let his = resolved(&registry, &member("bob"), "diary:add").await.unwrap();
+    assert_eq!(his.kind, EntryType::Deno);
+    let unknown = registry.remark_server(&member("bob"), "diary", None, Remark::Yanked).await;
+    assert!(is_not_found(unknown));
+}
