@@ -83,10 +83,13 @@ impl Registry {
             return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));
         }
         let actor = tenant.clone();
-        self.in_tenant(tenant, move |connection| {
-            Box::pin(async move { publish(connection, &actor, &scope, new).await })
-        })
-        .await
+        let published = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move { publish(connection, &actor, &scope, new).await })
+            })
+            .await;
+        self.forget_entries();
+        published
     }
 
     /// Says something of one version of a capability of the tenant's scope, or of all.
@@ -102,43 +105,48 @@ impl Registry {
     ) -> Result<(), RegistryError> {
         let scope = tenant.require_scope()?.clone();
         let (actor, id) = (tenant.clone(), id.clone());
-        self.in_tenant(tenant, move |connection| {
-            Box::pin(async move {
-                lock(connection, &scope, &id).await?;
-                let name = match version {
-                    Some(version) => format!("{}@{version}", Fqdn::of_tool(scope.clone(), &id)),
-                    None => Fqdn::of_tool(scope.clone(), &id).to_string(),
-                };
-                let (action, deprecated, yank) = match &remark {
-                    Remark::Deprecated(why) => ("capability.deprecate", Some(why.as_str()), false),
-                    Remark::NotDeprecated => ("capability.undeprecate", None, false),
-                    Remark::Yanked => ("capability.yank", None, true),
-                };
-                let event = AuditEvent::new(action, name.as_str(), AuditOutcome::Allowed);
-                let changed = sqlx::query!(
-                    "update capability_versions
+        let remarked = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    lock(connection, &scope, &id).await?;
+                    let name = match version {
+                        Some(version) => format!("{}@{version}", Fqdn::of_tool(scope.clone(), &id)),
+                        None => Fqdn::of_tool(scope.clone(), &id).to_string(),
+                    };
+                    let (action, deprecated, yank) = match &remark {
+                        Remark::Deprecated(why) => {
+                            ("capability.deprecate", Some(why.as_str()), false)
+                        }
+                        Remark::NotDeprecated => ("capability.undeprecate", None, false),
+                        Remark::Yanked => ("capability.yank", None, true),
+                    };
+                    let event = AuditEvent::new(action, name.as_str(), AuditOutcome::Allowed);
+                    let changed = sqlx::query!(
+                        "update capability_versions
                     set deprecated = case when $6 then deprecated else $7 end,
                         yanked_at = case when $6 then coalesce(yanked_at, now()) else yanked_at end
                     where org = $1 and project = $2 and namespace = $3 and name = $4
                         and ($5::text is null or version = $5)",
-                    scope.org(),
-                    scope.project(),
-                    id.namespace(),
-                    id.action(),
-                    version.map(|version| version.to_string()),
-                    yank,
-                    deprecated,
-                )
-                .execute(&mut *connection)
-                .await?;
-                if changed.rows_affected() == 0 {
-                    return Err(RegistryError::NotFound(name));
-                }
-                choose_latest(connection, &scope, &id).await?;
-                audit::record(connection, &actor, event).await
+                        scope.org(),
+                        scope.project(),
+                        id.namespace(),
+                        id.action(),
+                        version.map(|version| version.to_string()),
+                        yank,
+                        deprecated,
+                    )
+                    .execute(&mut *connection)
+                    .await?;
+                    if changed.rows_affected() == 0 {
+                        return Err(RegistryError::NotFound(name));
+                    }
+                    choose_latest(connection, &scope, &id).await?;
+                    audit::record(connection, &actor, event).await
+                })
             })
-        })
-        .await
+            .await;
+        self.forget_entries();
+        remarked
     }
 }
 

@@ -1,13 +1,20 @@
-//! A program's tool ids → what is needed to call them, in one query.
+//! A program's tool ids → what is needed to call them, in one query; a second one where some are unknown.
+
+use std::collections::HashMap;
 
 use protocol::{
     EntryType, Fqdn, Integrity, RegistryEntry, ResultMode, Routing, Scope, ToolDescriptor, ToolId,
 };
+use sqlx::PgConnection;
 
 use crate::{Registry, RegistryError, Tenant, content};
 
 /// How many near ids are named for one that is unknown.
 const SUGGESTIONS: i64 = 3;
+/// How many unknown ids are helped with: a program can name thousands.
+const HELPED: usize = 8;
+/// How many names of a scope an unknown one is compared with: each costs, and whoever asks pays nothing.
+const COMPARED: i64 = 5_000;
 
 /// What a program's tool ids stand for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,7 +102,8 @@ impl Registry {
         let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
         let principal = tenant.principal_name().to_owned();
         let public = Scope::public();
-        let rows = self
+        let seeker = tenant.clone();
+        let (rows, mut near) = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
@@ -107,10 +115,10 @@ impl Registry {
                             from pml_registry r
                             where r.tool_id = any ($3)
                                 and ((r.org = $1 and r.project = $2
-                                        and (r.visibility <> 'private' or r.owner = $7))
+                                        and (r.visibility <> 'private' or r.owner = $6))
                                     or (r.org = $4 and r.project = $5 and r.visibility = 'public'))
                             -- One's own before others', so that nobody takes its place by the same name.
-                            order by r.tool_id, (r.org = $1 and r.project = $2) desc, (r.owner = $7) desc,
+                            order by r.tool_id, (r.org = $1 and r.project = $2) desc, (r.owner = $6) desc,
                                 r.record_type desc
                         )
                         select w.id as "id!", f.org as "org?", f.project as "project?",
@@ -118,19 +126,7 @@ impl Registry {
                             f.routing as "routing?", f.result as "result?",
                             coalesce(c.class = 'read', f.read_only) as "read_only?",
                             c.eager as "eager?", f.deterministic as "deterministic?",
-                            f.code as "code?",
-                            array(
-                                select n.tool_id
-                                from pml_registry n
-                                where f.tool_id is null
-                                    and ((n.org = $1 and n.project = $2
-                                            and (n.visibility <> 'private' or n.owner = $7))
-                                        or (n.org = $4 and n.project = $5 and n.visibility = 'public'))
-                                    and similarity(n.tool_id, w.id) > 0.25
-                                group by n.tool_id
-                                order by similarity(n.tool_id, w.id) desc, n.tool_id
-                                limit $6
-                            ) as "suggestions!"
+                            f.code as "code?"
                         from wanted w left join found f on f.tool_id = w.id
                             left join tool_classes c
                                 on (c.org, c.project, c.namespace, c.name, c.integrity)
@@ -141,12 +137,15 @@ impl Registry {
                         &wanted,
                         public.org(),
                         public.project(),
-                        SUGGESTIONS,
                         principal,
                     )
-                    .fetch_all(connection)
+                    .fetch_all(&mut *connection)
                     .await?;
-                    Ok(rows)
+                    let missing = rows.iter().filter(|row| row.content.is_none());
+                    let missing: Vec<String> =
+                        missing.take(HELPED).map(|row| row.id.clone()).collect();
+                    let near = near(connection, &seeker, missing).await?;
+                    Ok((rows, near))
                 })
             })
             .await?;
@@ -156,7 +155,7 @@ impl Registry {
             let (Some(org), Some(project), Some(content), Some(integrity)) =
                 (row.org, row.project, row.content, row.integrity)
             else {
-                let suggestions = row.suggestions.iter().filter_map(|id| id.parse().ok()).collect();
+                let suggestions = near.remove(&row.id).unwrap_or_default();
                 resolved.missing.push(MissingTool { id, suggestions });
                 continue;
             };
@@ -180,6 +179,51 @@ impl Registry {
         }
         Ok(resolved)
     }
+}
+
+/// Returns ids that the tenant may see and that are written nearly as those that it named.
+async fn near(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    missing: Vec<String>,
+) -> Result<HashMap<String, Vec<ToolId>>, RegistryError> {
+    let mut near: HashMap<String, Vec<ToolId>> = HashMap::new();
+    if missing.is_empty() {
+        return Ok(near);
+    }
+    let public = Scope::public();
+    let rows = sqlx::query!(
+        r#"with known as materialized (
+            (select tool_id from pml_registry
+                where org = $1 and project = $2 and (visibility <> 'private' or owner = $3) limit $7)
+            union
+            (select tool_id from pml_registry
+                where org = $4 and project = $5 and visibility = 'public' limit $7)
+        )
+        select w.id as "id!", n.tool_id as "tool_id!"
+        from unnest($6::text[]) as w (id)
+            cross join lateral (
+                select tool_id from known
+                where similarity(tool_id, w.id) > 0.25
+                order by similarity(tool_id, w.id) desc, tool_id
+                limit $8
+            ) as n
+        order by similarity(n.tool_id, w.id) desc, n.tool_id"#,
+        tenant.org(),
+        tenant.project(),
+        tenant.principal_name(),
+        public.org(),
+        public.project(),
+        &missing,
+        COMPARED,
+        SUGGESTIONS,
+    )
+    .fetch_all(connection)
+    .await?;
+    for row in rows {
+        near.entry(row.id).or_default().push(row.tool_id.parse()?);
+    }
+    Ok(near)
 }
 
 fn tool(

@@ -43,7 +43,8 @@ pub async fn plan(
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
         report["capabilities"] = json!(known);
-        say(&(json_text(&report)? + "
+        say(&(json_text(&report)?
+            + "
 "))?;
     } else {
         note_diagnostics(&analysis, program);

@@ -83,6 +83,20 @@ async fn one_unknown_tool_hides_none_of_the_rest() {
     assert!(resolved.missing.iter().all(|tool| tool.suggestions.len() <= 3));
 }
 
+/// A program can name thousands of tools that there are not: each is reported, the first few with near names.
+#[tokio::test]
+async fn thousands_of_unknown_tools_cost_little() {
+    let database = Database::seeded().await;
+    let registry = database.registry().await;
+    let wanted: Vec<ToolId> =
+        (0..4_000).map(|n| format!("filesystem:read_fil{n:04}").parse().unwrap()).collect();
+    let resolved = registry.resolve(&Tenant::anonymous(), &wanted).await.unwrap();
+    assert_eq!(resolved.missing.len(), wanted.len());
+    let helped = resolved.missing.iter().filter(|tool| !tool.suggestions.is_empty()).count();
+    assert_eq!(helped, 8);
+    assert_eq!(resolved.missing[0].suggestions[0].as_str(), "filesystem:read_file");
+}
+
 #[tokio::test]
 async fn nothing_asked_is_nothing_found() {
     let database = Database::seeded().await;
