@@ -3,14 +3,17 @@
 //! What is listed are MCP servers that a client can start or reach itself: `stdio` with a package, and `http`. One of
 //! ours is `org.project/namespace`; one that was approved from another registry keeps its name and server.json.
 
+mod approved;
+mod cursor;
 pub(crate) mod server_json;
 
 use chrono::{DateTime, Utc};
-use protocol::{Fqdn, Integrity, Scope};
+use protocol::{Fqdn, Scope};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use crate::catalog::unhex;
+use self::approved::{ApprovedQuery, approved_response, approved_servers};
+use self::cursor::{After, read_cursor, write_cursor};
 use crate::{Registry, RegistryError, Tenant, content};
 
 /// The most servers on one page.
@@ -42,13 +45,6 @@ pub struct OfficialPage {
     pub servers: Vec<Value>,
     /// Where the next page begins.
     pub next_cursor: Option<String>,
-}
-
-/// Where a page begins: behind one of our own servers, or behind an approved one. Own ones come first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum After {
-    Own([String; 3]),
-    Approved([String; 2]),
 }
 
 impl Registry {
@@ -329,77 +325,6 @@ async fn own_servers(
     Ok(page)
 }
 
-#[derive(Default, Clone, Copy)]
-struct ApprovedQuery<'a> {
-    after: Option<&'a [String; 2]>,
-    search: Option<&'a str>,
-    updated_since: Option<DateTime<Utc>>,
-    latest_only: bool,
-    version: Option<&'a str>,
-    name: Option<&'a str>,
-    include_deleted: bool,
-}
-
-struct ApprovedRow {
-    org: String,
-    project: String,
-    namespace: String,
-    name: String,
-    version: String,
-    content: String,
-    integrity: String,
-    status: String,
-    latest: bool,
-    published_at: DateTime<Utc>,
-    updated_at: DateTime<Utc>,
-}
-
-/// Reads approved servers of other registries; they are public.
-async fn approved_servers(
-    connection: &mut PgConnection,
-    query: ApprovedQuery<'_>,
-    limit: usize,
-) -> Result<Vec<ApprovedRow>, RegistryError> {
-    let rows = sqlx::query_as!(
-        ApprovedRow,
-        r#"select org, project, namespace, name, version, content, integrity, status, latest, published_at, updated_at
-        from official_versions
-        where ($1::text is null or (name collate "C", version collate "C") > ($1 collate "C", $2 collate "C"))
-            and ($3::text is null or lower(name) like like_pattern($3))
-            and ($4::timestamptz is null or updated_at >= $4)
-            and (not $5 or latest)
-            and ($6::text is null or version = $6)
-            and ($7::text is null or name = $7)
-            and ($8 or status <> 'deleted')
-        order by name collate "C", version collate "C"
-        limit $9"#,
-        query.after.map(|at| at[0].as_str()),
-        query.after.map(|at| at[1].as_str()),
-        query.search,
-        query.updated_since,
-        query.latest_only,
-        query.version,
-        query.name,
-        query.include_deleted,
-        limit as i64,
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows)
-}
-
-/// Says an approved server with the very server.json that was approved, if it still has its hash.
-fn approved_response(row: &ApprovedRow) -> Result<Value, RegistryError> {
-    let fqdn = Fqdn::server(Scope::new(&row.org, &row.project)?, &row.namespace)?;
-    let server: Option<Value> = serde_json::from_str(&row.content).ok();
-    let server = server
-        .filter(|server| row.integrity == Integrity::of_json(server).to_string())
-        .filter(|server| server["name"] == row.name && server["version"] == row.version)
-        .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
-    let own = json!({ "fqdn": fqdn.to_string(), "integrity": row.integrity });
-    Ok(response(server, &row.status, row.published_at, row.updated_at, row.latest, own))
-}
-
 fn response(
     server: Value,
     status: &str,
@@ -422,58 +347,4 @@ fn response(
             OWN_META: own,
         },
     })
-}
-
-/// Hides the form of a cursor, so that nobody comes to depend on it.
-fn write_cursor(after: &After, search: Option<&str>) -> String {
-    let value = match after {
-        After::Own(at) => json!(["own", at, search]),
-        After::Approved(at) => json!(["approved", at, search]),
-    };
-    value.to_string().bytes().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn read_cursor(cursor: &str) -> Result<(After, Option<String>), RegistryError> {
-    let read = || -> Option<(After, Option<String>)> {
-        let text = unhex(cursor)?;
-        let (part, at, search): (String, Vec<String>, Option<String>) =
-            serde_json::from_str(&text).ok()?;
-        if at.iter().any(|text| text.contains('\0')) {
-            return None;
-        }
-        let after = match part.as_str() {
-            "own" => After::Own(at.try_into().ok()?),
-            "approved" => After::Approved(at.try_into().ok()?),
-            _ => return None,
-        };
-        Some((after, search))
-    };
-    read()
-        .ok_or_else(|| RegistryError::Invalid("the cursor is not one of this registry".to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_comes_back_with_its_search_and_others_are_refused() {
-        let own = After::Own(["acme", "web", "db"].map(str::to_owned));
-        let approved = After::Approved(["io.x/y", "1.0.0"].map(str::to_owned));
-        for (after, search) in [(own, None), (approved, Some("é"))] {
-            let read = read_cursor(&write_cursor(&after, search)).unwrap();
-            assert_eq!(read, (after, search.map(str::to_owned)));
-        }
-        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        for cursor in [
-            "",
-            "zz",
-            "00",
-            &hex("[]"),
-            &hex(r#"["own",["a"],null]"#),
-            &hex(r#"["x",["a","b"],null]"#),
-        ] {
-            read_cursor(cursor).expect_err(cursor);
-        }
-    }
 }

@@ -1,0 +1,82 @@
+//! Servers of other registries that the operator approved, with the server.json that was approved.
+
+use chrono::{DateTime, Utc};
+use protocol::{Fqdn, Integrity, Scope};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::response;
+use crate::RegistryError;
+
+/// Which approved servers to read; all of these must hold.
+#[derive(Default, Clone, Copy)]
+pub(super) struct ApprovedQuery<'a> {
+    pub(super) after: Option<&'a [String; 2]>,
+    pub(super) search: Option<&'a str>,
+    pub(super) updated_since: Option<DateTime<Utc>>,
+    pub(super) latest_only: bool,
+    pub(super) version: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) include_deleted: bool,
+}
+
+/// An approved server.
+pub(super) struct ApprovedRow {
+    org: String,
+    project: String,
+    namespace: String,
+    pub(super) name: String,
+    pub(super) version: String,
+    content: String,
+    integrity: String,
+    status: String,
+    latest: bool,
+    pub(super) published_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+/// Reads approved servers of other registries; they are public.
+pub(super) async fn approved_servers(
+    connection: &mut PgConnection,
+    query: ApprovedQuery<'_>,
+    limit: usize,
+) -> Result<Vec<ApprovedRow>, RegistryError> {
+    let rows = sqlx::query_as!(
+        ApprovedRow,
+        r#"select org, project, namespace, name, version, content, integrity, status, latest, published_at, updated_at
+        from official_versions
+        where ($1::text is null or (name collate "C", version collate "C") > ($1 collate "C", $2 collate "C"))
+            and ($3::text is null or lower(name) like like_pattern($3))
+            and ($4::timestamptz is null or updated_at >= $4)
+            and (not $5 or latest)
+            and ($6::text is null or version = $6)
+            and ($7::text is null or name = $7)
+            and ($8 or status <> 'deleted')
+        order by name collate "C", version collate "C"
+        limit $9"#,
+        query.after.map(|at| at[0].as_str()),
+        query.after.map(|at| at[1].as_str()),
+        query.search,
+        query.updated_since,
+        query.latest_only,
+        query.version,
+        query.name,
+        query.include_deleted,
+        limit as i64,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows)
+}
+
+/// Says an approved server with the very server.json that was approved, if it still has its hash.
+pub(super) fn approved_response(row: &ApprovedRow) -> Result<Value, RegistryError> {
+    let fqdn = Fqdn::server(Scope::new(&row.org, &row.project)?, &row.namespace)?;
+    let server: Option<Value> = serde_json::from_str(&row.content).ok();
+    let server = server
+        .filter(|server| row.integrity == Integrity::of_json(server).to_string())
+        .filter(|server| server["name"] == row.name && server["version"] == row.version)
+        .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
+    let own = json!({ "fqdn": fqdn.to_string(), "integrity": row.integrity });
+    Ok(response(server, &row.status, row.published_at, row.updated_at, row.latest, own))
+}

@@ -1,0 +1,68 @@
+//! Where a page of servers begins.
+
+use serde_json::json;
+
+use crate::RegistryError;
+use crate::catalog::unhex;
+
+/// Where a page begins: behind one of our own servers, or behind an approved one. Own ones come first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum After {
+    Own([String; 3]),
+    Approved([String; 2]),
+}
+
+/// Hides the form of a cursor, so that nobody comes to depend on it.
+pub(super) fn write_cursor(after: &After, search: Option<&str>) -> String {
+    let value = match after {
+        After::Own(at) => json!(["own", at, search]),
+        After::Approved(at) => json!(["approved", at, search]),
+    };
+    value.to_string().bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads what [`write_cursor`] made, with the search that it goes on.
+pub(super) fn read_cursor(cursor: &str) -> Result<(After, Option<String>), RegistryError> {
+    let read = || -> Option<(After, Option<String>)> {
+        let text = unhex(cursor)?;
+        let (part, at, search): (String, Vec<String>, Option<String>) =
+            serde_json::from_str(&text).ok()?;
+        if at.iter().any(|text| text.contains('\0')) {
+            return None;
+        }
+        let after = match part.as_str() {
+            "own" => After::Own(at.try_into().ok()?),
+            "approved" => After::Approved(at.try_into().ok()?),
+            _ => return None,
+        };
+        Some((after, search))
+    };
+    read()
+        .ok_or_else(|| RegistryError::Invalid("the cursor is not one of this registry".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back_with_its_search_and_others_are_refused() {
+        let own = After::Own(["acme", "web", "db"].map(str::to_owned));
+        let approved = After::Approved(["io.x/y", "1.0.0"].map(str::to_owned));
+        for (after, search) in [(own, None), (approved, Some("é"))] {
+            let read = read_cursor(&write_cursor(&after, search)).unwrap();
+            assert_eq!(read, (after, search.map(str::to_owned)));
+        }
+        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        for cursor in [
+            "",
+            "zz",
+            "00",
+            &hex("[]"),
+            &hex(r#"["own",["a"],null]"#),
+            &hex(r#"["x",["a","b"],null]"#),
+        ] {
+            read_cursor(cursor).expect_err(cursor);
+        }
+    }
+}
