@@ -8,6 +8,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::version::{Chosen, Existing, choose};
 use crate::{Registry, RegistryError, Tenant, Version, content};
 
 /// Namespaces that nobody may publish in.
@@ -113,13 +114,8 @@ impl Registry {
                         Some(version) => format!("{}@{version}", Fqdn::of_tool(scope.clone(), &id)),
                         None => Fqdn::of_tool(scope.clone(), &id).to_string(),
                     };
-                    let (action, deprecated, yank) = match &remark {
-                        Remark::Deprecated(why) => {
-                            ("capability.deprecate", Some(why.as_str()), false)
-                        }
-                        Remark::NotDeprecated => ("capability.undeprecate", None, false),
-                        Remark::Yanked => ("capability.yank", None, true),
-                    };
+                    let (verb, deprecated, yank) = remark.parts();
+                    let action = format!("capability.{verb}");
                     let event = AuditEvent::new(action, name.as_str(), AuditOutcome::Allowed);
                     let changed = sqlx::query!(
                         "update capability_versions
@@ -185,13 +181,6 @@ async fn choose_latest(
     Ok(())
 }
 
-/// A version that is there already.
-struct Existing {
-    version: Version,
-    content: String,
-    integrity: Integrity,
-}
-
 async fn publish(
     connection: &mut PgConnection,
     actor: &Tenant,
@@ -203,34 +192,20 @@ async fn publish(
     let hides_public = check_name(connection, scope, &id).await?;
     let visibility = claim(connection, actor, scope, &id, new.visibility).await?;
     let existing = existing(connection, scope, &id).await?;
-    let found = |found: &Existing| Published {
-        fqdn: Fqdn::of_tool(scope.clone(), &id).pinned(found.integrity.short()),
-        version: found.version,
-        integrity: found.integrity,
-        new: false,
+    let stored = |version| entry_of(scope, &new, version);
+    let chosen =
+        choose(&existing, new.version, &format!("`{id}`"), stored, |(content, _)| content)?;
+    let told = |version, integrity: Integrity, new| Published {
+        fqdn: Fqdn::of_tool(scope.clone(), &id).pinned(integrity.short()),
+        version,
+        integrity,
+        new,
         hides_public,
     };
-    let version = match new.version {
-        Some(version) => version,
-        None => match existing.first() {
-            None => Version::FIRST,
-            // The same once more is what is there.
-            Some(last) if entry_of(scope, &new, last.version)?.0 == last.content => {
-                return Ok(found(last));
-            }
-            Some(last) => last.version.next_patch(),
-        },
+    let (version, (content, integrity)) = match chosen {
+        Chosen::Known(known) => return Ok(told(known.version, known.integrity, false)),
+        Chosen::New(version, stored) => (version, stored),
     };
-    let (content, integrity) = entry_of(scope, &new, version)?;
-    if let Some(same) = existing.iter().find(|existing| existing.version == version) {
-        if same.content == content {
-            return Ok(found(same));
-        }
-        return Err(RegistryError::Conflict(format!(
-            "version {version} of `{id}` is published with another content"
-        )));
-    }
-    let fqdn = Fqdn::of_tool(scope.clone(), &id).pinned(integrity.short());
     let detail = serde_json::json!({
         "version": version.to_string(),
         "integrity": integrity.to_string(),
@@ -259,7 +234,7 @@ async fn publish(
     .execute(&mut *connection)
     .await?;
     choose_latest(connection, scope, &id).await?;
-    Ok(Published { fqdn, version, integrity, new: true, hides_public })
+    Ok(told(version, integrity, true))
 }
 
 /// Returns the stored content of a version and its hash.

@@ -113,11 +113,8 @@ impl Registry {
                         Some(version) => format!("{fqdn}@{version}"),
                         None => fqdn.to_string(),
                     };
-                    let (action, deprecated, yank) = match &remark {
-                        Remark::Deprecated(why) => ("server.deprecate", Some(why.as_str()), false),
-                        Remark::NotDeprecated => ("server.undeprecate", None, false),
-                        Remark::Yanked => ("server.yank", None, true),
-                    };
+                    let (verb, deprecated, yank) = remark.parts();
+                    let action = format!("server.{verb}");
                     let event = AuditEvent::new(action, name.as_str(), AuditOutcome::Allowed);
                     let changed = sqlx::query!(
                         "update server_versions

@@ -1,22 +1,16 @@
 //! What publishing a server writes, and what it refuses first.
 
-use protocol::{EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, Visibility};
+use protocol::{EntryType, Fqdn, RegistryEntry, Routing, Scope, Visibility};
 use sqlx::PgConnection;
 
 use super::{NewServer, PublishedServer, lock};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::seed::{self, Placement};
+use crate::version::{Chosen, Existing, choose};
 use crate::{CatalogServer, RegistryError, Tenant, Version, content};
 
 /// The largest entry of a server, in bytes, as it is stored.
 const CONTENT_LIMIT: usize = 1024 * 1024;
-
-/// A version that is there already.
-struct Existing {
-    version: Version,
-    content: String,
-    integrity: Integrity,
-}
 
 /// Publishes a version, in a transaction of the tenant that publishes.
 pub(super) async fn publish(
@@ -48,26 +42,12 @@ pub(super) async fn publish(
         }
         Ok(row)
     };
-    let version = match new.version {
-        Some(version) => version,
-        None => match existing.first() {
-            None => Version::FIRST,
-            // The same once more is what is there.
-            Some(last) if stored(last.version)?.content == last.content => {
-                return Ok(told(last.version, last.integrity, false));
-            }
-            Some(last) => last.version.next_patch(),
-        },
-    };
-    let row = stored(version)?;
-    if let Some(same) = existing.iter().find(|existing| existing.version == version) {
-        if same.content == row.content {
-            return Ok(told(version, same.integrity, false));
-        }
-        return Err(RegistryError::Conflict(format!(
-            "version {version} of server `{namespace}` is published with another content"
-        )));
-    }
+    let what = format!("server `{namespace}`");
+    let (version, row) =
+        match choose(&existing, new.version, &what, stored, |row| row.content.as_str())? {
+            Chosen::Known(known) => return Ok(told(known.version, known.integrity, false)),
+            Chosen::New(version, row) => (version, row),
+        };
     let detail = serde_json::json!({
         "version": version.to_string(),
         "integrity": row.integrity.to_string(),
