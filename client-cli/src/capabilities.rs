@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use analysis::Analysis;
 use protocol::{
-    EntryType, ErrorBody, ErrorCode, Fqdn, Integrity, RegistryEntry, Routing, ToolId, ToolUse,
-    ToolUseType,
+    EntryType, ErrorBody, ErrorCode, Fqdn, Integrity, McpDependency, RegistryEntry, Routing,
+    ToolId, ToolUse, ToolUseType,
 };
 
 use crate::targets::Target;
@@ -31,6 +31,8 @@ pub struct Module {
     pub integrity: Integrity,
     /// What it called when it was published, sorted.
     pub calls: Vec<String>,
+    /// The `stdio` servers that it was published against.
+    pub mcp_deps: Vec<McpDependency>,
     /// The program.
     pub code: String,
     /// Both, as they were served.
@@ -66,9 +68,9 @@ impl Module {
         if program.code_hash != Integrity::of(code.as_bytes()) {
             return Err(changed("its program"));
         }
-        let (calls, code) = (program.calls.clone(), code.to_owned());
-        let (name, integrity) = (name.unpinned(), entry.integrity);
-        Ok(Self { id, name, version, integrity, calls, code, text })
+        let (calls, mcp_deps) = (program.calls.clone(), program.mcp_deps.clone());
+        let (name, integrity, code) = (name.unpinned(), entry.integrity, code.to_owned());
+        Ok(Self { id, name, version, integrity, calls, mcp_deps, code, text })
     }
 
     /// Returns the name of this very version, `acme.web.maths.double@0.1.0`.
@@ -129,6 +131,21 @@ impl Capability {
             integrity: Some(*integrity),
             tools: Some(self.below.iter().map(ToolId::to_string).collect()),
         }
+    }
+
+    /// Returns the servers that are not what it was published against, by the names of their tools.
+    pub fn changed_servers(&self) -> BTreeSet<&str> {
+        let servers = self.targets.iter().filter_map(|(id, target)| match target {
+            Target::Registered(entry) => Some((id.namespace(), entry.integrity)),
+            _ => None,
+        });
+        servers
+            .filter(|(name, integrity)| {
+                let mut pinned = self.module.mcp_deps.iter().filter(|dep| dep.name == *name);
+                pinned.any(|dep| dep.integrity != *integrity)
+            })
+            .map(|(name, _)| name)
+            .collect()
     }
 
     /// Returns an error of this capability, as whoever calls it sees it.

@@ -68,8 +68,14 @@ impl Lockfile {
         } else {
             format!("may reach {}", below.join(", "))
         };
+        let changed: Vec<String> =
+            capability.changed_servers().iter().map(|name| format!("`{name}`")).collect();
+        let changed = match changed.is_empty() {
+            true => String::new(),
+            false => format!("; since it was published {} CHANGED", changed.join(", ")),
+        };
         Ok(Some(format!(
-            "capability `{}` ({}), which is new here{before}; it {reaches}; its program: {}",
+            "capability `{}` ({}), which is new here{before}; it {reaches}{changed}; its program: {}",
             module.versioned(),
             module.integrity,
             // As JSON: a line end is two characters, and a quote does not end it.
@@ -178,5 +184,44 @@ mod tests {
         assert!(theirs.capability_question(&first).unwrap().is_some());
         assert_eq!(theirs.check(&other.module).map_err(refused), Err(ErrorCode::IntegrityMismatch));
         assert_eq!(theirs.capabilities(&first.module.id).unwrap(), []);
+    }
+
+    /// Who reads a capability's program reads it with the servers that it was written for in mind.
+    #[test]
+    fn a_server_that_changed_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
+        let lock =
+            Lockfile::load(workspace, TrustStore::in_folder(folder.path().join("me"))).unwrap();
+        let server = |description: &str| -> protocol::RegistryEntry {
+            let mut server: protocol::RegistryEntry = serde_json::from_value(serde_json::json!({
+                "fqdn": "pml.mcp.memory", "type": "stdio", "description": description,
+                "install": { "command": "memory", "args": [] }, "routing": "client",
+                "integrity": Integrity::of(b""),
+            }))
+            .unwrap();
+            server.integrity = server.content_integrity();
+            server
+        };
+        let asked = |now: &str| {
+            let mut module =
+                Module::read(module("a.b.c.d", "0.1.0", "return await mcp.memory.read_graph({})"))
+                    .unwrap();
+            module.mcp_deps = vec![protocol::McpDependency {
+                name: "memory".to_owned(),
+                fqdn: "pml.mcp.memory".to_owned(),
+                kind: protocol::EntryType::Stdio,
+                version: None,
+                integrity: server("as it was").integrity,
+            }];
+            let analysis = analysis::analyze(&module.code, &analysis::Limits::default());
+            let target = crate::targets::Target::Registered(Arc::new(server(now)));
+            let targets = HashMap::from([("memory:read_graph".parse().unwrap(), target)]);
+            let capability = Capability::new(module, Arc::new(analysis), targets);
+            lock.capability_question(&capability).unwrap().unwrap()
+        };
+        let told = asked("otherwise");
+        assert!(told.contains("; since it was published `memory` CHANGED; its program:"), "{told}");
+        assert!(!asked("as it was").contains("CHANGED"));
     }
 }
