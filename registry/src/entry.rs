@@ -75,6 +75,8 @@ pub struct Entry {
     pub fqdn: Fqdn,
     /// Who may know of it; only a public one may be cached by others.
     pub visibility: Visibility,
+    /// Whether it says itself where it runs, so that no rule does.
+    pub is_fixed: bool,
     /// For a capability: its program.
     pub code: Option<String>,
 }
@@ -85,6 +87,7 @@ struct Row {
     content: String,
     integrity: String,
     routing: String,
+    is_fixed: bool,
     visibility: String,
     code: Option<String>,
     deprecated: Option<String>,
@@ -127,8 +130,8 @@ impl Registry {
                         Some(action) if version.is_some() => {
                             sqlx::query_as!(
                                 Row,
-                                r#"select org, project, content, integrity, routing, visibility,
-                                    code as "code?", deprecated
+                                r#"select org, project, content, integrity, routing, true as "is_fixed!",
+                                    visibility, code as "code?", deprecated
                                 from capability_versions
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5 and name = $6 and version = $10
@@ -155,8 +158,8 @@ impl Registry {
                                 Row,
                                 r#"select org as "org!", project as "project!",
                                     content as "content!", integrity as "integrity!",
-                                    routing as "routing!", visibility as "visibility!", code,
-                                    deprecated
+                                    routing as "routing!", true as "is_fixed!",
+                                    visibility as "visibility!", code, deprecated
                                 from pml_registry
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5 and name = $6
@@ -180,8 +183,8 @@ impl Registry {
                         None if version.is_some() => {
                             sqlx::query_as!(
                                 Row,
-                                r#"select org, project, content, integrity, routing as "routing!", visibility,
-                                    null as code, deprecated
+                                r#"select org, project, content, integrity, routing as "routing!",
+                                    true as "is_fixed!", visibility, null as code, deprecated
                                 from server_versions
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5 and version = $9
@@ -207,7 +210,7 @@ impl Registry {
                                 Row,
                                 r#"select org, project, content, integrity,
                                     effective_routing(routing, namespace, namespace || ':*') as "routing!",
-                                    visibility, null as code, deprecated
+                                    routing is not null as "is_fixed!", visibility, null as code, deprecated
                                 from mcp_servers
                                 where ((org = $1 and project = $2) or (org = $3 and project = $4))
                                     and namespace = $5
@@ -268,7 +271,7 @@ impl Registry {
             return Err(RegistryError::HashMismatch { current: fqdn });
         }
         let visibility = content::visibility(&row.visibility);
-        Ok(Entry { entry, fqdn, visibility, code })
+        Ok(Entry { entry, fqdn, visibility, is_fixed: row.is_fixed, code })
     }
 }
 

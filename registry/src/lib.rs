@@ -113,7 +113,6 @@ pub use version::Version;
 use keys::KeyCache;
 use remembered::EntryCache;
 use routes::{Followed, Follower, RouteSource};
-use server::ServerCache;
 use tenant::outside;
 
 /// The migrations of `migrations/`, compiled in.
@@ -132,7 +131,6 @@ pub struct Registry {
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
     entries: Arc<EntryCache>,
-    servers: Arc<ServerCache>,
     changes: watch::Sender<Changes>,
     follower: Arc<Follower>,
     master_keys: Arc<MasterKeys>,
@@ -163,17 +161,16 @@ impl Registry {
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
         let entries = Arc::new(EntryCache::default());
-        let (servers, changes) = (Arc::<ServerCache>::default(), watch::Sender::default());
+        let changes = watch::Sender::default();
         let followed = Followed {
             routes: Arc::clone(&routes),
             keys: Arc::clone(&keys),
             entries: Arc::clone(&entries),
-            servers: Arc::clone(&servers),
             changes: changes.clone(),
         };
         let follower = Arc::new(routes::follow(options, followed));
         let master_keys = Arc::default();
-        Ok(Self { pool, routes, keys, entries, servers, changes, follower, master_keys })
+        Ok(Self { pool, routes, keys, entries, changes, follower, master_keys })
     }
 
     /// Tells whether the database answers and has this program's schema.

@@ -89,7 +89,8 @@ impl Registry {
                 Box::pin(async move { publish(connection, &actor, &scope, new).await })
             })
             .await;
-        self.forget_entries();
+        // This process need not wait for its own notification.
+        self.entries.forget();
         published
     }
 
@@ -141,7 +142,8 @@ impl Registry {
                 })
             })
             .await;
-        self.forget_entries();
+        // This process need not wait for its own notification.
+        self.entries.forget();
         remarked
     }
 }

@@ -87,7 +87,7 @@ impl Registry {
                 Box::pin(async move { delete(connection, &actor, &scope, &entry, is_admin).await })
             })
             .await;
-        self.forget_entries();
+        self.entries.forget();
         if let Err(RegistryError::NotAllowed(_)) = &deleted {
             self.audit(&caller.tenant(), event).await?;
         }

@@ -13,7 +13,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
 use crate::remembered::EntryCache;
-use crate::server::ServerCache;
 use crate::tenant::in_tenant;
 use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
 
@@ -188,7 +187,6 @@ pub(crate) struct Followed {
     pub(crate) routes: Arc<RouteSource>,
     pub(crate) keys: Arc<KeyCache>,
     pub(crate) entries: Arc<EntryCache>,
-    pub(crate) servers: Arc<ServerCache>,
     pub(crate) changes: watch::Sender<Changes>,
 }
 
@@ -236,9 +234,6 @@ impl Followed {
         // An entry tells where it runs.
         if told(ENTRIES) || told(ROUTES) {
             self.entries.forget();
-        }
-        if told(ROUTES) {
-            self.servers.forget();
         }
         if told(KEYS) {
             self.keys.forget();

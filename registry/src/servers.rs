@@ -80,14 +80,8 @@ impl Registry {
                 Box::pin(async move { publish(connection, &actor, &scope, new, routing).await })
             })
             .await;
-        self.forget_entries();
-        published
-    }
-
-    /// Forgets what this process remembers of entries: it need not wait for its own notification.
-    pub(crate) fn forget_entries(&self) {
         self.entries.forget();
-        self.servers.forget();
+        published
     }
 
     /// Says something of one version of a published server of the tenant's scope, or of all.
@@ -139,7 +133,7 @@ impl Registry {
                 })
             })
             .await;
-        self.forget_entries();
+        self.entries.forget();
         remarked
     }
 }

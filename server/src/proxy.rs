@@ -12,7 +12,6 @@ mod relay;
 mod stop;
 mod strict;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
@@ -64,7 +63,7 @@ pub struct Passage {
     gateway: SharedGateway,
     requester: Requester,
     headers: HeaderMap,
-    server: Arc<McpServer>,
+    server: McpServer,
     url: Url,
 }
 
@@ -77,7 +76,7 @@ impl Passage {
         gateway: SharedGateway,
         requester: Requester,
         headers: HeaderMap,
-        server: Arc<McpServer>,
+        server: McpServer,
     ) -> Result<Self, ApiError> {
         let name = &server.fqdn;
         let unavailable = |what: String| ApiError::new(ErrorCode::ToolUnavailable, what);

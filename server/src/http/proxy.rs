@@ -26,6 +26,7 @@ use crate::state::SharedGateway;
         (status = 200, description = "The server's answer, as JSON or as events", body = Object),
         (status = 202, description = "A notification or a response was taken"),
         (status = 400, description = "Not a message of MCP, or headers that differ from it", body = Object),
+        (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
         (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
@@ -54,6 +55,7 @@ pub async fn pass_message(
         (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
         (status = 405, description = "The server has no such stream"),
         (status = 406, description = "`Accept` lacks `text/event-stream`", body = Object, content_type = "application/problem+json"),
+        (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
         (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
@@ -81,6 +83,7 @@ pub async fn open_stream(
     responses(
         (status = 200, description = "It has ended"),
         (status = 405, description = "The server ends sessions by itself"),
+        (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
         (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
