@@ -1,6 +1,7 @@
 //! A program's tool ids → what is needed to call them, in one query; a second one where some are unknown.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use protocol::{
     EntryType, Fqdn, Integrity, RegistryEntry, ResultMode, Routing, Scope, ToolDescriptor, ToolId,
@@ -20,7 +21,7 @@ const COMPARED: i64 = 5_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolved {
     /// The known ones, sorted by id.
-    pub tools: Vec<ResolvedTool>,
+    pub tools: Vec<Arc<ResolvedTool>>,
     /// The unknown ones, sorted by id; one of them hides none of the others.
     pub missing: Vec<MissingTool>,
 }
@@ -28,7 +29,7 @@ pub struct Resolved {
 impl Resolved {
     /// Returns a known tool.
     pub fn get(&self, id: &ToolId) -> Option<&ResolvedTool> {
-        self.tools.iter().find(|tool| tool.id == *id)
+        self.tools.iter().find(|tool| tool.id == *id).map(Arc::as_ref)
     }
 }
 
@@ -169,13 +170,13 @@ impl Registry {
             };
             let capability = capability(&fqdn, &entry, row.code)?;
             let tool = tool(id, fqdn, entry, result)?;
-            resolved.tools.push(ResolvedTool {
+            resolved.tools.push(Arc::new(ResolvedTool {
                 capability,
                 read_only: row.read_only == Some(true),
                 eager: row.eager == Some(true),
                 deterministic: row.deterministic == Some(true),
                 ..tool
-            });
+            }));
         }
         Ok(resolved)
     }

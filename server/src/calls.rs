@@ -52,13 +52,13 @@ pub struct ProgramCalls {
 
 struct RunningProgram {
     of: RunOf,
-    declared: HashMap<ToolId, ResolvedTool>,
+    declared: HashMap<ToolId, Arc<ResolvedTool>>,
     log: Mutex<CallLog>,
 }
 
 impl ProgramCalls {
     /// Makes the calls of a program that declared `tools`.
-    pub fn new(of: RunOf, tools: impl IntoIterator<Item = ResolvedTool>) -> Self {
+    pub fn new(of: RunOf, tools: impl IntoIterator<Item = Arc<ResolvedTool>>) -> Self {
         let declared = tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
         Self { run: Arc::new(RunningProgram { of, declared, log: Mutex::default() }) }
     }

@@ -25,7 +25,7 @@ use crate::state::SharedGateway;
 /// others wait. A tenant's memory is bounded by its places for programs, so it must not grow with what those call.
 pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
 /// Everything that a program reaches, by id.
-pub type Reach = HashMap<ToolId, ResolvedTool>;
+pub type Reach = HashMap<ToolId, Arc<ResolvedTool>>;
 
 /// Finds what the ids stand for, and all that they reach. A capability runs where all of that can run.
 ///
@@ -63,12 +63,6 @@ pub async fn reach(
         }
         found = step.tools;
     }
-    for tool in &mut resolved.tools {
-        let below = below(&tool.id, &reached)?;
-        if tool.capability.is_some() {
-            tool.routing = routing_of(&below, &reached);
-        }
-    }
     let routings: Vec<(ToolId, Routing)> = reached
         .values()
         .filter(|tool| tool.capability.is_some())
@@ -76,7 +70,12 @@ pub async fn reach(
         .collect::<Result<_, ErrorBody>>()?;
     for (id, routing) in routings {
         if let Some(tool) = reached.get_mut(&id) {
-            tool.routing = routing;
+            Arc::make_mut(tool).routing = routing;
+        }
+    }
+    for tool in &mut resolved.tools {
+        if let Some(known) = reached.get(&tool.id) {
+            *tool = Arc::clone(known);
         }
     }
     Ok((resolved, reached))

@@ -41,7 +41,7 @@ struct Plan {
     code: String,
     args: Value,
     analysis: Arc<Analysis>,
-    tools: Vec<ResolvedTool>,
+    tools: Vec<Arc<ResolvedTool>>,
     reach: Reach,
     tools_used: Vec<ToolUse>,
     routing: Routing,

@@ -44,7 +44,7 @@ fn server(namespace: &str, command: &str) -> NewServer {
     NewServer { server, version: Some("1.0.0".parse().unwrap()), visibility: None }
 }
 
-async fn resolved(registry: &Registry, tenant: &Tenant, id: &str) -> Option<ResolvedTool> {
+async fn resolved(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<ResolvedTool>> {
     let id = id.parse().unwrap();
     let mut found = registry.resolve(tenant, std::slice::from_ref(&id)).await.unwrap();
     found.tools.pop()

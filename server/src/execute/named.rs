@@ -1,5 +1,7 @@
 //! The tools that a program names: known to the registry, to the caller's machine alone, or to nobody.
 
+use std::sync::Arc;
+
 use protocol::{ErrorBody, ErrorCode, Routing, ToolId, ToolUse, ToolUseType};
 use registry::{MissingTool, ResolvedTool};
 use serde_json::json;
@@ -56,7 +58,7 @@ pub(super) fn tool_use(tool: &ResolvedTool, reach: &Reach) -> Result<ToolUse, Er
 }
 
 /// Names every unknown tool with its nearest relatives, and what was found beside it.
-pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[ResolvedTool]) -> ErrorBody {
+pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>]) -> ErrorBody {
     let described: Vec<String> = unknown
         .iter()
         .map(|tool| match tool.suggestions.as_slice() {
