@@ -58,6 +58,13 @@ pub enum Command {
     Analyze(Analyze),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),
+    /// Say of what was published that it should not be used any more, and why.
+    Deprecate(Deprecate),
+    /// Leave a version of what was published to those who name it.
+    Yank {
+        /// `NAMESPACE.ACTION@VERSION` of a capability, or `NAMESPACE@VERSION` of a server.
+        name: String,
+    },
     /// Delete what was published, for good: a capability `NAMESPACE.ACTION`, or a server `NAMESPACE`.
     Unpublish(Unpublish),
     /// Look whether programs can be contained on this machine.
@@ -214,6 +221,26 @@ pub struct Publish {
     /// Print the answer as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pml deprecate`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Who looks it up, or publishes what calls it, reads the message. It runs as before.
+
+Examples:
+  pml deprecate words.shout 'use words.upper'     all its versions
+  pml deprecate notes@0.1.0 'loses notes'         one version of a server
+  pml deprecate words.shout --undo                it may be used again")]
+pub struct Deprecate {
+    /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server, and perhaps `@VERSION`.
+    pub name: String,
+    /// Why, and what to use.
+    #[arg(required_unless_present = "undo", conflicts_with = "undo")]
+    pub message: Option<String>,
+    /// Take it back.
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// `pml unpublish`

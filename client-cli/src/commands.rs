@@ -8,6 +8,7 @@ pub mod keys;
 mod login;
 pub mod plan;
 pub mod publish;
+pub mod remark;
 pub mod trust;
 pub mod unpublish;
 
@@ -76,6 +77,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Plan(_)
         | Command::Analyze(_)
         | Command::Publish(_)
+        | Command::Deprecate(_)
+        | Command::Yank { .. }
         | Command::Unpublish(_)
         | Command::Doctor(_)
         | Command::Keys(_)
@@ -122,6 +125,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let program = read(&publish.file).await?;
                 publish::publish(app, publish, program, &stop).await
             }
+            Command::Deprecate(deprecate) => {
+                remark::deprecate(App::open(settings)?, deprecate, &stop).await
+            }
+            Command::Yank { name } => remark::yank(App::open(settings)?, &name, &stop).await,
             Command::Unpublish(name) => {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }

@@ -73,6 +73,28 @@ fn a_server_is_published_with_what_it_lists() {
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(serde_json::from_str::<Value>(&made).unwrap()["version"], "1.1.0");
 
+    // What is said of versions, of one and of all.
+    let said = |arguments: &[&str]| {
+        let (code, said, told) = run(&project, arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {told}");
+        said
+    };
+    let deprecated = |name: &str| entry(&tenant, name).1["deprecated"].clone();
+    assert!(said(&["deprecate", "recall@1.0.0", "loses notes"]).contains("1.0.0 is deprecated"));
+    assert_eq!(deprecated("recall@1.0.0"), "loses notes");
+    assert_eq!(deprecated("recall@1.1.0"), Value::Null);
+    said(&["deprecate", "recall", "use memory"]);
+    assert_eq!(deprecated("recall@1.1.0"), "use memory");
+    said(&["deprecate", "recall", "--undo"]);
+    assert_eq!(deprecated("recall@1.0.0"), Value::Null);
+    assert!(said(&["yank", "recall@1.1.0"]).contains("1.1.0 goes only to those who name it"));
+    assert_eq!(entry(&tenant, "recall").1["server_version"], "1.0.0");
+    assert_eq!(entry(&tenant, "recall@1.1.0").0, 200);
+    let (code, _, told) = run(&project, &["yank", "recall"]);
+    assert!(code == Some(2) && told.contains("names no version"), "{told}");
+    let (code, _, told) = run(&project, &["deprecate", "nowhere.known", "gone"]);
+    assert!(code == Some(1) && told.contains("NOT_FOUND"), "{told}");
+
     // Deleted only after somebody was asked, or said not to ask.
     let (code, _, told) = run(&project, &["unpublish", "recall"]);
     assert!(code == Some(2) && told.contains("--yes"), "{told}");

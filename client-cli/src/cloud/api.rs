@@ -38,6 +38,14 @@ impl Cloud {
         serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
     }
 
+    /// Says something of `capabilities/NAME` or `servers/NAME`.
+    ///
+    /// # Errors
+    /// Returns why it was not said, with the gateway's own code.
+    pub async fn remark(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
+        self.api(Method::POST, &format!("api/v1/{path}"), Some(body)).await.map(drop)
+    }
+
     /// Deletes `capabilities/NAME` or `servers/NAME` for good.
     ///
     /// # Errors

@@ -53,8 +53,12 @@ pub async fn unpublish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where a name is deleted, and how it is shown: with an action it is a capability, without one a server.
-fn path(name: &str) -> Result<(String, String), CliError> {
+/// Returns where a name is beneath `/api/v1`, and how it is shown: with an action it is a capability, without one a
+/// server.
+///
+/// # Errors
+/// Returns what is wrong with the name.
+pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     let wrong = |error: protocol::NameError| CliError::cannot_run(error.to_string());
     let parts = name.split_once(':').or_else(|| name.split_once('.'));
     let Some((namespace, action)) = parts else {

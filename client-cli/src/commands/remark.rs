@@ -1,0 +1,72 @@
+//! `pml deprecate` and `pml yank`: what is said of versions that were published, which never change themselves.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::unpublish::path;
+use crate::app::App;
+use crate::args::Deprecate;
+use crate::commands::{interrupted, say};
+use crate::error::CliError;
+
+/// Runs `pml deprecate`.
+///
+/// # Errors
+/// Returns why it was not said.
+pub async fn deprecate(
+    app: Arc<App>,
+    deprecate: Deprecate,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let (name, version) = split(&deprecate.name);
+    let (path, what) = path(name)?;
+    let mut body = json!({ "message": deprecate.message });
+    if let Some(version) = version {
+        body["version"] = json!(version);
+    }
+    remark(&app, &format!("{path}/deprecate"), body, stop).await?;
+    let which = version.map_or_else(String::new, |version| format!(" {version}"));
+    say(&match deprecate.undo {
+        true => format!("{what}{which} may be used again.\n"),
+        false => format!("{what}{which} is deprecated.\n"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `pml yank`.
+///
+/// # Errors
+/// Returns why the version was not yanked.
+pub async fn yank(
+    app: Arc<App>,
+    name: &str,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let (bare, Some(version)) = split(name) else {
+        return Err(CliError::cannot_run(format!("`{name}` names no version"))
+            .with_hint("Write `NAME@VERSION`. To delete all versions: `pml unpublish NAME`."));
+    };
+    let (path, what) = path(bare)?;
+    remark(&app, &format!("{path}/yank"), json!({ "version": version }), stop).await?;
+    say(&format!("{what} {version} goes only to those who name it.\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remark(
+    app: &App,
+    path: &str,
+    body: Value,
+    stop: &CancellationToken,
+) -> Result<(), CliError> {
+    tokio::select! {
+        said = app.cloud()?.remark(path, body) => Ok(said?),
+        () = stop.cancelled() => Err(interrupted()),
+    }
+}
+
+fn split(name: &str) -> (&str, Option<&str>) {
+    name.split_once('@').map_or((name, None), |(name, version)| (name, Some(version)))
+}
