@@ -239,9 +239,10 @@ impl App {
         listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
-    /// Returns a variable of the user's environment, or of the workspace's `.env`.
+    /// Returns a variable of the user's environment, or of the workspace's `.env`; an empty one is none.
     pub fn variable(&self, name: &str) -> Option<String> {
-        Environment::load(&self.workspace).get(name).map(str::to_owned)
+        let environment = Environment::load(&self.workspace);
+        environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
     /// Ends every child of this process in order.

@@ -96,5 +96,5 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
             _ => break,
         }
     }
-    Err(format!("lists more than {TOOLS_LIMIT} tools"))
+    Err(format!("lists more than {TOOLS_LIMIT} tools, or more than {PAGES_LIMIT} pages of them"))
 }

@@ -159,8 +159,11 @@ fn a_server_behind_http_is_asked_directly() {
         Answer::Json(json!({ "jsonrpc": "2.0", "id": body["id"], part: answer }))
     });
     describe("paged", &format!("{}/mcp", paged.url), &["PAGED_KEY"]);
-    let (code, _, told) = run(&project, &publish);
-    assert!(code == Some(2) && told.contains("`PAGED_KEY`, which is not set"), "{told}");
+    for set in ["", "PAGED_KEY=\n"] {
+        project.write(".env", set);
+        let (code, _, told) = run(&project, &publish);
+        assert!(code == Some(2) && told.contains("`PAGED_KEY`, which is not set"), "{told}");
+    }
     assert_eq!(paged.requests(), 0);
     project.write(".env", "PAGED_KEY=wrong\n");
     let (code, _, told) = run(&project, &publish);
