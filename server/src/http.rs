@@ -46,7 +46,8 @@ pub const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
 /// Builds the gateway's routes.
 pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
-    let mcp = mcp::service(gateway.clone(), serve, shutdown);
+    // Shared: what a layer holds is copied for each request.
+    let mcp = Arc::new(mcp::service(gateway.clone(), serve, shutdown));
     // A key is asked for before the body is read, so nobody without one can
     // make the gateway parse anything.
     let api = Router::from(api_routes())

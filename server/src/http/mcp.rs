@@ -97,7 +97,10 @@ struct Message {
         (status = 400, description = "Not a message of MCP; a JSON-RPC error says why", body = Object),
         (status = 404, description = "Streamable HTTP has no such method, or no such session", body = Object),
         (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = String, content_type = "text/plain")))]
-pub async fn post_message(Extension(service): Extension<McpService>, request: Request) -> Response {
+pub async fn post_message(
+    Extension(service): Extension<Arc<McpService>>,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     if refusal::is_encoded(&parts.headers) {
         let message = "the body is compressed; send it as it is";

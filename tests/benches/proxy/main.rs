@@ -1,6 +1,6 @@
 //! What it costs to pass a call on: `/mcp/proxy/{server}` and `tools/call` by id of the built gateway, with its key,
-//! its tenant, its rules and its record, beside two gateways that have none of them, all in front of the same fixture
-//! server.
+//! its tenant, its rules and its record, beside two gateways that have none of them and a proxy that does nothing
+//! else. All stand in front of the same server: one on the official Python SDK, then one that answers at once.
 //!
 //! Counted is the CPU time of the gateway with its database and its sandboxes; of the others that of their own
 //! process, without the server that one of them starts itself.
@@ -12,8 +12,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench without its servers has nothing to measure")]
 
+mod bare;
 #[path = "../support/figures.rs"]
 mod figures;
+mod quick;
 mod side;
 #[path = "../support/spent.rs"]
 mod spent;
@@ -37,12 +39,14 @@ const PASSED: &str = "`/mcp/proxy/{server}`";
 const BY_ID: &str = "`tools/call` by id on `POST /mcp`";
 const ALONE: [&str; 2] =
     ["passed through, the gateway's own process", "by id, the gateway's own process"];
+const BARE: &str = "a proxy that does nothing else";
 const SUPERGATEWAY: &str = "supergateway 4.0.0, its own process";
 const FASTMCP: &str = "FastMCP proxy 4.1.2, its own process";
 
 const ROUNDS: usize = 5;
-/// So many calls are a sample: more where one costs less.
+/// So many calls are a sample: more where one costs less, or takes less time.
 const CALLS: usize = 1_000;
+const QUICK_CALLS: usize = 5_000;
 const SUPERGATEWAY_CALLS: usize = 300;
 const FASTMCP_CALLS: usize = 60;
 /// What warms a side, and what is under way at a time.
@@ -75,9 +79,13 @@ fn fastmcp(upstream: &str) -> Peer {
     Peer::start(&python(PYTHON).join("fastmcp"), &[&speaks[..], &quiet].concat())
 }
 
+fn bare(upstream: &str) -> Peer {
+    Peer::start(&std::env::current_exe().unwrap(), &[bare::WORD, upstream, "{port}"])
+}
+
 /// Prints what one call costs each of them.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench reports to its terminal")]
-fn compare(sides: &[Side], in_flight: usize) {
+fn compare(sides: &[&Side], in_flight: usize) {
     let mut rounds = Rounds::default();
     for round in 0..=ROUNDS {
         for side in sides {
@@ -95,14 +103,13 @@ fn compare(sides: &[Side], in_flight: usize) {
             }
         }
     }
-    println!("{in_flight} at a time:\n");
-    let against = &[SUPERGATEWAY, FASTMCP][..];
+    let against = &[BARE, SUPERGATEWAY, FASTMCP][..];
     println!("{}", rounds.table(&[(PASSED, against), (BY_ID, against)]));
 }
 
 /// Prints the memory of each, while its sessions and their streams are open.
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
-fn weigh(sides: &[Side], gateway: u32) {
+fn weigh(sides: &[&Side], gateway: u32) {
     println!(
         "| {SESSIONS} sessions, each with its stream | resident | private | with its part of what is shared |"
     );
@@ -134,41 +141,60 @@ fn weigh(sides: &[Side], gateway: u32) {
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, word, upstream, port] = &words[..]
+        && word == bare::WORD
+    {
+        return bare::serve(upstream, port);
+    }
     println!("### CPU time of one `tools/call` that is passed on\n");
-    let Some(upstream) = there("the server behind all of them", Everything::start) else { return };
     let home = Installation::new();
     let server = home.start();
-    let mut entry = Entry::http("local.default", "bench", &upstream.url);
-    entry.tools = vec![
-        json!({ "name": "echo", "description": "Echoes", "inputSchema": { "type": "object" } }),
-    ];
-    entry.publish(&home);
     let pid = server.pid().number;
-    let ours = |name, alone, path: &str, tool| Side {
+    let ours = |name, alone, path: &str, tool: &str, calls| Side {
         name,
         url: format!("{}{path}", server.url()),
         key: Some(home.first_key()),
         pid,
         alone: Some(alone),
-        tool,
-        calls: CALLS,
+        tool: tool.to_owned(),
+        calls,
         sessions: Vec::new(),
         streams: Vec::new(),
     };
     let supergateway = there("supergateway", supergateway);
-    let fastmcp = there("the FastMCP proxy", || fastmcp(&upstream.url));
-    let mut sides = vec![
-        ours(PASSED, ALONE[0], "/mcp/proxy/bench", "echo").open(),
-        // The gateway keeps the session with the server; its own endpoint has none.
-        ours(BY_ID, ALONE[1], "/mcp", "bench:echo"),
+    let supergateway =
+        supergateway.as_ref().map(|peer| peer.side(SUPERGATEWAY, SUPERGATEWAY_CALLS).open());
+    let python = there("the server on the Python SDK", Everything::start);
+    let quick = quick::start();
+    let upstreams = [
+        ("sdk", "A server on the Python SDK", python.as_ref().map(|python| &python.url), CALLS),
+        ("quick", "A server that answers at once", Some(&quick), QUICK_CALLS),
     ];
-    let peers = [
-        supergateway.as_ref().map(|peer| peer.side(SUPERGATEWAY, SUPERGATEWAY_CALLS)),
-        fastmcp.as_ref().map(|peer| peer.side(FASTMCP, FASTMCP_CALLS)),
-    ];
-    sides.extend(peers.into_iter().flatten().map(Side::open));
-    for in_flight in IN_FLIGHT {
-        compare(&sides, in_flight);
+    for (namespace, what, url, calls) in upstreams {
+        let Some(url) = url else { continue };
+        let mut entry = Entry::http("local.default", namespace, url);
+        let schema = json!({ "type": "object" });
+        entry.tools =
+            vec![json!({ "name": "echo", "description": "Echoes", "inputSchema": schema })];
+        entry.publish(&home);
+        let bare = bare(url);
+        let fastmcp = there("the FastMCP proxy", || fastmcp(url));
+        let path = format!("/mcp/proxy/{namespace}");
+        let mut sides = vec![
+            ours(PASSED, ALONE[0], &path, "echo", calls).open(),
+            // The gateway keeps the session with the server; its own endpoint has none.
+            ours(BY_ID, ALONE[1], "/mcp", &format!("{namespace}:echo"), calls),
+            bare.side(BARE, calls).open(),
+        ];
+        sides.extend(fastmcp.as_ref().map(|peer| peer.side(FASTMCP, FASTMCP_CALLS).open()));
+        let sides: Vec<&Side> = sides.iter().chain(&supergateway).collect();
+        for in_flight in IN_FLIGHT {
+            println!("{what}, asked by each of them; {in_flight} at a time:\n");
+            compare(&sides, in_flight);
+        }
+        if calls == CALLS {
+            weigh(&sides, pid);
+        }
     }
-    weigh(&sides, pid);
 }

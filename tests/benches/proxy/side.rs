@@ -29,7 +29,7 @@ pub(crate) struct Side {
     /// called. What else a process starts is the upstream, which counts for nobody.
     pub(crate) alone: Option<&'static str>,
     /// The tool's name there.
-    pub(crate) tool: &'static str,
+    pub(crate) tool: String,
     pub(crate) calls: usize,
     pub(crate) sessions: Vec<String>,
     pub(crate) streams: Vec<TcpStream>,
@@ -157,7 +157,7 @@ impl Peer {
             key: None,
             pid: self.program.pid().number,
             alone: None,
-            tool: "echo",
+            tool: "echo".to_owned(),
             calls,
             sessions: Vec::new(),
             streams: Vec::new(),
