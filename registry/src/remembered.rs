@@ -1,19 +1,21 @@
-//! Entries that were just read and verified, for as long as every change of the registry is heard of.
+//! Entries and tools that were just read and verified, for as long as every change of the registry is heard of.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use moka::sync::Cache;
+use protocol::ToolId;
 
-use crate::{Entry, EntryName, Registry, RegistryError, Tenant, Version};
+use crate::{Entry, EntryName, Registry, RegistryError, Resolved, ResolvedTool, Tenant, Version};
 
-/// How many bytes of entries are remembered.
+/// How many bytes of entries are remembered, and how many of tools.
 const CAPACITY: u64 = 64 * 1024 * 1024;
-/// An entry larger than this is read each time: it would push out many others.
+/// What is larger than this is read each time: it would push out many others.
 const LARGEST: usize = 1024 * 1024;
-/// How long an entry is believed. A change is told at once; this is for a connection that is dead and does not say so.
+/// How long an entry or a tool is believed. A change is told at once; this is for a connection that is dead and does not say so.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 /// An entry, and the JSON that it is served as.
@@ -28,9 +30,10 @@ pub struct ServedEntry {
 /// Whoever asks is part of what is remembered: what one tenant may see says nothing of another.
 type Asked = (Tenant, EntryName, Option<Version>);
 
-/// Remembers entries while the listener for changes is connected, and nothing otherwise.
+/// Remembers entries and tools while the listener for changes is connected, and nothing otherwise.
 pub(crate) struct EntryCache {
     entries: Cache<(Asked, u64), Arc<ServedEntry>>,
+    tools: Cache<(Tenant, ToolId, u64), Arc<ResolvedTool>>,
     /// Rises when everything is forgotten. It is part of every key, so what was read before is never found after,
     /// even by a look-up that began before and remembers its answer later.
     generation: AtomicU64,
@@ -49,8 +52,22 @@ impl Default for EntryCache {
             })
             .time_to_live(BELIEVED)
             .build();
-        Self { entries, generation: AtomicU64::new(0), listening: AtomicBool::new(false) }
+        let tools = Cache::builder()
+            .max_capacity(CAPACITY)
+            .weigher(|_: &(Tenant, ToolId, u64), tool: &Arc<ResolvedTool>| {
+                u32::try_from(size(tool) + 512).unwrap_or(u32::MAX)
+            })
+            .time_to_live(BELIEVED)
+            .build();
+        Self { entries, tools, generation: AtomicU64::new(0), listening: AtomicBool::new(false) }
     }
+}
+
+/// Returns about how many bytes a tool takes.
+fn size(tool: &ResolvedTool) -> usize {
+    let code = tool.capability.as_ref().map_or(0, |capability| capability.code.len());
+    // Values take more than their text.
+    code + 3 * serde_json::to_string(&tool.descriptor).map_or(LARGEST, |text| text.len())
 }
 
 impl EntryCache {
@@ -58,6 +75,7 @@ impl EntryCache {
     pub(crate) fn forget(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.entries.invalidate_all();
+        self.tools.invalidate_all();
     }
 
     /// Says whether changes are heard of from now on; what was remembered before is forgotten.
@@ -104,7 +122,35 @@ impl Registry {
         Ok(served)
     }
 
-    /// Tells whether entries are remembered at present.
+    /// Looks tools up as [`Registry::resolve`] does, and asks the database only for those that it was not just asked
+    /// for.
+    ///
+    /// # Errors
+    /// As [`Registry::resolve`]; neither errors nor unknown tools are remembered.
+    pub async fn resolve_remembered(
+        &self,
+        tenant: &Tenant,
+        ids: &[ToolId],
+    ) -> Result<Resolved, RegistryError> {
+        let Some(at) = self.entries.generation() else { return self.resolve(tenant, ids).await };
+        let cache = &self.entries.tools;
+        let (mut known, mut others) = (Vec::new(), Vec::new());
+        for id in ids.iter().collect::<BTreeSet<_>>() {
+            match cache.get(&(tenant.clone(), id.clone(), at)) {
+                Some(tool) => known.push(tool),
+                None => others.push(id.clone()),
+            }
+        }
+        let mut resolved = self.resolve(tenant, &others).await?;
+        for tool in resolved.tools.iter().filter(|tool| size(tool) <= LARGEST) {
+            cache.insert((tenant.clone(), tool.id.clone(), at), Arc::clone(tool));
+        }
+        resolved.tools.extend(known);
+        resolved.tools.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(resolved)
+    }
+
+    /// Tells whether entries and tools are remembered at present.
     pub fn remembers_entries(&self) -> bool {
         self.entries.generation().is_some()
     }

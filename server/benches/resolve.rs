@@ -30,6 +30,7 @@ const UNKNOWN_ROUNDS: u32 = 20;
 
 const TOGETHER: &str = "20 tools of a program, together";
 const SINGLY: &str = "the same 20, one look-up each";
+const AGAIN: &str = "the same 20, just looked up";
 const ONE: &str = "one tool";
 const TRIP: &str = "one statement without a table, by the same pool";
 const UNKNOWN: &str = "20 tools, one of them unknown: with suggestions";
@@ -73,6 +74,11 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
             check(&registry.resolve(&tenant, std::slice::from_ref(id)).await?, 1, 0)?;
         }
         note(SINGLY, started);
+        registry.resolve_remembered(&tenant, &ids).await?;
+        let started = Instant::now();
+        let again = registry.resolve_remembered(&tenant, &ids).await?;
+        note(AGAIN, started);
+        check(&again, TOOLS as usize, 0)?;
         if round < UNKNOWN_ROUNDS {
             let mut ids = ids;
             ids[0] = format!("many_{round}:asks").parse()?;
@@ -93,6 +99,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
     let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
     println!("### The look-up of a program's tools\n");
+    if !registry.remembers_entries() {
+        println!("**The registry does not hear of changes, so nothing is remembered.**\n");
+    }
     let mut filled = 0;
     for servers in SERVERS {
         bulk::add_tools(&gateway, filled + 1, servers)?;

@@ -38,7 +38,11 @@ pub async fn reach(
     ids: &[ToolId],
 ) -> Result<(Resolved, Reach), ErrorBody> {
     let look_up = async |ids: &[ToolId]| {
-        gateway.registry.resolve(tenant, ids).await.map_err(|error| registry_error(&error))
+        gateway
+            .registry
+            .resolve_remembered(tenant, ids)
+            .await
+            .map_err(|error| registry_error(&error))
     };
     let mut resolved = look_up(ids).await?;
     let mut reached = Reach::new();

@@ -18,7 +18,8 @@ pub fn start(filter: &str) -> anyhow::Result<()> {
     let lines = if std::io::stderr().is_terminal() {
         lines.with_target(false).boxed()
     } else {
-        lines.json().flatten_event(true).boxed()
+        // There is one span, the request: a list of it would say the same again.
+        lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(filter).with(limits()).with(lines).init();
     Ok(())

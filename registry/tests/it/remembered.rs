@@ -1,9 +1,9 @@
-//! Entries that are remembered: never beyond a change, never for another, never without a listener.
+//! Entries and tools that are remembered: never beyond a change, never for another, never without a listener.
 
 use std::sync::Arc;
 
 use protocol::Visibility;
-use registry::{EntryName, Registry, RegistryError, ServedEntry, Tenant};
+use registry::{Effects, EntryName, Registry, RegistryError, ResolvedTool, ServedEntry, Tenant};
 use sqlx::Executor as _;
 
 use crate::cluster::eventually;
@@ -113,6 +113,76 @@ async fn a_flipped_byte_is_never_served() {
             Err(RegistryError::IntegrityMismatch(_))
         )
         .then_some(())
+    })
+    .await;
+}
+
+async fn tool(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<ResolvedTool>> {
+    let ids = [id.parse().unwrap()];
+    registry.resolve_remembered(tenant, &ids).await.unwrap().tools.into_iter().next()
+}
+
+/// A tool is looked up once, and again after each change of what is known of it; what the operator says of it counts
+/// too. The same tools come with it as without a memory.
+#[tokio::test]
+async fn a_tool_is_remembered_until_it_changes() {
+    let database = Database::seeded().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    remembering(&registry).await;
+    let first = tool(&registry, &web, "git:git_status").await.unwrap();
+    let again = tool(&registry, &web, "git:git_status").await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "it is not looked up again");
+    // Known and new ones, one twice and one that is none, in any order.
+    let ids = ["time:convert_time", "git:git_status", "no:such", "git:git_log", "git:git_status"]
+        .map(|id| id.parse().unwrap());
+    let plain = registry.resolve(&web, &ids).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(registry.resolve_remembered(&web, &ids).await.unwrap(), plain);
+    }
+    assert_eq!((plain.tools.len(), plain.missing.len()), (3, 1));
+    let operator = database.operator().await;
+    let name = "pml.mcp.git.git_status".parse().unwrap();
+    for effects in [Effects::Read, Effects::Write] {
+        operator.set_tool_class(&name, effects, false).await.unwrap();
+        eventually("the operator's word counts", async || {
+            let now = tool(&registry, &web, "git:git_status").await.unwrap();
+            (now.read_only == (effects == Effects::Read)).then_some(())
+        })
+        .await;
+    }
+    tamper(
+        &database,
+        "update tools set content = replace(content, 'mcp-server-git', 'mcp-server-gti')
+        where tool_id = 'git:git_status'",
+    )
+    .await;
+    eventually("the changed tool is refused", async || {
+        let refused = registry.resolve_remembered(&web, &ids).await;
+        matches!(refused, Err(RegistryError::IntegrityMismatch(_))).then_some(())
+    })
+    .await;
+}
+
+/// RG-06: a tool that one tenant looked up is unknown to others, and to itself once it is hidden.
+#[tokio::test]
+async fn a_tool_is_remembered_for_one() {
+    let database = Database::seeded().await;
+    let [web, other] = database.tenants(["acme.web", "other.web"]).await;
+    let registry = database.registry().await;
+    remembering(&registry).await;
+    Published::new(&web, "db", &[("ask", "Asks")]).write(&database).await;
+    let alice = Tenant::member(web.scope().unwrap().clone(), "alice".parse().unwrap());
+    for _ in 0..3 {
+        assert!(tool(&registry, &alice, "db:ask").await.is_some());
+        for stranger in [&other, &Tenant::anonymous()] {
+            assert!(tool(&registry, stranger, "db:ask").await.is_none());
+        }
+    }
+    let hide = "update mcp_servers set visibility = 'private' where namespace = 'db'";
+    tamper(&database, hide).await;
+    eventually("the hidden tool is gone", async || {
+        tool(&registry, &alice, "db:ask").await.is_none().then_some(())
     })
     .await;
 }
