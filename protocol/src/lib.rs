@@ -32,6 +32,7 @@ mod outcome;
 mod pattern;
 mod program_error;
 mod routing;
+pub mod server_json;
 mod visibility;
 
 pub use call_log::{CallLog, unanswered_calls};

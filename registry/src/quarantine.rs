@@ -9,6 +9,7 @@ mod read;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use protocol::server_json::namespace_of;
 use protocol::{EntryType, Fqdn, Integrity, Routing, Scope};
 use serde::Serialize;
 use sqlx::PgConnection;
@@ -167,7 +168,7 @@ impl Operator {
                 }
                 let namespace = match namespace {
                     Some(namespace) => namespace,
-                    None => read::namespace_of(&judged.name),
+                    None => namespace_of(&judged.name),
                 };
                 publish(connection, actor, &judged.name, candidate, &namespace).await
             })
@@ -293,7 +294,7 @@ async fn write(
         server.status,
         &flags,
         source,
-        read::namespace_of(&server.name),
+        namespace_of(&server.name),
     )
     .fetch_one(connection)
     .await?;

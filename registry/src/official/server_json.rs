@@ -1,5 +1,6 @@
 //! Our entries as server.json, the official registry's form of an MCP server.
 
+use protocol::server_json::is_exact;
 use protocol::{EntryType, Fqdn, Install, RegistryEntry, escape_text};
 use serde_json::{Value, json};
 
@@ -125,14 +126,6 @@ fn package(install: &Install) -> Option<Value> {
         }
     }
     Some(package)
-}
-
-/// Tells whether a version is one, not a range or a tag that moves.
-pub(crate) fn is_exact(version: &str) -> bool {
-    version.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
-        && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+_".contains(c))
-        && version.chars().any(|c| c.is_ascii_digit())
-        && !version.ends_with(".x")
 }
 
 fn argument(text: &str) -> Value {

@@ -1,277 +1,30 @@
 //! A server.json as an entry of the catalog, with everything pinned.
 
-use protocol::{EntryType, Install, ResultMode, escape_text};
+use protocol::server_json::{ServerPlace, place_of};
+use protocol::{EntryType, ResultMode};
 use serde_json::Value;
 
 use crate::CatalogServer;
-use crate::official::server_json::is_exact;
 
-/// Says a server.json as an entry of the catalog: its first package that can be started with what it says, else its
-/// first remote. A version that moves, or an argument that nobody has, is refused: what is approved is pinned.
+/// Says a server.json as an entry of the catalog, as it is had.
 ///
 /// # Errors
-/// Returns why it cannot be said so.
+/// As [`place_of`].
 pub(super) fn to_catalog(server: &Value, namespace: &str) -> Result<CatalogServer, String> {
-    let list = |field: &str| server[field].as_array().cloned().unwrap_or_default();
-    let mut why = Vec::new();
-    let mut entry = CatalogServer {
+    let (kind, install, proxy_to, env_required) = match place_of(server)? {
+        ServerPlace::Stdio(install) => (EntryType::Stdio, Some(install), None, Vec::new()),
+        ServerPlace::Http { url, env_required } => (EntryType::Http, None, Some(url), env_required),
+    };
+    Ok(CatalogServer {
         namespace: namespace.to_owned(),
-        kind: EntryType::Stdio,
+        kind,
         description: server["description"].as_str().unwrap_or_default().to_owned(),
-        install: None,
-        proxy_to: None,
-        env_required: Vec::new(),
+        install,
+        proxy_to,
+        env_required,
         routing: None,
         warnings: Vec::new(),
         result: ResultMode::Text,
         tools: Vec::new(),
-    };
-    for package in list("packages") {
-        match install_of(&package) {
-            Ok(install) => {
-                entry.install = Some(install);
-                return Ok(entry);
-            }
-            Err(reason) => why.push(reason),
-        }
-    }
-    for remote in list("remotes") {
-        match proxy_of(&remote) {
-            Ok((url, variables)) => {
-                (entry.kind, entry.proxy_to, entry.env_required) =
-                    (EntryType::Http, Some(url), variables);
-                return Ok(entry);
-            }
-            Err(reason) => why.push(reason),
-        }
-    }
-    if why.is_empty() {
-        why.push("it names no package and no remote".to_owned());
-    }
-    Err(format!("it can be neither started nor reached: {}", escape_text(&why.join("; "))))
-}
-
-fn install_of(package: &Value) -> Result<Install, String> {
-    let text = |field: &str| package[field].as_str().unwrap_or_default();
-    let (kind, identifier, version) = (text("registryType"), text("identifier"), text("version"));
-    let what = format!("package `{identifier}`");
-    if package["transport"]["type"] != "stdio" {
-        return Err(format!("{what} does not speak over stdio"));
-    }
-    let plain = |extra: &str| {
-        !identifier.is_empty()
-            && identifier.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@')
-            && !identifier.contains("..")
-            && identifier.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
-    };
-    let (command, base, name_is_plain) = match kind {
-        "npm" => ("npx", "https://registry.npmjs.org", plain("@/._-")),
-        "pypi" => ("uvx", "https://pypi.org", plain("._-")),
-        "oci" => ("docker", "https://docker.io", plain("/._:-")),
-        _ => return Err(format!("{what} is of a kind that is not known, `{kind}`")),
-    };
-    if !name_is_plain {
-        return Err(format!("{what} has no name of its kind"));
-    }
-    let stated = package["registryBaseUrl"].as_str().map(|url| url.trim_end_matches('/'));
-    if stated.is_some_and(|url| url != base) {
-        return Err(format!("{what} comes from another place than `{base}`"));
-    }
-    // An image may have its tag in its name.
-    let spec = match (kind, version) {
-        ("oci", "") if identifier.rsplit('/').next().is_some_and(|last| last.contains(':')) => {
-            let tag = identifier.rsplit(':').next().unwrap_or_default();
-            if !is_exact(tag) {
-                return Err(format!("{what} has no version that stays"));
-            }
-            identifier.to_owned()
-        }
-        (_, version) if !is_exact(version) => {
-            return Err(format!("{what} has no version that stays"));
-        }
-        ("oci", version) => format!("{identifier}:{version}"),
-        (_, version) => format!("{identifier}@{version}"),
-    };
-    let mut env_required = Vec::new();
-    for variable in package["environmentVariables"].as_array().into_iter().flatten() {
-        let name = variable["name"].as_str().unwrap_or_default();
-        let named = !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !named {
-            return Err(format!("{what} needs a variable without a name"));
-        }
-        if variable["isRequired"] == true {
-            env_required.push(name.to_owned());
-        }
-    }
-    let mut args = Vec::new();
-    match kind {
-        "npm" => args.push("-y".to_owned()),
-        "oci" => {
-            args.extend(["run", "-i", "--rm"].map(str::to_owned));
-            args.extend(env_required.iter().flat_map(|name| ["-e".to_owned(), name.clone()]));
-        }
-        _ => {}
-    }
-    // Options of the runner could undo what it is run within, or run something else.
-    let harmless = ["-y", "--yes", "-i", "--interactive", "--rm", "-e", "--env"];
-    for argument in package["runtimeArguments"].as_array().into_iter().flatten() {
-        let option = argument["name"].as_str().or(argument["value"].as_str()).unwrap_or_default();
-        if !harmless.contains(&option)
-            || argument["value"].as_str().is_some_and(|value| value.contains('='))
-        {
-            return Err(format!("{what} wants `{option}` of what runs it"));
-        }
-    }
-    args.push(spec);
-    for argument in package["packageArguments"].as_array().into_iter().flatten() {
-        let value = argument["value"].as_str().or(argument["default"].as_str());
-        let open =
-            value.is_some_and(|value| value.contains('{')) && argument.get("variables").is_some();
-        let value = match value {
-            Some(value) if !open => Some(value),
-            _ if argument["isRequired"] == true => {
-                return Err(format!("{what} needs an argument that somebody must give"));
-            }
-            _ => None,
-        };
-        match (argument["type"].as_str(), argument["name"].as_str(), value) {
-            (Some("positional"), _, value) => args.extend(value.map(str::to_owned)),
-            (Some("named"), Some(name), Some(value)) => {
-                args.extend([name.to_owned(), value.to_owned()])
-            }
-            // An option without a value of its own is a switch, unless the value was left open.
-            (Some("named"), Some(name), None) if !open && argument.get("format").is_none() => {
-                args.push(name.to_owned());
-            }
-            (Some("named"), Some(_), None) => {}
-            _ => return Err(format!("{what} has an argument of no kind")),
-        }
-    }
-    Ok(Install { command: command.to_owned(), args, env_required })
-}
-
-fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
-    let url = remote["url"].as_str().unwrap_or_default();
-    let what = format!("remote `{url}`");
-    if remote["type"] != "streamable-http" {
-        return Err(format!("{what} does not speak Streamable HTTP"));
-    }
-    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
-    let good = host.is_some_and(|host| !host.is_empty() && !host.contains('@'))
-        && !url.contains(|c: char| c.is_whitespace() || c.is_control() || c == '{');
-    if !good {
-        return Err(format!("{what} is no address of its own over TLS"));
-    }
-    let mut variables = Vec::new();
-    for header in remote["headers"].as_array().into_iter().flatten() {
-        let name = header["name"].as_str().unwrap_or_default();
-        let value = header["value"].as_str().unwrap_or_default();
-        let variable = value.strip_prefix("Bearer {").and_then(|rest| rest.strip_suffix('}'));
-        match variable {
-            Some(variable)
-                if name.eq_ignore_ascii_case("authorization")
-                    && variables.is_empty()
-                    && variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
-            {
-                variables.push(variable.to_uppercase());
-            }
-            _ if header["isRequired"] == true => {
-                return Err(format!(
-                    "{what} needs the header `{name}`, which the gateway does not send"
-                ));
-            }
-            _ => {}
-        }
-    }
-    Ok((url.to_owned(), variables))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn said(server: Value) -> Result<(EntryType, Vec<String>, Option<String>), String> {
-        let entry = to_catalog(&server, "x")?;
-        let args = entry.install.map(|install| install.args).unwrap_or_default();
-        Ok((entry.kind, args, entry.proxy_to))
-    }
-
-    #[test]
-    fn what_is_pinned_can_be_approved() {
-        let npm = json!({ "packages": [{
-            "registryType": "npm", "identifier": "@a/b", "version": "1.2.3", "transport": { "type": "stdio" },
-            "runtimeArguments": [{ "type": "named", "name": "-y" }],
-            "packageArguments": [{ "type": "positional", "value": "serve" }, { "type": "named", "name": "--port", "value": "1" }],
-            "environmentVariables": [{ "name": "A_KEY", "isRequired": true }, { "name": "B" }],
-        }] });
-        let (kind, args, _) = said(npm.clone()).unwrap();
-        assert_eq!(
-            (kind, args),
-            (
-                EntryType::Stdio,
-                ["-y", "@a/b@1.2.3", "serve", "--port", "1"].map(str::to_owned).to_vec()
-            )
-        );
-        assert_eq!(to_catalog(&npm, "x").unwrap().install.unwrap().env_required, ["A_KEY"]);
-        let oci = json!({ "packages": [{
-            "registryType": "oci", "identifier": "ghcr.io/a/b:1.0.0", "transport": { "type": "stdio" },
-        }] });
-        assert_eq!(said(oci).unwrap().1, ["run", "-i", "--rm", "ghcr.io/a/b:1.0.0"]);
-        let remote = json!({ "remotes": [{
-            "type": "streamable-http", "url": "https://x.example/mcp",
-            "headers": [{ "name": "Authorization", "value": "Bearer {x_key}", "isRequired": true }],
-        }] });
-        assert_eq!(said(remote).unwrap().2.as_deref(), Some("https://x.example/mcp"));
-    }
-
-    #[test]
-    fn what_moves_or_reaches_out_is_refused() {
-        let good = json!({
-            "registryType": "npm", "identifier": "a", "version": "1.2.3", "transport": { "type": "stdio" },
-        });
-        for (field, value) in [
-            ("version", json!("latest")),
-            ("version", json!("^1.2.3")),
-            ("version", json!("1.2.3 && curl x")),
-            ("version", json!(1)),
-            ("identifier", json!("--package=evil")),
-            ("identifier", json!("git+https://x/y")),
-            ("identifier", json!("../x")),
-            ("registryType", json!("mcpb")),
-            ("registryBaseUrl", json!("https://npm.evil.example")),
-            ("transport", json!({ "type": "sse", "url": "https://x" })),
-            (
-                "runtimeArguments",
-                json!([{ "type": "named", "name": "--node-options", "value": "--require=x" }]),
-            ),
-            (
-                "runtimeArguments",
-                json!([{ "type": "named", "name": "-e", "value": "LD_PRELOAD=x" }]),
-            ),
-            (
-                "packageArguments",
-                json!([{ "type": "positional", "valueHint": "path", "isRequired": true }]),
-            ),
-            ("environmentVariables", json!([{ "name": "A=B" }])),
-        ] {
-            let mut package = good.clone();
-            package[field] = value.clone();
-            said(json!({ "packages": [package] })).expect_err(&format!("{field} {value}"));
-        }
-        said(json!({ "packages": [good] })).unwrap();
-        for url in [
-            "http://x.example/mcp",
-            "https://u:p@x.example/",
-            "https://{host}/mcp",
-            "file:///etc/passwd",
-            "",
-        ] {
-            said(json!({ "remotes": [{ "type": "streamable-http", "url": url }] })).expect_err(url);
-        }
-        said(json!({})).expect_err("nothing");
-    }
+    })
 }

@@ -161,14 +161,6 @@ fn is_name(name: &str) -> bool {
     })
 }
 
-/// Returns the namespace that a name suggests: what stands behind the slash, without what a namespace cannot have.
-pub(super) fn namespace_of(name: &str) -> String {
-    let last = name.rsplit('/').next().unwrap_or_default();
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
-    let plain: String = last.chars().map(allowed).collect();
-    plain.trim_matches('-').replace("__", "_")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -245,14 +237,5 @@ mod tests {
         }
         let deep = format!(r#"{{"servers":[{}]}}"#, "[".repeat(100_000));
         read_page(deep.as_bytes()).expect_err("deep");
-    }
-
-    #[test]
-    fn names_suggest_namespaces() {
-        for (name, namespace) in
-            [("io.x/weather", "weather"), ("a/b.c_d", "b-c_d"), ("a/-x-", "x"), ("a/...", "")]
-        {
-            assert_eq!(namespace_of(name), namespace);
-        }
     }
 }
