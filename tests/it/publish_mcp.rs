@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::cli::{Project, text};
 use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::get;
+use crate::support::mcp_servers::npm;
 use crate::support::server::{Server, Tenant};
 use crate::support::upstream::Everything;
 
@@ -105,6 +106,50 @@ fn a_server_is_published_with_what_it_lists() {
     assert!(code != Some(0) && told.contains("GONE"), "{told}");
     let (code, _, told) = run(&project, &publish);
     assert!(code == Some(1) && told.contains("never given again"), "{told}");
+}
+
+/// The official registry's server.json is read as it is: what it names is started, and what moves is not.
+#[test]
+fn a_server_json_of_the_official_registry_is_published() {
+    let tenant = tenant();
+    let project = Project::of(&tenant);
+    // `npx` finds here what it would otherwise ask npm for.
+    let modules = npm("mcp").join("node_modules");
+    std::os::unix::fs::symlink(&modules, project.path("node_modules")).unwrap();
+    let name = "@modelcontextprotocol/server-memory";
+    let package = std::fs::read(modules.join(name).join("package.json")).unwrap();
+    let package: Value = serde_json::from_slice(&package).unwrap();
+    let mut file = json!({
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "io.github.acme/official-notes",
+        "title": "Notes",
+        "description": "Remembers.",
+        "version": "2.1.0",
+        "packages": [{
+            "registryType": "npm", "identifier": name, "version": package["version"],
+            "transport": { "type": "stdio" },
+        }],
+    });
+    project.write("server.json", file.to_string());
+    let publish = ["publish", "--mcp", "server.json"];
+    let (code, _, told) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{told}");
+    let (status, found) = entry(&tenant, "official-notes");
+    assert_eq!((status, &found["server_version"]), (200, &json!("2.1.0")));
+    assert_eq!(found["install"]["command"], "npx");
+    assert!(found["tools"].as_array().unwrap().len() >= 9, "{found}");
+    for (field, value, why) in [
+        ("/packages/0/version", json!("latest"), "no version that stays"),
+        ("/packages/0/transport/type", json!("sse"), "does not speak over stdio"),
+        ("/version", json!("2.1.0-beta"), "--version"),
+    ] {
+        let before = std::mem::replace(file.pointer_mut(field).unwrap(), value);
+        project.write("server.json", file.to_string());
+        let (code, _, told) = run(&project, &publish);
+        assert!(code == Some(2) && told.contains(why), "{field}: {told}");
+        assert!(!told.contains("Starts"), "{field}: {told}");
+        *file.pointer_mut(field).unwrap() = before;
+    }
 }
 
 /// A server behind HTTP is asked directly, with its own key, and pages are read to the end.

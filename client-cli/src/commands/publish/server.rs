@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use protocol::server_json::{ServerPlace, namespace_of, place_of};
 use protocol::{ErrorCode, Fqdn, Install, Scope, ToolDescriptor, Visibility};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,15 +51,24 @@ pub async fn publish(
 ) -> Result<ExitCode, CliError> {
     let text = read_program(&publish.file, stop).await?;
     let shown = publish.file.display();
-    let mut described: Description = serde_json::from_str(&text).map_err(|error| {
-        CliError::cannot_run(format!("`{shown}` does not describe an MCP server: {error}"))
-            .with_hint("It has `name`, `type`, `description`, and `install` or `proxy_to`; the tools come from the server.")
+    let mut described = describe(&text).map_err(|why| {
+        CliError::cannot_run(format!("`{shown}` does not describe an MCP server: {why}")).with_hint(
+            "It has `name`, `type`, `description`, and `install` or `proxy_to`, or it is a server.json of the official \
+             registry; the tools come from the server.",
+        )
     })?;
     described.name = publish.name.unwrap_or(described.name);
     described.description = publish.description.unwrap_or(described.description);
     described.version = publish.version.or(described.version);
     described.visibility = publish.visibility.or(described.visibility);
-    // A name that cannot be published starts nothing.
+    // What cannot be published starts nothing.
+    if let Some(version) = described.version.as_deref().filter(|version| !is_version(version)) {
+        let what = format!(
+            "`{shown}`: its version `{}` is not three numbers",
+            protocol::escape_text(version)
+        );
+        return Err(CliError::cannot_run(what).with_hint("Give one with `--version`, as 1.2.0."));
+    }
     Fqdn::server(Scope::public(), &described.name)
         .map_err(|error| CliError::cannot_run(format!("`{shown}`: {error}")))?;
     let tools = tools(app, &described, stop).await;
@@ -85,6 +95,44 @@ pub async fn publish(
     let tools: String = tools.map(|tool| format!("  {}\n", protocol::escape_text(tool))).collect();
     say(&format!("{}, version {}, runs on the {side}.\n{tools}", word("fqdn"), word("version"),))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a description, in our words or in those of the official registry.
+fn describe(text: &str) -> Result<Description, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let is_official = ["$schema", "packages", "remotes"].iter().any(|it| value.get(it).is_some());
+    // From the text, which says a line; and fields that stand twice are refused.
+    if !is_official {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
+    }
+    let word = |field: &str| {
+        let word = value[field].as_str().filter(|word| !word.is_empty());
+        word.map(str::to_owned).ok_or_else(|| format!("it has no text `{field}`"))
+    };
+    let (kind, install, proxy_to, env_required) = match place_of(&value)? {
+        ServerPlace::Stdio(install) => (Kind::Stdio, Some(install), None, Vec::new()),
+        ServerPlace::Http { url, env_required } => (Kind::Http, None, Some(url), env_required),
+    };
+    Ok(Description {
+        name: namespace_of(&word("name")?),
+        kind,
+        description: word("description")?,
+        version: Some(word("version")?),
+        visibility: None,
+        install,
+        proxy_to,
+        env_required,
+        warnings: Vec::new(),
+    })
+}
+
+/// Tells whether a version has the form that the gateway takes.
+fn is_version(text: &str) -> bool {
+    let mut numbers = text.split('.');
+    numbers.clone().count() == 3
+        && numbers.all(|number| {
+            number.bytes().all(|byte| byte.is_ascii_digit()) && number.parse::<u32>().is_ok()
+        })
 }
 
 /// Asks the server what it offers.
@@ -155,13 +203,68 @@ mod tests {
 
     #[test]
     fn a_file_says_only_what_is_known() {
-        let read = |text: &str| serde_json::from_str::<Description>(text);
+        let read = describe;
         let whole =
             r#"{"name":"n","type":"http","description":"d","proxy_to":"https://n.example"}"#;
         let body = body(&read(whole).unwrap(), &[]);
         assert_eq!((&body["type"], body.get("install")), (&json!("http"), None));
         for more in [r#""tools":[]"#, r#""routing":"server""#, r#""command":"sh""#] {
             read(&whole.replace("\"name\"", &format!("{more},\"name\""))).expect_err(more);
+        }
+    }
+
+    #[test]
+    fn a_server_json_of_the_official_registry_is_read() {
+        let official = json!({
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+            "name": "io.github.acme/web-notes",
+            "title": "Notes",
+            "description": "Keeps notes.",
+            "repository": { "url": "https://github.com/acme/notes", "source": "github" },
+            "version": "1.2.0",
+            "packages": [{
+                "registryType": "npm", "identifier": "@acme/notes", "version": "1.2.0",
+                "transport": { "type": "stdio" },
+                "environmentVariables": [{ "name": "NOTES_TOKEN", "isRequired": true, "isSecret": true }],
+            }],
+        });
+        let body = body(&describe(&official.to_string()).unwrap(), &[]);
+        assert_eq!((&body["name"], &body["type"]), (&json!("web-notes"), &json!("stdio")));
+        assert_eq!(
+            (&body["version"], &body["description"]),
+            (&json!("1.2.0"), &json!("Keeps notes."))
+        );
+        assert_eq!(
+            body["install"],
+            json!({ "command": "npx", "args": ["-y", "@acme/notes@1.2.0"], "env_required": ["NOTES_TOKEN"] })
+        );
+        // What moves starts nothing.
+        let mut moving = official.clone();
+        moving["packages"][0]["version"] = json!("latest");
+        let why = describe(&moving.to_string()).map(drop).unwrap_err();
+        assert!(why.contains("no version that stays"), "{why}");
+        for field in ["name", "description", "version", "packages"] {
+            let mut lacking = official.clone();
+            lacking.as_object_mut().unwrap().remove(field);
+            describe(&lacking.to_string()).map(drop).expect_err(field);
+        }
+    }
+
+    #[test]
+    fn versions_are_three_numbers() {
+        assert!(is_version("1.2.0") && is_version("2025.11.30"));
+        for other in [
+            "",
+            "1",
+            "1.2",
+            "1.2.3.4",
+            "1.2.x",
+            "1.0.0-beta",
+            "v1.0.0",
+            "+1.0.0",
+            "1.0.99999999999",
+        ] {
+            assert!(!is_version(other), "{other}");
         }
     }
 }
