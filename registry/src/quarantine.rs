@@ -20,7 +20,7 @@ use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::operator::{Operator, make};
 use crate::publish::RESERVED;
 use crate::tenant::in_tenant;
-use crate::{RegistryError, Tenant, seed};
+use crate::{CatalogServer, CatalogTool, RegistryError, Tenant, seed};
 
 /// A server in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -147,7 +147,8 @@ impl Operator {
         .await
     }
 
-    /// Publishes a server of the quarantine in the public catalog, with exactly the content that is there now.
+    /// Publishes a server of the quarantine in the public catalog, with exactly the content that is there now and the
+    /// tools that the operator knows of it: a server.json names none.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when it is not in quarantine, [`RegistryError::Invalid`] when it does not
@@ -156,7 +157,8 @@ impl Operator {
     pub async fn approve(
         &self,
         judged: Judged,
-        namespace: Option<String>,
+        namespace: String,
+        tools: Vec<CatalogTool>,
     ) -> Result<ApprovedServer, RegistryError> {
         self.as_catalog(move |connection, actor| {
             Box::pin(async move {
@@ -166,11 +168,7 @@ impl Operator {
                         format!("`{}` {} was taken back there", judged.name, candidate.version);
                     return Err(RegistryError::Invalid(message));
                 }
-                let namespace = match namespace {
-                    Some(namespace) => namespace,
-                    None => namespace_of(&judged.name),
-                };
-                publish(connection, actor, &judged.name, candidate, &namespace).await
+                publish(connection, actor, &judged.name, candidate, &namespace, tools).await
             })
         })
         .await
@@ -345,6 +343,7 @@ async fn publish(
     name: &str,
     candidate: Candidate,
     namespace: &str,
+    tools: Vec<CatalogTool>,
 ) -> Result<ApprovedServer, RegistryError> {
     let scope = Scope::public();
     let fqdn = Fqdn::server(scope.clone(), namespace)?;
@@ -399,14 +398,14 @@ async fn publish(
     }
     let entry = pinned::to_catalog(&server, namespace).map_err(RegistryError::Invalid)?;
     let routing = (entry.kind == EntryType::Stdio).then_some(Routing::Client);
-    let row = seed::rows(&[crate::CatalogServer { routing, ..entry }])?;
     let detail = serde_json::json!({
-        "name": name, "version": candidate.version, "integrity": candidate.integrity,
+        "name": name, "version": candidate.version, "integrity": candidate.integrity, "tools": tools.len(),
     });
+    let rows = seed::rows(&[CatalogServer { routing, tools, ..entry }])?;
     let event = AuditEvent::new("catalog.approve", fqdn.to_string(), AuditOutcome::Allowed);
     audit::record(connection, actor, event.with_detail(detail)).await?;
-    for row in row {
-        seed::write_approved(connection, &scope, &row, name).await?;
+    for row in rows {
+        seed::write_approved(connection, &scope, row, name).await?;
     }
     sqlx::query!(
         "update official_versions set latest = false, updated_at = clock_timestamp() where name = $1 and latest",

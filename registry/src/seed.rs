@@ -261,14 +261,14 @@ pub(crate) async fn write_server(
     Ok(done.rows_affected())
 }
 
-/// Writes a server that was approved from another registry; it has no tools until they are read from it.
+/// Writes a server that was approved from another registry, with the tools that the operator knows of it.
 pub(crate) async fn write_approved(
     connection: &mut PgConnection,
     scope: &Scope,
-    row: &ServerRow,
+    row: ServerRow,
     upstream: &str,
 ) -> Result<(), RegistryError> {
-    write_server(connection, scope, row, OPERATORS).await?;
+    write_server(connection, scope, &row, OPERATORS).await?;
     sqlx::query!(
         "update mcp_servers set upstream = $4, updated_at = now()
         where org = $1 and project = $2 and namespace = $3",
@@ -277,8 +277,9 @@ pub(crate) async fn write_approved(
         row.namespace,
         upstream,
     )
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
+    write_tools(connection, scope, row, OPERATORS).await?;
     Ok(())
 }
 

@@ -126,14 +126,33 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
     }
     nowhere();
 
-    operator.run_well(&["catalog", "approve", name]);
+    // Its tools are the operator's to say, since a server.json has none; what is no tool approves nothing.
+    let folder = crate::support::guard::folder("t");
+    let file = folder.join("tools.json").display().to_string();
+    let schema = json!({ "type": "object" });
+    let forecast = json!({ "name": "forecast", "description": "Tells.", "inputSchema": schema });
+    for bad in [
+        json!([]),
+        json!({ "tools": [{ "name": "../x", "inputSchema": schema }] }),
+        json!([{ "name": "forecast", "inputSchema": { "type": "string" } }]),
+        json!("tools"),
+    ] {
+        std::fs::write(&file, bad.to_string()).unwrap();
+        let refused = operator.run(&["catalog", "approve", name, "--tools", &file]);
+        assert!(!refused.status.success(), "{bad}: {}", text(&refused.stdout));
+    }
+    nowhere();
+    std::fs::write(&file, json!({ "tools": [forecast] }).to_string()).unwrap();
+    let said = operator.run_well(&["catalog", "approve", name, "--tools", &file]);
+    assert!(said.contains(", 1 tools"), "{said}");
     let entry = crate::support::poll("the approved server", crate::support::PATIENCE, || {
         let reply = read("/mcp/pml.mcp.weather");
         (reply.status == 200).then(|| reply.json())
     });
     assert_eq!(entry["install"]["args"], json!(["-y", "weather-mcp@1.0.0"]));
     assert_eq!(entry["install"]["env_required"], json!(["WEATHER_KEY"]));
-    assert_eq!(entry["routing"], "client");
+    assert_eq!((&entry["routing"], &entry["tools"]), (&json!("client"), &json!([forecast])));
+    assert_eq!(read("/mcp/pml.mcp.weather.forecast").status, 200);
     // Under its own name, with the server.json as it was.
     let listed = read("/v0.1/servers?search=weather").json();
     assert_eq!(listed["servers"].as_array().unwrap().len(), 1, "{listed:#}");
@@ -167,7 +186,9 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
     );
     // Which one is asked for must be said.
     assert!(!operator.run(&["catalog", "approve", name]).status.success());
-    operator.run_well(&["catalog", "approve", "io.example/weather@1.1.0"]);
+    let said = operator.run_well(&["catalog", "approve", "io.example/weather@1.1.0"]);
+    assert!(said.contains(", 0 tools") && said.contains("--tools"), "{said}");
+    assert_eq!(operator.sql("select count(*) from tools where namespace = 'weather'").trim(), "0");
     let versions = read("/v0.1/servers/io.example%2Fweather/versions").json();
     let told: Vec<(&Value, &Value)> = versions["servers"]
         .as_array()

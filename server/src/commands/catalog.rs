@@ -3,13 +3,17 @@
 mod fetch;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use protocol::escape_text;
-use registry::{Judged, Operator, QuarantinedServer, RegistryError};
+use protocol::server_json::namespace_of;
+use protocol::{ToolDescriptor, escape_text};
+use registry::{CatalogTool, Judged, Operator, QuarantinedServer, RegistryError};
+use serde_json::Value;
 
 use crate::config::CatalogCommand;
 use crate::database::Database;
+use crate::publish::servers::check_tools;
 
 /// How many refusals are told one by one.
 const TOLD: usize = 20;
@@ -28,16 +32,27 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
             }
             list(&servers)
         }
-        CatalogCommand::Approve { name, namespace, integrity } => {
+        CatalogCommand::Approve { name, namespace, integrity, tools } => {
             let judged = judged(name, integrity.as_deref());
-            let approved = operator.approve(judged, namespace.clone()).await;
+            let namespace = namespace.clone().unwrap_or_else(|| namespace_of(&judged.name));
+            let tools = match tools {
+                Some(file) => read_tools(file, &namespace)
+                    .with_context(|| format!("`{}`: it was not approved", file.display()))?,
+                None => Vec::new(),
+            };
+            let count = tools.len();
+            let approved = operator.approve(judged, namespace, tools).await;
             let approved = approved.map_err(|error| explain(error, "it was not approved"))?;
-            Ok(format!(
-                "`{}` is in the public catalog now: version {}, {}.\n",
+            let mut out = format!(
+                "`{}` is in the public catalog now: version {}, {}, {count} tools.\n",
                 approved.fqdn,
                 escape_text(&approved.version),
                 approved.integrity
-            ))
+            );
+            if count == 0 {
+                out.push_str("Programs can call none of its tools: `--tools FILE` tells them.\n");
+            }
+            Ok(out)
         }
         CatalogCommand::Reject { name, integrity } => {
             let rejected = operator.reject(judged(name, integrity.as_deref())).await;
@@ -45,6 +60,18 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
             Ok(format!("{count} of `{}` rejected.\n", escape_text(name)))
         }
     }
+}
+
+/// Reads the tools of a server: a list, or an object with one.
+fn read_tools(file: &Path, namespace: &str) -> anyhow::Result<Vec<CatalogTool>> {
+    let text = std::fs::read_to_string(file)?;
+    let mut value: Value = serde_json::from_str(&text)?;
+    let list = match value.get_mut("tools") {
+        Some(tools) => tools.take(),
+        None => value,
+    };
+    let tools: Vec<ToolDescriptor> = serde_json::from_value(list)?;
+    check_tools(namespace, tools).map_err(|error| anyhow::anyhow!(error.message))
 }
 
 async fn ingest(operator: &Operator, source: &str) -> anyhow::Result<String> {

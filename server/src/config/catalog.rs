@@ -1,5 +1,7 @@
 //! `pml-server routing|tools|quotas|catalog …`: what the operator says of tools and servers.
 
+use std::path::PathBuf;
+
 use clap::{Subcommand, ValueEnum};
 use protocol::{Fqdn, Routing, Scope, ToolPattern};
 use registry::{QuotaScope, Window};
@@ -142,6 +144,10 @@ pub enum CatalogCommand {
         /// The hash of the content, where a version was read with several.
         #[arg(long, value_name = "sha256-…")]
         integrity: Option<String>,
+        /// A file with its tools, as the server's `tools/list` has them, or as `pml publish --mcp … --dry-run` prints
+        /// them; without it programs cannot call any.
+        #[arg(long, value_name = "FILE")]
+        tools: Option<PathBuf>,
     },
     /// Decide against a server; one that was approved is taken out of the catalog.
     Reject {

@@ -176,11 +176,7 @@ fn read(
     if body.env_required.len() > LIST {
         return Err(invalid(format!("`env_required` has at most {LIST} names")));
     }
-    if body.tools.is_empty() || body.tools.len() > TOOLS {
-        return Err(invalid(format!("a server has 1 to {TOOLS} tools")));
-    }
-    let tools = body.tools.into_iter().map(|tool| check_tool(&body.name, tool));
-    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let tools = check_tools(&body.name, body.tools)?;
     let server = CatalogServer {
         namespace: body.name,
         kind,
@@ -218,6 +214,20 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
         )));
     }
     Ok(())
+}
+
+/// Checks what is said of the tools of a server.
+///
+/// # Errors
+/// Returns what is wrong with them.
+pub fn check_tools(
+    namespace: &str,
+    tools: Vec<ToolDescriptor>,
+) -> Result<Vec<CatalogTool>, ErrorBody> {
+    if tools.is_empty() || tools.len() > TOOLS {
+        return Err(invalid(format!("a server has 1 to {TOOLS} tools")));
+    }
+    tools.into_iter().map(|tool| check_tool(namespace, tool)).collect()
 }
 
 fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, ErrorBody> {
