@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use tokio::runtime::Runtime;
 
+use bare::Bare;
 use client::{Client, header, request};
 use figures::Rounds;
 use gateway::Gateway;
@@ -122,12 +123,7 @@ fn spread(count: u32, size: u32) -> impl Iterator<Item = String> {
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
-fn measure(
-    runtime: &Runtime,
-    serving: &Runtime,
-    gateway: &Gateway,
-    size: u32,
-) -> Result<(), Box<dyn Error>> {
+fn measure(runtime: &Runtime, gateway: &Gateway, size: u32) -> Result<(), Box<dyn Error>> {
     let bearer = format!("Bearer {}", gateway.key);
     let key = ("authorization", bearer.as_str());
     let address = gateway.address;
@@ -140,7 +136,8 @@ fn measure(
         |bytes: &[u8]| runtime.block_on(client.send(bytes)).map_err(|error| error.to_string());
     // Of an entry that is asked for at no other time.
     let last = request("GET", &format!("/mcp/local.default.bulk_{size}"), address, &[key], "");
-    let bare = bare::serve(serving, Vec::new(), ask(&last)?.body)?;
+    let handler = Bare::start(&[], &ask(&last)?.body)?;
+    let bare = handler.address;
     let of_bare = |path: &str| vec![request("GET", path, bare, &[key], "")];
     let asked =
         |name, address, requests, status| Asked::new(runtime, name, address, requests, status);
@@ -174,10 +171,9 @@ fn measure(
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
+    bare::serve_if_asked()?;
     let gateway = Gateway::start()?;
-    // The one who asks has a thread, the bare handler as many as the gateway.
     let asking = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let serving = Runtime::new()?;
     println!("### One entry of many, beside a bare axum handler\n");
     println!(
         "Kept connections, {ASKED} entries in turn, each answered with as many bytes as the bare handler's.\n"
@@ -186,7 +182,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for size in SIZES {
         bulk::add_servers(&gateway, filled + 1, size)?;
         filled = size;
-        measure(&asking, &serving, &gateway, size)?;
+        measure(&asking, &gateway, size)?;
     }
     Ok(())
 }

@@ -1,28 +1,76 @@
-//! The baseline: an axum handler that reads the body and answers prepared bytes.
+//! The baseline: an axum handler that reads the body and answers prepared bytes, in a process of its own, as the
+//! gateway is. In the process that asks, nobody would have to be woken for an answer.
 
 use std::error::Error;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
 use axum::routing::{get, post};
-use tokio::runtime::Runtime;
+use axum::serve::ListenerExt as _;
 
-/// Serves `posted` on `POST /mcp`, `got` on `GET /entry` and an empty 304 on `GET /same`.
-pub(crate) fn serve(
-    runtime: &Runtime,
-    posted: Vec<u8>,
-    got: Vec<u8>,
-) -> Result<SocketAddr, Box<dyn Error>> {
-    let (posted, got) = (Bytes::from(posted), Bytes::from(got));
+/// The word by which a bench becomes it.
+const WORD: &str = "bare";
+
+/// The handler, which runs; it ends with this value.
+pub(crate) struct Bare {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Bare {
+    /// Starts it: it serves `posted` on `POST /mcp`, `got` on `GET /entry` and an empty 304 on `GET /same`.
+    pub(crate) fn start(posted: &[u8], got: &[u8]) -> Result<Bare, Box<dyn Error>> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args([WORD, &posted.len().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut stdin = child.stdin.take().ok_or("it has no stdin")?;
+        stdin.write_all(posted)?;
+        stdin.write_all(got)?;
+        drop(stdin);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("it has no stdout")?).read_line(&mut line)?;
+        Ok(Bare { child, address: line.trim().parse()? })
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Serves for good if this process was started as the handler; a bench begins with it.
+pub(crate) fn serve_if_asked() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, word, length] = &words[..] else { return Ok(()) };
+    if word != WORD {
+        return Ok(());
+    }
+    let mut posted = vec![0; length.parse()?];
+    std::io::stdin().read_exact(&mut posted)?;
+    let mut got = Vec::new();
+    std::io::stdin().read_to_end(&mut got)?;
+    // As many threads as the gateway has.
+    tokio::runtime::Runtime::new()?.block_on(serve(posted.into(), got.into()))
+}
+
+#[expect(clippy::print_stdout, reason = "whoever started it reads where it listens")]
+async fn serve(posted: Bytes, got: Bytes) -> Result<(), Box<dyn Error>> {
     let json = |bytes: Bytes| ([(header::CONTENT_TYPE, "application/json")], bytes);
     let router = Router::new()
         .route("/mcp", post(move |_body: Bytes| async move { json(posted) }))
         .route("/entry", get(move || async move { json(got) }))
         .route("/same", get(async || StatusCode::NOT_MODIFIED));
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
-    let address = listener.local_addr()?;
-    runtime.spawn(async move { axum::serve(listener, router).await });
-    Ok(address)
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    // As the gateway: an answer is not kept back until there is more of it.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    Ok(axum::serve(listener, router).await?)
 }

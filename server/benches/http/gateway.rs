@@ -34,6 +34,10 @@ impl Gateway {
             .env("PML_LISTEN", "127.0.0.1:0")
             .env("PML_DATA_DIR", &data)
             .env("PML_LOG", "warn")
+            // All is counted, and nothing refused.
+            .env("PML_RATE_PER_KEY", "1000000/s")
+            .env("PML_RATE_PER_ORG", "1000000/s")
+            .env("PML_RATE_PER_ADDRESS", "1000000/s")
             .env_remove("PML_DATABASE_URL")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use bare::Bare;
 use client::{Client, Reply, header, request};
 use figures::{Rounds, median, quantile, sorted, time};
 use gateway::Gateway;
@@ -219,17 +220,17 @@ impl Flood {
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
+    bare::serve_if_asked()?;
     let gateway = Gateway::start()?;
     let pid = gateway.pid();
-    // The one who asks has a thread of its own, the bare handler as many as the gateway.
     let asking =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let serving = Runtime::new()?;
     let asked = asked(&gateway, &asking)?;
     let posted = asked.execute.reply(&asking)?.body;
     let got = asked.found.reply(&asking)?.body;
     let sizes = (posted.len(), got.len());
-    let bare = bare::serve(&serving, posted, got)?;
+    let handler = Bare::start(&posted, &got)?;
+    let bare = handler.address;
     let elsewhere = |kind: &Kind, name, path: &str, method| {
         let text = String::from_utf8_lossy(&kind.bytes);
         let line = text.lines().next().unwrap_or_default();
