@@ -9,7 +9,7 @@ mod figures;
 mod gateway;
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use protocol::ToolId;
 use registry::{Registry, Resolved, Tenant};
@@ -25,6 +25,8 @@ const TOOLS: u32 = 20;
 const ROUNDS: u32 = 400;
 /// The first ones prepare the statements of each connection.
 const WARM: u32 = 40;
+/// How long the listener for changes may take to connect.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Fewer, since it looks at all names.
 const UNKNOWN_ROUNDS: u32 = 20;
 
@@ -99,8 +101,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
     let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
     println!("### The look-up of a program's tools\n");
-    if !registry.remembers_entries() {
-        println!("**The registry does not hear of changes, so nothing is remembered.**\n");
+    let deadline = Instant::now() + PATIENCE;
+    while !registry.remembers_entries() {
+        if Instant::now() > deadline {
+            return Err("the registry does not hear of changes, so nothing is remembered".into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
     let mut filled = 0;
     for servers in SERVERS {

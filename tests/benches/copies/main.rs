@@ -19,7 +19,7 @@ use spent::tree;
 use support::http::{HttpMcp, send};
 use support::mcp_client::Era;
 use support::server::{Installation, Tenant};
-use support::upstream::{Entry, Everything, scope_of};
+use support::upstream::{Entry, Everything, host_of, scope_of};
 
 /// So many requests are sent between two looks.
 const FURTHER: [usize; 3] = [10, 100, 1_000];
@@ -87,12 +87,15 @@ fn look(when: &str, gateway: u32, key: &Canary) {
     println!("| {when} | {} | {} |", told[0], told[1]);
 }
 
-fn put(tenant: &Tenant, method: &str, key: Option<&str>) -> u16 {
-    let query = if key.is_none() { "?for=me" } else { "" };
+/// Stores a key for one host, or deletes it.
+fn put(tenant: &Tenant, key: Option<(&str, &str)>) -> u16 {
+    let (method, query) = if key.is_none() { ("DELETE", "?for=me") } else { ("PUT", "") };
     let url = format!("{}/api/v1/secrets/COPIES_TOKEN{query}", tenant.url);
     let bearer = format!("Bearer {}", tenant.key);
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    let body = key.map(|key| json!({ "value": key, "for": "me" }).to_string().into_bytes());
+    let body = key.map(|(key, host)| {
+        json!({ "value": key, "for": "me", "hosts": [host] }).to_string().into_bytes()
+    });
     send(method, &url, &headers, body).status
 }
 
@@ -133,7 +136,7 @@ fn main() {
         "| when | in `pml-server` itself | in its other processes and its Postgres |\n|---|---:|---:|"
     );
     look("before it was stored", pid, &key);
-    assert_eq!(put(&tenant, "PUT", Some(&here)), 201);
+    assert_eq!(put(&tenant, Some((&here, &host_of(&upstream.url)))), 201);
     look("stored", pid, &key);
     call(&tenant, "keyed:echo", 1);
     look("right after the first request with it", pid, &key);
@@ -143,7 +146,7 @@ fn main() {
     }
     call(&tenant, "bare:echo", FURTHER[1]);
     look(&format!("{} requests without it", FURTHER[1]), pid, &key);
-    let deleted = put(&tenant, "DELETE", None);
+    let deleted = put(&tenant, None);
     assert!((200..300).contains(&deleted), "{deleted}");
     look("right after it was deleted", pid, &key);
     call(&tenant, "bare:echo", FURTHER[2]);
