@@ -23,16 +23,17 @@ pub mod sessions;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, options};
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
+use self::observe::Seen;
 use self::openapi::Auth;
 use self::pages::Pages;
 use crate::auth;
@@ -67,11 +68,25 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(gateway.clone(), oauth::challenge))
+        .layer(middleware::from_fn_with_state(gateway, around))
+}
+
+/// What is done for every request. It is one layer: each costs a request about as much as a handler.
+async fn around(State(gateway): State<SharedGateway>, request: Request, next: Next) -> Response {
+    observe::observe(Seen::of(&request), async {
         // Before a credential is looked at: guesses count too.
-        .layer(middleware::from_fn_with_state(gateway, limits::count_address))
-        .layer(middleware::from_fn(harden))
-        .layer(middleware::from_fn(observe::observe))
+        let counted = match limits::origin(&gateway.limits, &request) {
+            Some(origin) => limits::count_address(&gateway, origin).await,
+            None => Ok(()),
+        };
+        let mut response = match counted {
+            Ok(()) => oauth::challenge(&gateway, request, next).await,
+            Err(refusal) => refusal.into_response(),
+        };
+        harden(response.headers_mut());
+        response
+    })
+    .await
 }
 
 /// The groups of routes, each with what it needs.
@@ -185,9 +200,7 @@ fn open_routes() -> OpenApiRouter<SharedGateway> {
 }
 
 /// Adds the headers that keep a browser from reading an answer as something else.
-async fn harden(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
+fn harden(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(
         header::CONTENT_SECURITY_POLICY,
@@ -198,5 +211,4 @@ async fn harden(request: Request, next: Next) -> Response {
     headers
         .entry(HeaderName::from_static("cross-origin-resource-policy"))
         .or_insert(HeaderValue::from_static("same-origin"));
-    response
 }

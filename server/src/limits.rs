@@ -7,10 +7,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use axum::middleware::Next;
-use axum::response::Response;
 use ipnet::IpNet;
 use moka::future::Cache;
 use protocol::{ErrorBody, ErrorCode, Scope, ToolId};
@@ -226,24 +224,21 @@ async fn draw(registry: &Registry, bucket: &Bucket, rate: Rate) -> Option<TokenG
     None
 }
 
-/// Lets a request through unless too many come from where it comes from.
+/// Returns where a request comes from, if that is counted.
+pub fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip();
+    let proxies = &limits.settings.trusted_proxies;
+    (!UNCOUNTED.contains(&request.uri().path()))
+        .then(|| network(client_address(peer, request.headers(), proxies)))
+}
+
+/// Counts a request for where it comes from.
 ///
 /// # Errors
-/// Returns `RATE_LIMITED` when there are too many.
-pub async fn count_address(
-    State(gateway): State<SharedGateway>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let limits = &gateway.limits;
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    if let (RateLimit::At(rate), Some(peer)) = (limits.settings.rate_per_address, peer)
-        && !UNCOUNTED.contains(&request.uri().path())
-    {
-        let client = client_address(peer, request.headers(), &limits.settings.trusted_proxies);
-        limits.count(&gateway.registry, Bucket::Address(network(client)), rate).await?;
-    }
-    Ok(next.run(request).await)
+/// Returns `RATE_LIMITED` when too many come from there.
+pub async fn count_address(gateway: &SharedGateway, origin: IpAddr) -> Result<(), ApiError> {
+    let RateLimit::At(rate) = gateway.limits.settings.rate_per_address else { return Ok(()) };
+    gateway.limits.count(&gateway.registry, Bucket::Address(origin), rate).await
 }
 
 /// Returns who sent a request: the peer, or what our own proxies say of it.

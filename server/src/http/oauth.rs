@@ -44,11 +44,7 @@ pub async fn get_mcp_metadata(
 }
 
 /// Says in a refusal how to get a token that would do, as RFC 6750 and MCP have it.
-pub async fn challenge(
-    State(gateway): State<SharedGateway>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
     let Some(tokens) = &gateway.tokens else { return response };

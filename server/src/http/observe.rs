@@ -5,8 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use protocol::ErrorCode;
@@ -28,17 +27,30 @@ pub fn request_id() -> Option<Uuid> {
     ID.try_with(|id| *id).ok()
 }
 
-/// Gives a request its id and logs how it went.
+/// What the log says of a request.
 ///
-/// The log has the route, not the path or the query: those hold what a client wrote.
-pub async fn observe(request: Request, next: Next) -> Response {
+/// It has the route, not the path or the query: those hold what a client wrote.
+pub struct Seen {
+    method: Method,
+    route: Option<MatchedPath>,
+}
+
+impl Seen {
+    /// Looks at a request.
+    pub fn of(request: &Request) -> Self {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        Self { method: request.method().clone(), route }
+    }
+}
+
+/// Gives a request its id, waits for its answer and logs how it went.
+pub async fn observe(seen: Seen, answer: impl Future<Output = Response>) -> Response {
     let id = Uuid::now_v7();
-    let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let route = seen.route.as_ref().map_or("none", MatchedPath::as_str);
+    let method = seen.method;
     let started = Instant::now();
     let span = tracing::info_span!("request", request.id = %id);
-    let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let answer = AssertUnwindSafe(answer).catch_unwind();
     let answered = ID.scope(id, async { answer.await.unwrap_or_else(|panic| broken(&*panic)) });
     let mut response = answered.instrument(span.clone()).await;
     let status = response.status().as_u16();
@@ -59,6 +71,7 @@ fn broken(_panic: &(dyn Any + Send)) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
+    use axum::middleware::Next;
     use axum::routing::get;
     use axum::{Router, middleware};
     use serde_json::Value;
@@ -75,7 +88,9 @@ mod tests {
         let router = Router::new()
             .route("/breaks", get(breaks))
             .route("/works", get(async || "yes"))
-            .layer(middleware::from_fn(observe));
+            .layer(middleware::from_fn(async |request: Request, next: Next| {
+                observe(Seen::of(&request), next.run(request)).await
+            }));
         let ask = async |path: &str| {
             let request = Request::get(path).header(HEADER, "mine").body(Body::empty());
             router.clone().oneshot(request.unwrap()).await.unwrap()
