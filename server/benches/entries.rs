@@ -28,7 +28,10 @@ use gateway::Gateway;
 const SIZES: [u32; 3] = [1_000, 100_000, 1_000_000];
 /// So many different entries are asked for in turn, spread over all.
 const ASKED: u32 = 64;
-const ROUNDS: u32 = 2_000;
+const ROUNDS: u32 = 500;
+/// So many of a kind are asked for in a row, one after the other, before it is another's turn: a gateway serves
+/// requests one after the other, not one between two of everything else.
+const ROW: usize = 8;
 /// The first ones warm what is warm in a gateway that serves.
 const WARM: u32 = 2 * ASKED;
 /// So many entries are asked for once, when nothing remembers them.
@@ -163,7 +166,7 @@ fn measure(runtime: &Runtime, gateway: &Gateway, size: u32) -> Result<(), Box<dy
     ];
     let against: &[(&str, &[&str])] =
         &[(FOUND, &[BARE_GET]), (OPEN, &[BARE_GET]), (SAME, &[BARE_SAME])];
-    println!("{}", in_turn(runtime, &mut all, WARM, ROUNDS, (1, 1))?.table(against));
+    println!("{}", in_turn(runtime, &mut all, WARM, ROUNDS, (1, ROW))?.table(against));
     println!("{IN_FLIGHT} at a time, the time an answer:\n");
     println!("{}", in_turn(runtime, &mut all, 2, BLOCKS, (IN_FLIGHT, EACH))?.table(against));
     Ok(())
