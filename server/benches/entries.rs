@@ -14,6 +14,7 @@ mod gateway;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -117,6 +118,25 @@ fn in_turn(
     Ok(figures)
 }
 
+/// Holds all threads of some processes on some processors, `0-1` for the first two.
+fn hold(pids: &[u32], processors: &str) -> Result<(), Box<dyn Error>> {
+    for pid in pids {
+        let pid = pid.to_string();
+        let told = Command::new("taskset").args(["-a", "-c", "-p", processors, &pid]).output()?;
+        if !told.status.success() {
+            return Err(format!("taskset: {}", String::from_utf8_lossy(&told.stderr)).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the processors that this process may run on.
+fn processors() -> Result<String, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    Ok(line.ok_or("the kernel does not tell our processors")?.trim().to_owned())
+}
+
 /// Returns the names of so many entries, spread over all.
 fn spread(count: u32, size: u32) -> impl Iterator<Item = String> {
     (0..count).map(move |index| {
@@ -166,7 +186,13 @@ fn measure(runtime: &Runtime, gateway: &Gateway, size: u32) -> Result<(), Box<dy
     ];
     let against: &[(&str, &[&str])] =
         &[(FOUND, &[BARE_GET]), (OPEN, &[BARE_GET]), (SAME, &[BARE_SAME])];
+    // On one processor nobody wakes another one up. Else it is chance whether whoever answers sleeps there or beside
+    // the one who asks, for a whole run, and that is most of the time.
+    let (pids, every) = ([std::process::id(), gateway.pid(), handler.pid()], processors()?);
+    hold(&pids, every.split([',', '-']).next().unwrap_or("0"))?;
+    println!("One at a time, all on one processor:\n");
     println!("{}", in_turn(runtime, &mut all, WARM, ROUNDS, (1, ROW))?.table(against));
+    hold(&pids, &every)?;
     println!("{IN_FLIGHT} at a time, the time an answer:\n");
     println!("{}", in_turn(runtime, &mut all, 2, BLOCKS, (IN_FLIGHT, EACH))?.table(against));
     Ok(())

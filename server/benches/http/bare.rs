@@ -39,6 +39,13 @@ impl Bare {
     }
 }
 
+impl Bare {
+    #[allow(dead_code, reason = "not every bench looks at the process")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Bare {
     fn drop(&mut self) {
         let _ = self.child.kill();
