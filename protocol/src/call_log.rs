@@ -15,6 +15,10 @@ pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
     told.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()
 }
 
+/// What a run is told that returned `undefined` and printed nothing.
+pub const NO_VALUE: &str =
+    "the program returned no value, so its result is `null`; end it with `return …`";
+
 /// The calls of one run, as both sides report them.
 #[derive(Debug, Clone, Default)]
 pub struct CallLog {

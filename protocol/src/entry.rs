@@ -42,6 +42,10 @@ pub struct RegistryEntry {
     /// For a server that a tenant published: its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
+    /// For a server that was published with a server.json of the official registry: that document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub server_json: Option<Value>,
     /// For a capability: its version, its program's hash and what that calls.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = CapabilityProgram))]

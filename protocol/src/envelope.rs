@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{ErrorBody, Integrity, Routing};
+use crate::{ErrorBody, FailedCalls, Include, Integrity, Routing, RunMeta};
 
 /// The largest `code` that is accepted, in bytes.
 pub const CODE_FIELD_LIMIT: usize = 64 * 1024;
@@ -26,6 +26,10 @@ pub struct ExecuteRequest {
     /// How to run it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<ExecuteOptions>,
+    /// With `dry_run`: the scope whose program it is, for the program of a capability. Its short names mean what they
+    /// mean there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<crate::Scope>,
     /// Tools that only this machine knows; each is a client tool and none is stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_tools: Vec<String>,
@@ -35,7 +39,7 @@ pub struct ExecuteRequest {
 }
 
 /// How to run a program.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecuteOptions {
     /// Wall time in milliseconds; can only shorten the limit of the side that runs it.
@@ -47,6 +51,9 @@ pub struct ExecuteOptions {
     /// Start read-only calls before the program reaches them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager: Option<bool>,
+    /// What the answer says beyond the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<Include>,
 }
 
 /// The answer to an `approval_required`, inside `pml_execute`.
@@ -125,9 +132,10 @@ pub struct RunNote {
     /// The side that ran it.
     pub executed: ExecutedOn,
     /// Wall time in milliseconds.
+    #[serde(serialize_with = "rounded")]
     pub duration_ms: f64,
     /// What the program printed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<ConsoleLine>,
     /// Whether lines are missing because the console limit was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -135,9 +143,15 @@ pub struct RunNote {
     /// What the user should know although the run went on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The calls that were made, in the order they began.
-    #[serde(default)]
-    pub calls: Vec<CallNote>,
+    /// The calls that were made, in the order they began; absent where they were not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Vec<CallNote>>,
+    /// Those that failed, where `calls` is absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_calls: Vec<FailedCalls>,
+    /// What `_meta` says of the run; it is no part of the answer itself.
+    #[serde(skip)]
+    pub meta: Option<Box<RunMeta>>,
 }
 
 /// One call of a run.
@@ -150,6 +164,7 @@ pub struct CallNote {
     /// Whether it succeeded.
     pub ok: bool,
     /// Wall time in milliseconds, without waiting for a human.
+    #[serde(serialize_with = "rounded")]
     pub duration_ms: f64,
     /// The capabilities that made it, the outermost first; empty for a call of the program itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -164,12 +179,17 @@ pub struct Success {
     /// The run.
     #[serde(flatten)]
     pub run: RunNote,
-    /// The tools that the program declares.
-    #[serde(default)]
-    pub tools_used: Vec<ToolUse>,
-    /// The analysed plan, as `pml analyze --json` shows it under `dag`.
-    #[serde(default)]
-    pub dag: Value,
+    /// The tools that the program declares; absent where they were not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_used: Option<Vec<ToolUse>>,
+    /// The analysed plan, as `pml analyze --json` shows it under `dag`; absent where it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dag: Option<Value>,
+}
+
+/// Writes milliseconds with two decimals: more are noise that a model would read.
+fn rounded<S: Serializer>(milliseconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((milliseconds * 100.0).round() / 100.0)
 }
 
 /// The side that ran a program.
@@ -199,6 +219,9 @@ pub struct ToolUse {
     /// The registry's name for it; absent for a tool that only this machine knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fqdn: Option<String>,
+    /// The version of a capability or of a published server; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Tool or capability.
     #[serde(rename = "type")]
     pub kind: ToolUseType,
@@ -210,6 +233,9 @@ pub struct ToolUse {
     /// For a capability: the ids of all tools it may call, transitively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// For a server tool: the key that a call needs and the gateway does not have, so that a call would fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks_key: Option<String>,
 }
 
 /// What a [`ToolUse`] names.
@@ -235,6 +261,9 @@ pub struct Delegation {
     pub tools_used: Vec<ToolUse>,
     /// The ids among them that run on the client.
     pub client_tools: Vec<String>,
+    /// What the user should know before it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The program's structure.
     #[serde(default)]
     pub static_structure: Value,

@@ -73,7 +73,7 @@ error_codes! {
         "Use a key that has the named right; `pml-server keys create --can …` makes one.";
     /// A tool needs a key that the caller did not supply.
     ApiKeyRequired = 1011, "API_KEY_REQUIRED",
-        "Set the named variable in the environment or in `.env`.";
+        "For a tool on this machine set the variable in the environment or `.env`; for one on the gateway use `pml keys set NAME --cloud`.";
     /// A path leads out of the workspace.
     PathOutsideWorkspace = 1012, "PATH_OUTSIDE_WORKSPACE",
         "Use a path beneath the workspace.";
@@ -98,7 +98,7 @@ error_codes! {
         "Compare the arguments with the tool's input schema from `pml_discover`.";
     /// The tool's server could not be started or went away.
     ToolUnavailable = 2005, "TOOL_UNAVAILABLE",
-        "See the message for why its server did not run; `pml_discover` shows how it is installed.";
+        "The message says why its server did not run; its entry, `GET /mcp/{name}`, how it is installed.";
     /// A tool's result is over the limit.
     ToolResultTooLarge = 2006, "TOOL_RESULT_TOO_LARGE",
         "Ask the tool for a part: a range, a page or fewer fields.";
@@ -144,7 +144,7 @@ error_codes! {
         "Return a summary, or write the data to a file and return its path.";
     /// The program's result is not data.
     ResultNotSerializable = 3012, "RESULT_NOT_SERIALIZABLE",
-        "Return plain data: no functions, cycles or BigInt.";
+        "Return plain data; the message names the part that is none and what to write for it.";
     /// The program waits for something that can never happen.
     Deadlock = 3013, "DEADLOCK",
         "A promise in the program is never settled; look at the awaited value.";
@@ -156,13 +156,13 @@ error_codes! {
         "Simplify the program; report the program if it happens again.";
     /// A request's fields are not as documented.
     InvalidRequest = 3016, "INVALID_REQUEST",
-        "Compare the request with the tool's input schema.";
+        "Correct what the message names; `pml_discover` and `GET /openapi.json` describe what each request takes.";
     /// The program has more timers at once than it may.
     TooManyTimers = 3017, "TOO_MANY_TIMERS",
         "Clear timers that are no longer needed, or wait for one before the next is set.";
     /// Nothing of that id belongs to the caller.
     NotFound = 3018, "NOT_FOUND",
-        "Check the id, and that the credential is one of the scope that it belongs to.";
+        "Check the name or id, and that your key belongs to its project.";
     /// What is there does not allow the change.
     Conflict = 3019, "CONFLICT",
         "Read what is there now; the message says what is in the way.";
@@ -178,6 +178,9 @@ error_codes! {
     /// What had that name was deleted, and the name is not given again.
     Gone = 3023, "GONE",
         "Use another entry; whoever published this one took it out for good.";
+    /// The program uses a promise where it needs what the promise gives.
+    PromiseNotAwaited = 3024, "PROMISE_NOT_AWAITED",
+        "Write `await` where the message says, and submit the program again.";
 
     /// The code to run is not the code that was submitted.
     CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",
@@ -212,7 +215,7 @@ error_codes! {
         "Try again in a moment.";
     /// A configuration file or variable is wrong.
     ConfigInvalid = 5008, "CONFIG_INVALID",
-        "Correct the named file or variable; nothing is ignored silently.";
+        "Correct the file, variable or option that the message names; a wrong one is never skipped.";
     /// The issuer of tokens does not answer, so no token can be checked.
     IdentityUnavailable = 5009, "IDENTITY_UNAVAILABLE",
         "Try again shortly, or use an API key; the operator finds the cause in the gateway's log.";

@@ -1,10 +1,14 @@
 //! The one place that knows the grammar of tool ids, FQDNs and scopes.
 
+mod tool_id;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use tool_id::{ToolId, is_version};
 
 /// The longest segment of any name, in bytes.
 const SEGMENT_LIMIT: usize = 128;
@@ -69,86 +73,6 @@ fn check_namespace(namespace: &str) -> Result<(), NameError> {
         });
     }
     Ok(())
-}
-
-/// Names a tool as programs and permissions do: `namespace:action`.
-///
-/// Ids are case-sensitive and have one spelling; every other spelling is
-/// refused when it is parsed.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ToolId {
-    text: String,
-    colon: usize,
-}
-
-impl ToolId {
-    /// Joins a namespace and an action.
-    ///
-    /// # Errors
-    /// Returns [`NameError`] when either part breaks the grammar.
-    pub fn new(namespace: &str, action: &str) -> Result<Self, NameError> {
-        check_namespace(namespace)?;
-        check_segment(action, "tool name")?;
-        Ok(Self { text: [namespace, ":", action].concat(), colon: namespace.len() })
-    }
-
-    /// Reads any of the forms that MCP clients send: `namespace:action` or the
-    /// wire name `namespace__action`.
-    ///
-    /// # Errors
-    /// Returns [`NameError`] when the text is neither.
-    pub fn from_wire(name: &str) -> Result<Self, NameError> {
-        match name.split_once("__") {
-            Some((namespace, action)) if !name.contains(':') => Self::new(namespace, action),
-            _ => name.parse(),
-        }
-    }
-
-    /// Returns the part before the colon.
-    pub fn namespace(&self) -> &str {
-        &self.text[..self.colon]
-    }
-
-    /// Returns the part after the colon.
-    pub fn action(&self) -> &str {
-        &self.text[self.colon + 1..]
-    }
-
-    /// Returns the canonical text, `namespace:action`.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns how a program writes it: `mcp.namespace.action`, a name that is no
-    /// identifier in brackets.
-    pub fn call_form(&self) -> String {
-        let member = |name: &str| {
-            let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-                && !name.starts_with(|c: char| c.is_ascii_digit());
-            if identifier { format!(".{name}") } else { format!("[\"{name}\"]") }
-        };
-        format!("mcp{}{}", member(self.namespace()), member(self.action()))
-    }
-
-    /// Returns the MCP tool name, `namespace__action`.
-    pub fn wire_name(&self) -> String {
-        format!("{}__{}", self.namespace(), self.action())
-    }
-}
-
-impl FromStr for ToolId {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        match text.split_once(':') {
-            Some((namespace, action)) => Self::new(namespace, action),
-            None => Err(NameError::Form {
-                text: shown(text),
-                kind: "tool id",
-                expected: "`namespace:action`",
-            }),
-        }
-    }
 }
 
 /// Names a tenant: an organisation and one of its projects, `org.project`.
@@ -307,6 +231,11 @@ impl Fqdn {
         let action = self.action.as_deref()?;
         ToolId::new(&self.namespace, action).ok()
     }
+
+    /// Returns the full name of the tool as programs write it, or `None` for a server.
+    pub fn full_tool(&self) -> Option<ToolId> {
+        self.tool().map(|id| id.within(&self.scope))
+    }
 }
 
 impl fmt::Display for Fqdn {
@@ -374,12 +303,6 @@ macro_rules! text_form {
 }
 text_form!(ToolId, Scope, ShortHash, Fqdn);
 
-impl fmt::Display for ToolId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -405,11 +328,42 @@ mod tests {
     }
 
     #[test]
+    fn a_precise_name_stands_for_what_it_says() {
+        let stands = |id: &str, fqdn: &str| {
+            id.parse::<ToolId>().unwrap().can_be(&fqdn.parse::<Fqdn>().unwrap())
+        };
+        assert!(stands("text:shout@0.1.0", "acme.core.text.shout.7b92"));
+        assert!(stands("acme.core.text:shout.7b92", "acme.core.text.shout.7b92"));
+        for (id, fqdn) in [
+            ("text:shout", "acme.core.text.shut"),
+            ("text:shout", "acme.core.text"),
+            ("acme.web.text:shout", "acme.core.text.shout"),
+            ("acme.core.text:shout.7b93", "acme.core.text.shout.7b92"),
+            ("acme.core.text:shout.7b92", "acme.core.text.shout"),
+        ] {
+            assert!(!stands(id, fqdn), "{id} {fqdn}");
+        }
+    }
+
+    #[test]
     fn canonical_names_round_trip() {
         for text in
             ["filesystem:read_file", "sequential-thinking:sequentialthinking", "a:__proto__"]
         {
             assert_eq!(text.parse::<ToolId>().unwrap().to_string(), text);
+        }
+        for text in [
+            "text:shout@0.1.0",
+            "acme.core.text:shout",
+            "acme.core.text:shout@0.10.0",
+            "acme.core.text:shout.7b92",
+            "acme.core.text:shout.7b92@0.10.0",
+        ] {
+            let id: ToolId = text.parse().unwrap();
+            assert_eq!(id.to_string(), text);
+            assert_eq!((id.namespace(), id.action(), id.is_plain()), ("text", "shout", false));
+            assert_eq!(id.plain().as_str(), "text:shout");
+            assert_eq!(ToolId::from_wire(&id.wire_name()).unwrap(), id);
         }
         for text in ["pml.mcp.json", "pml.mcp.json.parse", "acme.web.db.query.0a9f"] {
             assert_eq!(text.parse::<Fqdn>().unwrap().to_string(), text);
@@ -436,6 +390,24 @@ mod tests {
             "a:..",
             "a:b/c",
             "a:%2e",
+            "a:b@",
+            "a:b@1",
+            "a:b@1.2",
+            "a:b@1.2.3.4",
+            "a:b@01.2.3",
+            "a:b@../x",
+            "a:b@1.2.3@latest",
+            "a:b@1.2.3 ",
+            "a:@1.2.3",
+            "a@1.2.3:b",
+            "a:b.7b92",
+            "o.a:b",
+            "o.p.q.a:b",
+            "o..a:b",
+            "o.p.a:b.7B92",
+            "o.p.a:b.7b92.7b92",
+            "o.p.a:b@1.2.3.7b92",
+            "o.p.a__b:c",
             "a__b:c",
             "a_:c",
             "é:b",
@@ -474,9 +446,24 @@ mod tests {
             ("filesystem__read_file", "filesystem:read_file"),
             ("git__git__x", "git:git__x"),
             ("filesystem:read_file", "filesystem:read_file"),
+            ("text__shout@0.1.0", "text:shout@0.1.0"),
+            ("text:shout@latest", "text:shout"),
+            ("acme.core.text.shout", "acme.core.text:shout"),
+            ("acme.core.text.shout.7b92@0.1.0", "acme.core.text:shout.7b92@0.1.0"),
+            ("acme.core.text.a__b@latest", "acme.core.text:a__b"),
+            ("a__b.core.text.shout", "a__b.core.text:shout"),
         ] {
             assert_eq!(ToolId::from_wire(wire).unwrap().as_str(), id);
         }
-        ToolId::from_wire("read_file").unwrap_err();
+        for text in [
+            "read_file",
+            "acme.core.text",
+            "text@0.1.0",
+            "a.b.c.d.7b92.e",
+            "a.b.c.d@",
+            "text__shout@1",
+        ] {
+            ToolId::from_wire(text).expect_err(text);
+        }
     }
 }

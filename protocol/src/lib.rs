@@ -20,10 +20,13 @@
 //! ```
 
 mod call_log;
+pub mod discovery;
+mod dry_run;
 mod entry;
 mod envelope;
 mod error_code;
 mod fqdn;
+mod include;
 mod integrity;
 mod journal;
 pub mod meta_tools;
@@ -31,11 +34,15 @@ pub mod model_text;
 mod outcome;
 mod pattern;
 mod program_error;
+pub mod ranking;
+pub mod redaction;
 mod routing;
 pub mod server_json;
+pub mod signature;
 mod visibility;
 
-pub use call_log::{CallLog, unanswered_calls};
+pub use call_log::{CallLog, NO_VALUE, unanswered_calls};
+pub use dry_run::{ArgsEgress, DryRun, DryTask, Egress, Side, Step, Unawaited};
 pub use entry::{
     CAPABILITY_DEPTH, CAPABILITY_REACH, CapabilityProgram, EntryType, Install, McpDependency,
     RegistryEntry, ToolDescriptor,
@@ -46,7 +53,8 @@ pub use envelope::{
     ExecutedOn, RunError, RunNote, Success, ToolUse, ToolUseType,
 };
 pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
-pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId};
+pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId, is_version};
+pub use include::{FailedCalls, Include, RunMeta};
 pub use integrity::{Integrity, IntegrityError};
 pub use journal::{
     Journal, JournalAnswer, JournalCall, JournalError, JournalLine, JournalMismatch,

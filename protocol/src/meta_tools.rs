@@ -13,6 +13,12 @@ has status `approval_required`, ask the user, then call `pml_continue`.";
 /// The `_meta` key under which a forwarded call names its run: `{run_id, call_index}`.
 pub const RUN_META: &str = "ai.casys.pml/run";
 
+/// Returns `_meta` of the MCP result that an envelope becomes.
+pub fn run_meta(envelope: &crate::Envelope) -> Option<serde_json::Map<String, Value>> {
+    let run = serde_json::to_value(envelope.meta()?).ok()?;
+    Some([(RUN_META.to_owned(), run)].into_iter().collect())
+}
+
 /// The MCP methods with parameters that both programs answer in both eras. Where
 /// these do not fit, the answer is `-32602`; to any unknown method it is `-32601`.
 pub const METHODS: &[&str] = &["server/discover", "tools/list", "tools/call"];
@@ -22,12 +28,34 @@ pub const METHODS: &[&str] = &["server/discover", "tools/list", "tools/call"];
 pub struct MetaTool {
     /// The listed name.
     pub name: &'static str,
+    /// Its name as people see it.
+    pub title: &'static str,
     /// Other spellings that are accepted.
     pub aliases: &'static [&'static str],
     /// What a model is told about it.
     pub description: &'static str,
-    schema: fn() -> Value,
+    /// What a client may assume of a call.
+    pub hints: Hints,
+    input: fn() -> Value,
+    output: fn() -> Value,
 }
+
+/// What a call of a tool may do: MCP's annotations of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may overwrite or delete.
+    pub destructive: bool,
+    /// A second call with the same arguments changes nothing more.
+    pub idempotent: bool,
+    /// It reaches beyond PML: files, processes, other servers.
+    pub open_world: bool,
+}
+
+/// Of a tool that runs programs: as much as any tool of any program may do.
+const RUNS_PROGRAMS: Hints =
+    Hints { read_only: false, destructive: true, idempotent: false, open_world: true };
 
 impl MetaTool {
     /// Tells whether a client means this tool.
@@ -37,13 +65,19 @@ impl MetaTool {
 
     /// Returns the JSON Schema of its arguments.
     pub fn input_schema(&self) -> Value {
-        (self.schema)()
+        (self.input)()
+    }
+
+    /// Returns the JSON Schema of the `structuredContent` of its answers, failures included.
+    pub fn output_schema(&self) -> Value {
+        (self.output)()
     }
 }
 
 /// Runs a program.
 pub const EXECUTE: MetaTool = MetaTool {
     name: "pml_execute",
+    title: "Run a program",
     aliases: &["pml:execute", "pml__execute", "execute"],
     description: "\
 Runs a TypeScript program that calls tools as `await mcp.namespace.action({ ... })` and returns its \
@@ -52,43 +86,123 @@ program is analysed before anything runs, and runs on the server or on the user'
 wherever its tools are. No imports, network or files: every effect is a tool call. Example: \
 `const text = await mcp.filesystem.read_text_file({ path: \"data.json\" }); \
 const data = await mcp.json.parse({ data: text }); return data.items.length;`",
-    schema: execute_schema,
+    hints: RUNS_PROGRAMS,
+    input: execute_schema,
+    output: envelope_schema,
 };
 
 /// Finds tools.
 pub const DISCOVER: MetaTool = MetaTool {
     name: "pml_discover",
+    title: "Find tools",
     aliases: &["pml:discover", "pml__discover", "discover"],
     description: "\
-Finds tools to call in a program: by what they do (`intent`), by `pattern` (`filesystem:*`) or by \
-exact `name` (`json:parse`). Answers with ids, descriptions and input schemas.",
-    schema: discover_schema,
+Finds tools to call in a program: by what they do (`intent`, or several `intents` at once), by `pattern` \
+(`filesystem:*`) or by exact `name` (`json:parse`). Answers, best first, with one line, a TypeScript signature \
+and a score from 0 to 1 each; what does not fit is not listed. `include: [\"schemas\"]` adds full descriptions \
+and JSON Schemas.",
+    hints: Hints { read_only: true, destructive: false, idempotent: true, open_world: false },
+    input: discover_schema,
+    output: found_schema,
 };
 
 /// Answers a question of a paused run.
 pub const CONTINUE: MetaTool = MetaTool {
     name: "pml_continue",
+    title: "Answer a paused program",
     aliases: &["pml:continue", "pml__continue", "continue", "continue_workflow"],
     description: "\
 Continues or ends a run that answered `approval_required`. Ask the user first; pass their decision \
 on unchanged. The run goes on where it stood; nothing is done twice.",
-    schema: continue_schema,
+    hints: RUNS_PROGRAMS,
+    input: continue_schema,
+    output: envelope_schema,
 };
 
 /// Publishes a program.
 pub const CREATE: MetaTool = MetaTool {
     name: "pml_create",
+    title: "Publish a program",
     aliases: &["pml:create", "pml__create", "create"],
     description: "\
 Publishes a program under a name, so that programs can call it as `await mcp.namespace.action({ ... })`. \
 Publish what has run well: pass its `code`, and the `execution_id` of the run. It begins with a comment \
 `/** what it does */`, or has a `description`; `args` are its parameters, `return` its result. A version \
 never changes. Example: `{ \"name\": \"reports.weekly\", \"code\": \"/** Counts. */ return args.items.length\" }`.",
-    schema: create_schema,
+    hints: Hints { read_only: false, destructive: false, idempotent: false, open_world: false },
+    input: create_schema,
+    output: envelope_schema,
 };
 
 /// All of PML's own tools, in the order they are listed.
 pub const META_TOOLS: &[MetaTool] = &[EXECUTE, DISCOVER, CREATE, CONTINUE];
+
+/// The envelope. Only `status` is always there: clients compare every answer with this, and parts of an answer
+/// come on request.
+fn envelope_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {
+                "enum": ["success", "execute_locally", "error", "approval_required"],
+                "description": "How it ended, or what has to happen first.",
+            },
+            "result": { "description": "With `success`: what the program returned." },
+            "error_code": { "type": "string", "description": "With `error`: a stable code." },
+            "message": { "type": "string", "description": "With `error`: what went wrong." },
+            "hint": { "type": "string", "description": "With `error`: what to do about it." },
+            "workflow_id": {
+                "type": "string",
+                "description": "With `approval_required`: what `pml_continue` takes.",
+            },
+            "description": {
+                "type": "string",
+                "description": "With `approval_required`: the question for the user.",
+            },
+            "execution_id": { "type": "string", "description": "Names the run." },
+            "console": { "type": "array", "description": "What the program printed." },
+            "warnings": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "What the user should know although the program ran.",
+            },
+        },
+        "required": ["status"],
+    })
+}
+
+/// The tools that were found; a failure is an envelope.
+fn found_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "tools": {
+                "type": "array",
+                "items": { "type": "object" },
+                "description": "The tools that fit, best first.",
+            },
+            "results": {
+                "type": "array",
+                "items": { "type": "object" },
+                "description": "With `intents`: each with its `tools`.",
+            },
+            "suggestions": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "For a `name` that nobody has: names like it.",
+            },
+            "missing": { "type": "string", "description": "What could not be asked, and why." },
+            "not_started": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Servers of the user whose tools are known after their first call.",
+            },
+            "status": { "type": "string", "description": "`error` when the search failed." },
+            "error_code": { "type": "string", "description": "With `error`: a stable code." },
+            "message": { "type": "string", "description": "With `error`: what went wrong." },
+        },
+    })
+}
 
 fn execute_schema() -> Value {
     json!({
@@ -119,6 +233,11 @@ fn execute_schema() -> Value {
                         "description": "Analyse and say where it would run; run nothing.",
                     },
                     "eager": { "type": "boolean" },
+                    "include": {
+                        "type": "array",
+                        "items": { "enum": crate::Include::ALL },
+                        "description": "What to tell beyond the result, the console and what failed.",
+                    },
                 },
                 "additionalProperties": false,
             },
@@ -185,11 +304,28 @@ fn discover_schema() -> Value {
         "type": "object",
         "properties": {
             "intent": { "type": "string", "description": "What the tool should do, in words." },
+            "intents": {
+                "type": "array",
+                "items": { "type": "string" },
+                "minItems": 1,
+                "maxItems": 10,
+                "description": "Several of those, each with results of its own.",
+            },
             "pattern": {
                 "type": "string",
                 "description": "`namespace:*`, `namespace:action` or `*`.",
             },
-            "name": { "type": "string", "description": "One tool's exact id." },
+            "name": { "type": "string", "description": "One tool's exact id, or a namespace." },
+            "filter": {
+                "type": "object",
+                "properties": {
+                    "type": { "enum": ["tool", "capability"] },
+                    "routing": { "enum": ["client", "server"] },
+                    "read_only": { "type": "boolean" },
+                },
+                "additionalProperties": false,
+            },
+            "include": { "type": "array", "items": { "enum": ["schemas"] } },
             "limit": { "type": "integer", "minimum": 1, "maximum": 50, "default": 10 },
         },
         "additionalProperties": false,

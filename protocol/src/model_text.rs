@@ -9,6 +9,10 @@ use crate::program_error::escape;
 
 /// The most characters of a description.
 pub const DESCRIPTION_LIMIT: usize = 2_000;
+/// The most characters of a description's first line.
+const LINE_LIMIT: usize = 160;
+/// A sentence that ends before this is an abbreviation, or says too little.
+const LINE_START: usize = 12;
 /// The most characters of a description within a schema.
 const SCHEMA_TEXT_LIMIT: usize = 500;
 /// The largest schema, as JSON; a larger one is shown without its texts, or not at all.
@@ -51,6 +55,11 @@ impl TextFlags {
         self.0.is_empty()
     }
 
+    /// Takes the flags of other texts over.
+    pub fn extend(&mut self, other: &Self) {
+        other.0.iter().for_each(|flag| self.add(*flag));
+    }
+
     fn add(&mut self, flag: TextFlag) {
         if let Err(at) = self.0.binary_search(&flag) {
             self.0.insert(at, flag);
@@ -61,6 +70,42 @@ impl TextFlags {
 /// Returns a description as a model may read it; line ends stay.
 pub fn description_for_model(text: &str, flags: &mut TextFlags) -> String {
     shown(text, DESCRIPTION_LIMIT, flags)
+}
+
+/// Returns the first sentence of a description on one line, as a model may read it. The flags are those of the whole.
+pub fn line_for_model(text: &str, flags: &mut TextFlags) -> String {
+    let whole = shown(text, DESCRIPTION_LIMIT, flags);
+    let first = whole.trim_start().lines().next().unwrap_or_default().trim();
+    let sentence = first.match_indices(". ").map(|(at, _)| at + 1).find(|at| *at >= LINE_START);
+    let line = sentence.map_or(first, |end| &first[..end]);
+    if line.chars().count() <= LINE_LIMIT {
+        return line.to_owned();
+    }
+    // Between words, so that no escape is cut in half.
+    let cut: String = line.chars().take(LINE_LIMIT).collect();
+    let end = cut.rfind(' ').filter(|end| *end > LINE_START);
+    format!("{} …", &cut[..end.unwrap_or(cut.len())])
+}
+
+/// Returns a name or a literal as a model may read it, on one line and cut.
+pub fn word_for_model(text: &str, limit: usize, flags: &mut TextFlags) -> String {
+    let head: String = text.chars().take(limit).collect();
+    let mut out = String::with_capacity(head.len());
+    for c in head.chars() {
+        let escaped = if c == '\n' { "\\n".to_owned() } else { escape(c) };
+        if !escaped.starts_with(c) && c != '\t' {
+            flags.add(TextFlag::HiddenCharacters);
+        }
+        out.push_str(&escaped);
+    }
+    if head.len() < text.len() {
+        flags.add(TextFlag::TooLong);
+        out.push('…');
+    }
+    if speaks_to_the_model(text) {
+        flags.add(TextFlag::Instructions);
+    }
+    out
 }
 
 /// Returns a JSON Schema as a model may read it: its titles, descriptions and comments as texts, everything else

@@ -8,24 +8,51 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{NameError, ToolId};
 
-/// Matches tool ids: `*`, `namespace:*` or `namespace:action`.
+/// Matches tool ids: `*`, `namespace:*` or `namespace:action`, the last two also with the scope that owns the tool,
+/// `org.project.namespace:action`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ToolPattern {
     /// Every tool.
     Any,
-    /// Every tool of one namespace.
+    /// Every tool of one namespace, which may have a scope in front.
     Namespace(String),
-    /// One tool.
+    /// One tool, in every version.
     Tool(ToolId),
 }
 
 impl ToolPattern {
-    /// Tells whether the pattern covers a tool.
+    /// Tells whether the pattern covers a tool, however it is spelled: in every version, and without a scope in the
+    /// pattern under every full name.
     pub fn matches(&self, id: &ToolId) -> bool {
         match self {
             Self::Any => true,
-            Self::Namespace(namespace) => namespace == id.namespace(),
-            Self::Tool(tool) => tool == id,
+            Self::Namespace(namespace) => {
+                namespace == id.namespace() || namespace == id.program_namespace()
+            }
+            Self::Tool(tool) => {
+                (tool.namespace(), tool.action()) == (id.namespace(), id.action())
+                    && (tool.scope().is_none() || tool.scope() == id.scope())
+            }
+        }
+    }
+
+    /// Tells whether the pattern grants a tool. A pattern without a scope speaks of short names: it grants nothing
+    /// that a program names in full, since whoever wrote it did not have a stranger's tool of that name in mind.
+    pub fn grants(&self, id: &ToolId) -> bool {
+        let same_scope = match self {
+            Self::Any => true,
+            Self::Namespace(namespace) => namespace == id.program_namespace(),
+            Self::Tool(tool) => tool.scope() == id.scope(),
+        };
+        same_scope && self.matches(id)
+    }
+
+    /// Tells whether the pattern names the scope that owns its tools.
+    pub fn has_scope(&self) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Namespace(namespace) => namespace.contains('.'),
+            Self::Tool(tool) => tool.scope().is_some(),
         }
     }
 
@@ -46,13 +73,20 @@ impl FromStr for ToolPattern {
         if text == "*" {
             return Ok(Self::Any);
         }
-        match text.strip_suffix(":*") {
+        if let Some(namespace) = text.strip_suffix(":*") {
             // `x` stands in for the action, so that the namespace is checked by the one grammar.
-            Some(namespace) => {
-                Ok(Self::Namespace(ToolId::new(namespace, "x")?.namespace().to_owned()))
-            }
-            None => text.parse().map(Self::Tool),
+            let tool = ToolId::from_call(namespace, "x")?;
+            return Ok(Self::Namespace(tool.program_namespace().to_owned()));
         }
+        let tool: ToolId = text.parse()?;
+        if tool != tool.unversioned() || text.contains('@') {
+            return Err(NameError::Form {
+                text: text.chars().take(64).flat_map(char::escape_debug).collect(),
+                kind: "pattern",
+                expected: "`namespace:action` without a version: a rule holds for all of them",
+            });
+        }
+        Ok(Self::Tool(tool))
     }
 }
 
@@ -97,8 +131,42 @@ mod tests {
             let pattern: ToolPattern = pattern.parse().unwrap();
             assert_eq!(pattern.matches(&id), expected, "{pattern}");
         }
-        for text in ["", "git", "git*", "git:st*", "*:status", "a:b:*", " *"] {
+        for text in [
+            "",
+            "git",
+            "git*",
+            "git:st*",
+            "*:status",
+            "a:b:*",
+            " *",
+            "git:status@1.2.3",
+            "git:status@latest",
+            "git:*@1.2.3",
+            "a.b.git:status.7b92",
+            "a.git:*",
+            "*.*.git:*",
+        ] {
             text.parse::<ToolPattern>().expect_err(text);
+        }
+    }
+
+    /// What denies holds for every spelling; what allows, for the names that its author had in mind.
+    #[test]
+    fn no_spelling_escapes_a_pattern() {
+        let covers = |pattern: &str, id: &str| {
+            let (pattern, id) = (pattern.parse::<ToolPattern>().unwrap(), id.parse().unwrap());
+            (pattern.matches(&id), pattern.grants(&id))
+        };
+        for pattern in ["text:*", "text:shout"] {
+            assert_eq!(covers(pattern, "text:shout@0.1.0"), (true, true));
+            assert_eq!(covers(pattern, "evil.web.text:shout"), (true, false));
+            assert_eq!(covers(pattern, "evil.web.text:shout.7b92@0.1.0"), (true, false));
+        }
+        assert_eq!(covers("*", "evil.web.text:shout"), (true, true));
+        for pattern in ["acme.core.text:*", "acme.core.text:shout"] {
+            assert_eq!(covers(pattern, "acme.core.text:shout.7b92@0.1.0"), (true, true));
+            assert_eq!(covers(pattern, "evil.web.text:shout"), (false, false));
+            assert_eq!(covers(pattern, "text:shout"), (false, false));
         }
     }
 }

@@ -108,12 +108,13 @@ impl RoutingRules {
 
     /// Returns where a tool runs.
     pub fn route(&self, id: &ToolId) -> Routing {
-        self.tools
-            .get(id)
-            .or_else(|| self.namespaces.get(id.namespace()))
-            .copied()
-            .or(self.any)
-            .unwrap_or(Routing::Client)
+        self.covering(id).unwrap_or(Routing::Client)
+    }
+
+    /// Returns where a tool runs, if a rule covers it.
+    pub fn covering(&self, id: &ToolId) -> Option<Routing> {
+        let tool = self.tools.get(&id.plain());
+        tool.or_else(|| self.namespaces.get(id.namespace())).copied().or(self.any)
     }
 
     /// Returns where a whole program runs: on the server only if every tool

@@ -1,9 +1,9 @@
 //! Reading server.json, the form in which the official MCP registry describes a server.
 //!
-//! Source: the registry's `server.schema.json`. Only what is pinned is taken: the same text must give the same server
-//! tomorrow.
+//! Source: the registry's `server.schema.json`, 2025-07-09 to 2025-12-11. Only what is pinned is taken: the same text
+//! must give the same server tomorrow.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Install, escape_text};
 
@@ -21,12 +21,14 @@ pub enum ServerPlace {
     },
 }
 
-/// Returns how the server of a server.json is had: its first package that can be started with what the text says, else
-/// its first remote. A version that moves, an argument that nobody has and an option of what runs the package are none.
+/// Returns how the server of a server.json is started or reached: its first package that can be started with what the
+/// text says, else its first remote. A package is skipped when its version moves, when it needs an argument that only a
+/// user can give, or when it passes options to the program that runs it.
 ///
 /// # Errors
-/// Returns why it is had in no way, escaped for a terminal.
+/// Returns why there is no way, escaped for a terminal.
 pub fn place_of(server: &Value) -> Result<ServerPlace, String> {
+    let server = &in_camel_case(server);
     let list = |field: &str| server[field].as_array().into_iter().flatten();
     let packages = list("packages").map(|package| install_of(package).map(ServerPlace::Stdio));
     let remotes = list("remotes").map(|remote| {
@@ -62,11 +64,45 @@ pub fn is_exact(version: &str) -> bool {
         && !version.ends_with(".x")
 }
 
+/// The fields that 2025-07-09 wrote in snake case, and their names since 2025-09-16.
+const RENAMED: [(&str, &str); 11] = [
+    ("registry_type", "registryType"),
+    ("registry_base_url", "registryBaseUrl"),
+    ("file_sha256", "fileSha256"),
+    ("runtime_hint", "runtimeHint"),
+    ("runtime_arguments", "runtimeArguments"),
+    ("package_arguments", "packageArguments"),
+    ("environment_variables", "environmentVariables"),
+    ("is_required", "isRequired"),
+    ("is_secret", "isSecret"),
+    ("value_hint", "valueHint"),
+    ("is_repeated", "isRepeated"),
+];
+
+/// Returns a server.json with the field names of today.
+fn in_camel_case(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut renamed = Map::with_capacity(fields.len());
+            for (name, value) in fields {
+                let now = RENAMED.iter().find(|(then, _)| then == name).map(|(_, now)| *now);
+                // Where both are given, the document must not mean two things.
+                let name = now.filter(|now| !fields.contains_key(*now)).unwrap_or(name);
+                renamed.insert(name.to_owned(), in_camel_case(value));
+            }
+            Value::Object(renamed)
+        }
+        Value::Array(items) => items.iter().map(in_camel_case).collect(),
+        other => other.clone(),
+    }
+}
+
 fn install_of(package: &Value) -> Result<Install, String> {
     let text = |field: &str| package[field].as_str().unwrap_or_default();
     let (kind, identifier, version) = (text("registryType"), text("identifier"), text("version"));
     let what = format!("package `{identifier}`");
-    if package["transport"]["type"] != "stdio" {
+    // Before 2025-09-16 a package needed no transport, and there was one only.
+    if package.get("transport").is_some() && package["transport"]["type"] != "stdio" {
         return Err(format!("{what} does not speak over stdio"));
     }
     let plain = |extra: &str| {
@@ -228,6 +264,15 @@ mod tests {
             "registryType": "oci", "identifier": "ghcr.io/a/b:1.0.0", "transport": { "type": "stdio" },
         }] });
         assert_eq!(started(&oci).args, ["run", "-i", "--rm", "ghcr.io/a/b:1.0.0"]);
+        // As 2025-07-09 wrote it.
+        let old = json!({ "packages": [{
+            "registry_type": "pypi", "registry_base_url": "https://pypi.org", "identifier": "a", "version": "1.2.3",
+            "environment_variables": [{ "name": "A_KEY", "is_required": true, "is_secret": true }, { "name": "B" }],
+            "package_arguments": [{ "type": "positional", "value_hint": "mode", "value": "serve" }],
+        }] });
+        let install = started(&old);
+        assert_eq!(install.args, ["a@1.2.3", "serve"]);
+        assert_eq!(install.env_required, ["A_KEY"]);
         let remote = json!({ "remotes": [{
             "type": "streamable-http", "url": "https://x.example/mcp",
             "headers": [{ "name": "Authorization", "value": "Bearer {x_key}", "isRequired": true }],

@@ -1,0 +1,396 @@
+//! `pml_discover`: what is asked, and how a tool that was found is told to a model.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::model_text::{TextFlags, description_for_model, line_for_model, schema_for_model};
+use crate::ranking::{self, Described, Intent};
+use crate::signature::signature;
+use crate::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType};
+
+/// How many tools are told by default.
+const DEFAULT_LIMIT: usize = 10;
+/// The most tools that are told.
+const MOST: usize = 50;
+/// The most intents of one question.
+const INTENTS_LIMIT: usize = 10;
+/// How many names are suggested for one that nobody has.
+pub const SUGGESTIONS: usize = 3;
+/// How many tools that fit the words of an unknown name are held against its letters.
+pub const NEAR: usize = 20;
+/// The id under which a program finds tools.
+pub const SEARCH_TOOLS: &str = "pml:search_tools";
+
+/// Describes the tool by which a program finds tools, as `pml_discover` does. It returns what that answers.
+pub fn search_tools() -> ToolDescriptor {
+    ToolDescriptor {
+        name: "search_tools".to_owned(),
+        description:
+            "Finds tools that programs can call, best first, with a signature and a score each."
+                .to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "description": "What the tool should do, in words." },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MOST },
+                "intents": { "type": "array", "items": { "type": "string" } },
+                "pattern": { "type": "string" },
+                "name": { "type": "string" },
+                "intent": { "type": "string", "description": "The same as `query`." },
+            },
+        }),
+        output_schema: Some(json!({
+            "type": "object",
+            "properties": { "tools": { "type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "id": { "type": "string" },
+                    "signature": { "type": "string" },
+                    "description": { "type": "string" },
+                    "routing": { "enum": ["client", "server"] },
+                    "score": { "type": "number" },
+                    "offline": { "type": "string", "description": "The gateway could not be asked; it said so before." },
+                },
+                "required": ["id", "signature", "description", "routing", "score"],
+            } } },
+        })),
+        annotations: None,
+    }
+}
+
+/// The arguments of `pml_discover`, and of `mcp.pml.search_tools`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscoverRequest {
+    /// What the tool should do, in words.
+    #[serde(default, alias = "query", skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+    /// Several of those at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intents: Option<Vec<String>>,
+    /// A tool pattern.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// One tool's exact id, or a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many to return, 1 to 50; for several intents, for each.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limit")]
+    pub limit: Option<u32>,
+    /// What else must hold of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<DiscoverFilter>,
+    /// What to tell beyond a line and a signature.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<DiscoverInclude>,
+}
+
+/// What must hold of a tool, besides fitting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscoverFilter {
+    /// Tool or capability.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ToolUseType>,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Routing>,
+    /// Whether the operator says that it changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+}
+
+/// A part of a found tool that is told on request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum DiscoverInclude {
+    /// Its full name, description and schemas.
+    Schemas,
+}
+
+impl From<DiscoverInclude> for &'static str {
+    fn from(DiscoverInclude::Schemas: DiscoverInclude) -> Self {
+        "schemas"
+    }
+}
+
+impl TryFrom<String> for DiscoverInclude {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        if word == "schemas" {
+            return Ok(Self::Schemas);
+        }
+        let word: String = word.chars().take(64).collect();
+        Err(format!("`include` has no `{}`; it takes `schemas`", crate::escape_text(&word)))
+    }
+}
+
+/// What a request looks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// What the tool should do, in words.
+    Intent(String),
+    /// Several of those.
+    Intents(Vec<String>),
+    /// Ids with `*` for any text.
+    Pattern(String),
+    /// One tool, or all of a namespace.
+    Name(String),
+}
+
+impl DiscoverRequest {
+    /// Reads the arguments of `mcp.pml.search_tools`.
+    ///
+    /// # Errors
+    /// Returns `INVALID_ARGUMENTS` for what they do not have.
+    pub fn of_program(arguments: Value) -> Result<Self, ErrorBody> {
+        let arguments = if arguments.is_null() { json!({}) } else { arguments };
+        serde_json::from_value(arguments).map_err(|error| {
+            let message = format!("the arguments of `{SEARCH_TOOLS}`: {error}");
+            ErrorBody::new(ErrorCode::InvalidArguments, message)
+        })
+    }
+
+    /// Returns what is looked for; without anything, every tool.
+    ///
+    /// # Errors
+    /// Returns `INVALID_REQUEST`, and what to write instead.
+    pub fn lookup(&self) -> Result<Lookup, ErrorBody> {
+        let ways = [
+            self.intent.clone().map(Lookup::Intent),
+            self.intents.clone().map(Lookup::Intents),
+            self.pattern.clone().map(Lookup::Pattern),
+            self.name.clone().map(Lookup::Name),
+        ];
+        let mut ways = ways.into_iter().flatten();
+        let lookup = ways.next().unwrap_or_else(|| Lookup::Pattern("*".to_owned()));
+        if ways.next().is_some() {
+            return Err(invalid(
+                "give one of `intent`, `intents`, `pattern` and `name`, for example {\"intent\": \"read a file\"}",
+            ));
+        }
+        match &lookup {
+            Lookup::Intents(intents) if !(1..=INTENTS_LIMIT).contains(&intents.len()) => {
+                Err(invalid(&format!("`intents` takes 1 to {INTENTS_LIMIT} texts")))
+            }
+            _ => Ok(lookup),
+        }
+    }
+
+    /// Returns how many tools are told.
+    ///
+    /// # Errors
+    /// Returns `INVALID_REQUEST` for none, or too many.
+    pub fn limit(&self) -> Result<usize, ErrorBody> {
+        match self.limit.map(|limit| limit as usize) {
+            None => Ok(DEFAULT_LIMIT),
+            Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
+            Some(_) => Err(invalid(&format!("`limit` is a number from 1 to {MOST}"))),
+        }
+    }
+}
+
+/// Reads the limit; what is no number is out of range too.
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let limit = Value::deserialize(deserializer)?;
+    if limit.is_null() {
+        return Ok(None);
+    }
+    Ok(Some(limit.as_u64().and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX)))
+}
+
+fn invalid(message: &str) -> ErrorBody {
+    ErrorBody::new(ErrorCode::InvalidRequest, message)
+}
+
+/// A tool that was found, before it is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundTool {
+    /// Its id.
+    pub id: ToolId,
+    /// The registry's full name, where it has one.
+    pub fqdn: Option<String>,
+    /// Tool or capability.
+    pub kind: ToolUseType,
+    /// Where a call of it would run.
+    pub routing: Routing,
+    /// The operator says that it changes nothing.
+    pub read_only: bool,
+    /// Its structured content is `{value: x}`, and a program gets `x`.
+    pub wraps_value: bool,
+    /// How well it fits, from 0 to 1.
+    pub score: f32,
+    /// The version of a capability or a published server.
+    pub version: Option<String>,
+    /// What its name would stand for without it.
+    pub hides: Vec<String>,
+    /// Its description and schemas.
+    pub descriptor: ToolDescriptor,
+}
+
+impl FoundTool {
+    /// Scores the tool for an intent.
+    #[must_use]
+    pub fn scored(mut self, intent: &Intent) -> Self {
+        let (description, input_schema) =
+            (&self.descriptor.description, &self.descriptor.input_schema);
+        let id = self.id.plain();
+        self.score = intent.score(&Described { id: &id, description, input_schema });
+        self
+    }
+
+    /// Tells whether the tool is what a filter wants.
+    pub fn passes(&self, filter: Option<&DiscoverFilter>) -> bool {
+        filter.is_none_or(|filter| {
+            filter.kind.is_none_or(|kind| kind == self.kind)
+                && filter.routing.is_none_or(|routing| routing == self.routing)
+                && filter.read_only.is_none_or(|read_only| read_only == self.read_only)
+        })
+    }
+
+    /// Tells of the tool in few words: how it is called, what it does, where it runs.
+    pub fn told(&self, include: &[DiscoverInclude]) -> Value {
+        // Strangers wrote these texts, and a model reads them.
+        let mut flags = TextFlags::default();
+        let ToolDescriptor { description, input_schema, output_schema, .. } = &self.descriptor;
+        let result = output_schema.as_ref().map(|schema| self.result_schema(schema));
+        let mut told = json!({
+            "id": self.id,
+            "signature": signature(&self.id, input_schema, result, &mut flags),
+            "description": line_for_model(description, &mut flags),
+            "routing": self.routing,
+            "score": ranking::rounded(self.score),
+        });
+        if self.kind == ToolUseType::Capability {
+            told["type"] = json!(self.kind);
+        }
+        if self.read_only {
+            told["read_only"] = json!(true);
+        }
+        if let Some(version) = &self.version {
+            told["version"] = json!(version);
+        }
+        if !self.hides.is_empty() {
+            told["hides"] = json!(self.hides);
+        }
+        if include.contains(&DiscoverInclude::Schemas) {
+            if let Some(fqdn) = &self.fqdn {
+                told["fqdn"] = json!(fqdn);
+            }
+            told["description"] = description_for_model(description, &mut flags).into();
+            told["input_schema"] = schema_for_model(input_schema, &mut flags);
+            if let Some(schema) = output_schema {
+                told["output_schema"] = schema_for_model(schema, &mut flags);
+            }
+        }
+        if !flags.is_empty() {
+            told["flags"] = json!(flags.words());
+        }
+        told
+    }
+
+    /// Returns the schema of what a program gets, as [`crate::unwrap_tool_result`] makes it.
+    fn result_schema<'a>(&self, schema: &'a Value) -> &'a Value {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let only = properties.filter(|properties| properties.len() == 1);
+        let inner = only.and_then(|properties| {
+            let text = properties.get("content").filter(|inner| inner["type"] == "string");
+            text.or_else(|| properties.get("value").filter(|_| self.wraps_value))
+        });
+        inner.unwrap_or(schema)
+    }
+}
+
+/// Tells what was found for several intents; a tool that was told already is only named.
+pub fn told_by_intent(found: Vec<(String, Vec<Value>)>) -> Value {
+    let mut told: Vec<Value> = Vec::new();
+    let results: Vec<Value> = found
+        .into_iter()
+        .map(|(intent, tools)| {
+            let tools: Vec<Value> = tools
+                .into_iter()
+                .map(|tool| {
+                    if told.contains(&tool["id"]) {
+                        return json!({ "id": tool["id"], "score": tool["score"] });
+                    }
+                    told.push(tool["id"].clone());
+                    tool
+                })
+                .collect();
+            json!({ "intent": intent, "tools": tools })
+        })
+        .collect();
+    json!({ "results": results })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(arguments: Value) -> Result<(Lookup, usize), ErrorBody> {
+        let request: DiscoverRequest =
+            serde_json::from_value(arguments).map_err(|error| invalid(&error.to_string()))?;
+        Ok((request.lookup()?, request.limit()?))
+    }
+
+    #[test]
+    fn a_wrong_request_is_told_what_to_write() {
+        assert_eq!(request(json!({})), Ok((Lookup::Pattern("*".to_owned()), 10)));
+        let intent = Lookup::Intent("x".to_owned());
+        assert_eq!(request(json!({ "query": "x", "limit": 50 })), Ok((intent, 50)));
+        for (wrong, told) in [
+            (json!({ "intent": "x", "name": "a:b" }), "{\"intent\": \"read a file\"}"),
+            (json!({ "intents": [] }), "1 to 10"),
+            (json!({ "limit": 0 }), "1 to 50"),
+            (json!({ "limit": 51 }), "1 to 50"),
+            (json!({ "limit": -1.5 }), "1 to 50"),
+            (json!({ "include": ["all"] }), "`schemas`"),
+            (json!({ "what": "x" }), "`intent`"),
+            (json!({ "filter": { "routing": "moon" } }), "moon"),
+        ] {
+            let error = request(wrong.clone()).unwrap_err();
+            assert!(error.message.contains(told), "{wrong}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_tool_is_told_in_few_words() {
+        let found = FoundTool {
+            id: "filesystem:read_text_file".parse().unwrap(),
+            fqdn: Some("pml.mcp.filesystem.read_text_file".to_owned()),
+            kind: ToolUseType::Tool,
+            routing: Routing::Client,
+            read_only: false,
+            wraps_value: false,
+            score: 0.876_5,
+            version: None,
+            hides: Vec::new(),
+            descriptor: serde_json::from_value(json!({
+                "name": "read_text_file",
+                "description": "Reads a file as text. It has more to say.",
+                "inputSchema": { "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] },
+                "outputSchema": { "type": "object", "properties": { "content": { "type": "string" } } },
+            }))
+            .unwrap(),
+        };
+        let short = json!({
+            "id": "filesystem:read_text_file",
+            "signature": "mcp.filesystem.read_text_file({ path: string }) => Promise<string>",
+            "description": "Reads a file as text.",
+            "routing": "client",
+            "score": 0.88,
+        });
+        assert_eq!(found.told(&[]), short);
+        let long = found.told(&[DiscoverInclude::Schemas]);
+        assert_eq!(long["description"], "Reads a file as text. It has more to say.");
+        assert_eq!(long["input_schema"]["required"], json!(["path"]));
+        assert_eq!(long["fqdn"], "pml.mcp.filesystem.read_text_file");
+        let both = vec![("a".to_owned(), vec![short.clone()]), ("b".to_owned(), vec![short])];
+        let told = told_by_intent(both);
+        assert_eq!(
+            told["results"][1]["tools"][0],
+            json!({ "id": "filesystem:read_text_file", "score": 0.88 })
+        );
+    }
+}

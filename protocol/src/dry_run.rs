@@ -1,0 +1,190 @@
+//! What a dry run says of a program, and the words that a plan shares with it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Routing, Scope, ToolId};
+
+/// Where a tool or a program runs, as far as that is known before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// On the user's machine.
+    Client,
+    /// On the gateway.
+    Server,
+    /// Nobody who was asked knows. Data that reaches it counts as leaving the machine.
+    Unknown,
+}
+
+impl Side {
+    /// Returns the word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns where a whole program runs, as [`RoutingRules::decide`](crate::RoutingRules::decide)
+    /// would once everything is known.
+    pub fn decide(dynamic: bool, tools: impl IntoIterator<Item = Self>) -> Self {
+        let mut decided = if dynamic { Self::Client } else { Self::Server };
+        for side in tools {
+            match side {
+                Self::Client => return Self::Client,
+                Self::Unknown if decided == Self::Server => decided = Self::Unknown,
+                Self::Unknown | Self::Server => {}
+            }
+        }
+        decided
+    }
+}
+
+impl From<Routing> for Side {
+    fn from(routing: Routing) -> Self {
+        match routing {
+            Routing::Client => Self::Client,
+            Routing::Server => Self::Server,
+        }
+    }
+}
+
+/// The result of a dry run: what would happen, told without running anything.
+///
+/// Readers take what they know: a gateway of another version may send less.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DryRun {
+    /// Always true.
+    pub dry_run: bool,
+    /// The side that would run the program itself.
+    pub routing: Routing,
+    /// Whether the program chooses tools as it runs, so that the lists below may be incomplete.
+    #[serde(default)]
+    pub dynamic: bool,
+    /// The caller's own scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+    /// The tools that would run on the user's machine.
+    #[serde(default)]
+    pub client_tools: Vec<String>,
+    /// The calls in the text.
+    #[serde(default)]
+    pub tasks: Vec<DryTask>,
+    /// The order in which they happen.
+    #[serde(default)]
+    pub order: Vec<Step>,
+    /// The gateway to which a run sends the text of the program, to have it analysed; told by the user's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_goes_to: Option<String>,
+    /// The results that leave the user's machine.
+    #[serde(default)]
+    pub egress: Vec<Egress>,
+    /// The parts of `args` that leave it, in a program that runs there.
+    #[serde(default)]
+    pub args_egress: Vec<ArgsEgress>,
+    /// The analysis's warnings.
+    #[serde(default)]
+    pub diagnostics: Value,
+}
+
+/// A call in the text of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DryTask {
+    /// The name within the program: `t1`, `t2` …
+    pub id: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// The side that would run it.
+    pub side: Side,
+    /// Whether it would run on the user's machine and what it is given may go elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sends_within: bool,
+    /// Where a server that is called from the user's machine is: what the tool is given goes there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_to: Option<String>,
+    /// The line of the call, from 1.
+    pub line: u32,
+}
+
+/// The result of a tool that may be on the user's machine and reaches one that may not be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Egress {
+    /// The task that the result is of.
+    pub from: String,
+    /// The task that gets it.
+    pub to: String,
+    /// The tasks between them on a shortest way, at most eight, from the start
+    /// of the way; empty when the result itself is in the arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+}
+
+/// A part of `args` that reaches a tool that may not be on the user's machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgsEgress {
+    /// The task that gets it.
+    pub to: String,
+    /// The parts, given as they are or computed with: `args.x`; `args` where any
+    /// part of it may be.
+    pub parameters: Vec<String>,
+}
+
+/// One step of a program. On every path through the program, and within one round of a loop, the
+/// calls of a step begin after those of the steps before it have ended, save where `until` or
+/// `any_time` says otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The tasks that the step starts.
+    pub tasks: Vec<String>,
+    /// Whether calls of this step can be in flight at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub together: bool,
+    /// The program goes on without waiting for this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unawaited: Option<Unawaited>,
+    /// When the calls are made cannot be told: at any time from here on, or before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_time: bool,
+    /// The steps from this number, from 1, to this one are repeated, the innermost loop first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeats_from: Vec<u32>,
+}
+
+/// Until when a step that is not awaited may still run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unawaited {
+    /// The last step, from 1, beside which it may run; absent if it may run until the program ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_unknown_leaves_the_program_unknown_unless_something_is_here() {
+        use Side::{Client, Server, Unknown};
+        for (dynamic, tools, expected) in [
+            (false, vec![], Server),
+            (false, vec![Server, Unknown], Unknown),
+            (false, vec![Unknown, Client, Server], Client),
+            (true, vec![Server], Client),
+            (true, vec![Unknown], Client),
+        ] {
+            assert_eq!(Side::decide(dynamic, tools.clone()), expected, "{tools:?}");
+        }
+    }
+
+    /// A gateway of another version may say less, never nothing.
+    #[test]
+    fn a_dry_run_is_read_with_what_it_has() {
+        let read: DryRun =
+            serde_json::from_value(json!({ "dry_run": true, "routing": "client" })).unwrap();
+        assert_eq!((read.routing, read.order.len()), (Routing::Client, 0));
+        serde_json::from_value::<DryRun>(json!({ "dry_run": true })).unwrap_err();
+    }
+}

@@ -1,0 +1,314 @@
+//! How well a tool fits an intent: one measure for the gateway's tools and those of the user's machine.
+//!
+//! A score says how much of the intent the tool's texts have, from 0 to 1. It depends on the tool and the intent
+//! only, so that scores of two catalogs can be compared.
+
+use std::collections::HashSet;
+
+use rust_stemmers::{Algorithm, Stemmer};
+use serde_json::Value;
+
+use crate::ToolId;
+
+/// What scores less does not fit.
+pub const SCORE_FLOOR: f32 = 0.25;
+/// What scores less than this share of the best does not fit either: something else was meant.
+const SHARE_OF_BEST: f32 = 0.4;
+/// The most characters of an intent that count; the rest adds nothing.
+const INTENT_LIMIT: usize = 1_000;
+/// The most words of an intent that count.
+const WORDS_LIMIT: usize = 24;
+/// The most characters of a description that count.
+const DESCRIPTION_LIMIT: usize = 2_000;
+/// Words of an intent beyond this number count half: a long intent names more than one tool does.
+const FULL_WORDS: usize = 3;
+
+/// How much it says that a word stands there.
+const IN_ACTION: f32 = 1.0;
+const IN_NAMESPACE: f32 = 0.9;
+const IN_FIRST_SENTENCE: f32 = 0.7;
+const IN_PARAMETERS: f32 = 0.5;
+const IN_DESCRIPTION: f32 = 0.45;
+/// How much less it says when the word is only the beginning of the other, misspelt, or another of the same meaning.
+const BEGINS: f32 = 0.8;
+const MISSPELT: f32 = 0.75;
+const SAME_MEANING: f32 = 0.75;
+/// The part of a score that is the share of the tool's own name which the intent has.
+const NAME_SHARE: f32 = 0.2;
+
+/// How much less a tool fits that says of itself that another should be used.
+const DEPRECATED: f32 = 0.9;
+
+/// Words that say nothing about what a tool does.
+const STOP_WORDS: &str = "a about all am an and any are as at be been but by can could do does for from give had has have how i \
+if in into is it its just like may me my need needs no not of on one only or our out please should so some such that the \
+their them then there these they this those to tool tools up us use used using via want was we what when where which who \
+why will with would you your";
+
+/// Words that agents and the authors of tools use for the same.
+const SAME: &[&[&str]] = &[
+    &["delete", "remove", "erase", "drop"],
+    &["create", "make", "new", "add"],
+    &["find", "search", "lookup", "locate", "query", "grep"],
+    &["get", "fetch", "download", "retrieve", "read", "load"],
+    &["run", "execute", "exec", "launch", "command", "shell", "terminal", "bash"],
+    &["folder", "directory", "dir"],
+    &["write", "save", "store"],
+    &["list", "show", "display", "ls"],
+    &["change", "edit", "modify", "update", "replace"],
+    &["calculate", "compute", "evaluate", "eval", "calculator", "math", "arithmetic"],
+    &["url", "website", "webpage", "web", "http", "link"],
+    &["picture", "image", "photo"],
+    &["rename", "move", "mv"],
+    &["repo", "repository"],
+    &["remember", "memory", "memorize"],
+];
+
+/// What a tool says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'a> {
+    /// Its id.
+    pub id: &'a ToolId,
+    /// Its description.
+    pub description: &'a str,
+    /// JSON Schema of its arguments.
+    pub input_schema: &'a Value,
+}
+
+/// An intent, read once and held against many tools.
+pub struct Intent {
+    /// The whole, to know a tool's own name by.
+    text: String,
+    words: Vec<Word>,
+    stemmer: Stemmer,
+}
+
+struct Word {
+    plain: String,
+    stem: String,
+    /// Stems of words with the same meaning.
+    same: Vec<String>,
+}
+
+impl Intent {
+    /// Reads an intent.
+    pub fn new(text: &str) -> Self {
+        let text: String = text.chars().take(INTENT_LIMIT).collect();
+        let stemmer = Stemmer::create(Algorithm::English);
+        let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
+        let mut seen = HashSet::new();
+        let plain = words(&text).filter(|word| !stop.contains(word.as_str()));
+        let words = plain
+            .map(|plain| {
+                let stem = stemmer.stem(&plain).into_owned();
+                let group = SAME.iter().find(|group| {
+                    group.iter().any(|word| *word == plain || stemmer.stem(word) == stem)
+                });
+                let same = group.into_iter().flat_map(|group| group.iter());
+                let same = same.map(|word| stemmer.stem(word).into_owned());
+                let same = same.filter(|other| *other != stem).collect();
+                Word { plain, stem, same }
+            })
+            .filter(|word| seen.insert(word.stem.clone()))
+            .take(WORDS_LIMIT)
+            .collect();
+        Self { text: text.trim().to_lowercase(), words, stemmer }
+    }
+
+    /// Returns the words to look for in an index, those of the same meaning too; letters and digits only.
+    pub fn terms(&self) -> Vec<&str> {
+        let mut terms: Vec<&str> = Vec::new();
+        for word in &self.words {
+            let all =
+                std::iter::once(word.stem.as_str()).chain(word.same.iter().map(String::as_str));
+            for term in all {
+                if !terms.contains(&term) {
+                    terms.push(term);
+                }
+            }
+        }
+        terms
+    }
+
+    /// Returns the words as they were written, for likeness of letters.
+    pub fn words(&self) -> Vec<&str> {
+        self.words.iter().map(|word| word.plain.as_str()).collect()
+    }
+
+    /// Says how well a tool fits, from 0 to 1.
+    pub fn score(&self, tool: &Described<'_>) -> f32 {
+        if self.words.is_empty() {
+            return 0.0;
+        }
+        if self.names(tool.id) {
+            return 1.0;
+        }
+        let stems = |text: &str| -> Vec<(String, String)> {
+            words(text).map(|word| (self.stemmer.stem(&word).into_owned(), word)).collect()
+        };
+        let action = stems(tool.id.action());
+        let namespace = stems(tool.id.namespace());
+        let description: String = tool.description.chars().take(DESCRIPTION_LIMIT).collect();
+        let end = description.find(". ").or_else(|| description.find('\n'));
+        let (first, rest) = description.split_at(end.unwrap_or(description.len()));
+        let (first, rest) = (stems(first), stems(rest));
+        let parameters: Vec<(String, String)> =
+            parameter_names(tool.input_schema).flat_map(stems).collect();
+        let fields: [(&[(String, String)], f32); 5] = [
+            (&action, IN_ACTION),
+            (&namespace, IN_NAMESPACE),
+            (&first, IN_FIRST_SENTENCE),
+            (&parameters, IN_PARAMETERS),
+            (&rest, IN_DESCRIPTION),
+        ];
+        let mut sum = 0.0_f32;
+        let mut named = vec![false; action.len()];
+        for word in &self.words {
+            let mut best = 0.0_f32;
+            for (field, weight) in fields {
+                for (at, token) in field.iter().enumerate() {
+                    let likeness = likeness(word, token, weight);
+                    best = best.max(weight * likeness);
+                    if weight == IN_ACTION && likeness >= SAME_MEANING {
+                        named[at] = true;
+                    }
+                }
+            }
+            sum += best;
+        }
+        let count = self.words.len();
+        let asked = count.min(FULL_WORDS) as f32 + count.saturating_sub(FULL_WORDS) as f32 / 2.0;
+        let coverage = (sum / asked).min(1.0);
+        let name = named.iter().filter(|named| **named).count() as f32 / named.len().max(1) as f32;
+        let score = coverage * (1.0 - NAME_SHARE) + name * NAME_SHARE;
+        let outdated = first.iter().chain(&rest).any(|(_, word)| word == "deprecated");
+        if outdated { score * DEPRECATED } else { score }
+    }
+
+    /// Tells whether the intent is the tool's very name, in any of its spellings.
+    fn names(&self, id: &ToolId) -> bool {
+        let text = self.text.as_str();
+        [id.to_string(), id.wire_name(), id.call_form(), id.action().to_owned()]
+            .iter()
+            .any(|name| name.to_lowercase() == text)
+    }
+}
+
+/// Drops what does not fit, puts the best first, and leaves the order of equals to `name`.
+pub fn rank<T>(found: &mut Vec<T>, score: impl Fn(&T) -> f32, name: impl Fn(&T) -> &str) {
+    let best = found.iter().map(&score).fold(0.0, f32::max);
+    found.retain(|one| score(one) >= SCORE_FLOOR.max(best * SHARE_OF_BEST));
+    found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| name(a).cmp(name(b))));
+}
+
+/// Returns the names that look most like one that nobody has, the nearest first.
+pub fn nearest(name: &str, mut known: Vec<String>, most: usize) -> Vec<String> {
+    let name: String = name.chars().take(INTENT_LIMIT).collect();
+    known.sort_by_cached_key(|known| (strsim::osa_distance(&name, known), known.clone()));
+    known.dedup();
+    known.truncate(most);
+    known
+}
+
+/// Rounds a score to what it is worth.
+pub fn rounded(score: f32) -> f64 {
+    f64::from((score * 100.0).round()) / 100.0
+}
+
+fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
+    if word.stem == *stem {
+        return 1.0;
+    }
+    let (short, long) =
+        if word.plain.len() < plain.len() { (&word.plain, plain) } else { (plain, &word.plain) };
+    if short.chars().count() >= 4 && long.starts_with(short.as_str()) {
+        return BEGINS;
+    }
+    // Meaning and spelling count where authors choose their words: in the name and the first sentence.
+    if weight >= IN_FIRST_SENTENCE && word.same.contains(stem) {
+        return SAME_MEANING;
+    }
+    if weight >= IN_NAMESPACE && is_misspelt(&word.plain, plain) {
+        return MISSPELT;
+    }
+    0.0
+}
+
+/// Tells whether one word is the other with a slip or two: a letter missing, doubled, wrong or exchanged.
+fn is_misspelt(written: &str, meant: &str) -> bool {
+    let letters = written.chars().count();
+    if letters < 4 || written.chars().next() != meant.chars().next() {
+        return false;
+    }
+    let slips = if letters >= 7 { 2 } else { 1 };
+    meant.chars().count().abs_diff(letters) <= slips
+        && strsim::osa_distance(written, meant) <= slips
+}
+
+fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
+    const NAMES_LIMIT: usize = 50;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().take(NAMES_LIMIT).map(|(name, _)| name.as_str())
+}
+
+/// Splits a text into words, in lower case: `readTextFile` and `read_text_file` are three.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric()).flat_map(|piece| {
+        let mut words = Vec::new();
+        let mut word = String::new();
+        let mut was_lower = false;
+        for c in piece.chars() {
+            if c.is_uppercase() && was_lower {
+                words.push(std::mem::take(&mut word));
+            }
+            was_lower = c.is_lowercase() || c.is_numeric();
+            word.extend(c.to_lowercase());
+        }
+        words.push(word);
+        words.into_iter().filter(|word| !word.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn score(intent: &str, id: &str, description: &str) -> f32 {
+        let schema = json!({ "properties": { "expression": {} } });
+        let id = id.parse().unwrap();
+        Intent::new(intent).score(&Described { id: &id, description, input_schema: &schema })
+    }
+
+    #[test]
+    fn a_score_is_between_nothing_and_the_very_name() {
+        for name in ["math:eval", "math__eval", "mcp.math.eval", "eval", " MATH:EVAL "] {
+            assert_eq!(score(name, "math:eval", ""), 1.0, "{name}");
+        }
+        for nothing in ["", "the of and", "xyzzy frobnicate", "!!", "\0", "的"] {
+            assert_eq!(score(nothing, "math:eval", "Evaluates."), 0.0, "{nothing}");
+        }
+        let long = "evaluate expression ".repeat(10_000);
+        assert!((0.0..=1.0).contains(&score(&long, "math:eval", &long)));
+    }
+
+    #[test]
+    fn names_say_more_than_texts() {
+        let file = "Reads a file. It may also delete.";
+        let by_name = score("read file", "fs:read_file", "");
+        assert!(by_name > score("read file", "fs:x", file));
+        assert!(score("read", "fs:x", file) > score("delete", "fs:x", file));
+        // Forms of a word, words within names, slips, and other words for the same.
+        for intent in ["reading files", "readFile", "raed_file", "load a file", "read fille"] {
+            assert!(score(intent, "fs:read_file", "") >= 0.6, "{intent}");
+        }
+    }
+
+    #[test]
+    fn equals_keep_the_order_of_their_names() {
+        let mut found = vec![("c", 0.5), ("a", 0.5), ("z", 0.9), ("low", 0.3), ("none", 0.0)];
+        rank(&mut found, |one| one.1, |one| one.0);
+        assert_eq!(found, [("z", 0.9), ("a", 0.5), ("c", 0.5)]);
+    }
+}

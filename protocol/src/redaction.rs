@@ -1,0 +1,271 @@
+//! Takes keys out of texts by their values: one key out of what an upstream sends back, and all keys that a program
+//! uses now out of what it writes.
+//!
+//! Upstreams echo headers in errors, debug pages and results. A key that was used
+//! for a call never goes on from there: not to the program, the caller or the log.
+
+mod in_use;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, Encoding};
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+pub use self::in_use::{KeysInUse, UsedKey, keys_in_use};
+use crate::ErrorBody;
+
+/// What stands in the place of a key.
+const REDACTED: &str = "[redacted]";
+
+/// Shorter forms occur by chance, and their loss would break honest results.
+/// A key of fewer letters is only taken out where a text is nothing else.
+const SHORTEST: usize = 4;
+
+/// Shorter pieces of base64 occur by chance.
+const SHORTEST_BASE64: usize = 8;
+
+/// Finds one key in all the forms in which it may come back.
+pub struct Redactor {
+    key: Zeroizing<String>,
+    /// The longest first, so that what stands around a key goes with it.
+    forms: Zeroizing<Vec<String>>,
+}
+
+impl Redactor {
+    /// Prepares for a key.
+    pub fn new(key: &str) -> Self {
+        Self { key: Zeroizing::new(key.to_owned()), forms: Zeroizing::new(forms(key)) }
+    }
+
+    /// Returns a text without the key.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if text.strip_prefix("Bearer ").unwrap_or(text) == self.key.as_str() {
+            return Cow::Borrowed(REDACTED);
+        }
+        let mut clean = Cow::Borrowed(text);
+        // One search for each form: a machine for all of them would be built for
+        // each call, and some keys make that slow.
+        for form in self.forms.iter() {
+            if clean.contains(form.as_str()) {
+                clean = Cow::Owned(clean.replace(form.as_str(), REDACTED));
+            }
+        }
+        clean
+    }
+
+    /// Takes the key out of a value: texts, numbers and the names of members.
+    pub fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                let clean = self.text(text);
+                if clean != text.as_str() {
+                    *text = clean.into_owned();
+                }
+            }
+            Value::Number(number) => {
+                let text = number.to_string();
+                if self.text(&text) != text {
+                    *value = Value::String(REDACTED.to_owned());
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(members) => {
+                let named = members.keys().any(|name| self.text(name) != name.as_str());
+                members.values_mut().for_each(|member| self.value(member));
+                if named {
+                    *members = std::mem::take(members)
+                        .into_iter()
+                        .map(|(name, member)| (self.text(&name).into_owned(), member))
+                        .collect();
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Takes the key out of an error.
+    pub fn error(&self, mut error: ErrorBody) -> ErrorBody {
+        error.message = self.text(&error.message).into_owned();
+        error.hint = self.text(&error.hint).into_owned();
+        self.value(&mut error.details);
+        error
+    }
+}
+
+/// Returns a key in every form in which it may come back.
+fn forms(key: &str) -> Vec<String> {
+    let bytes = key.as_bytes();
+    let json = escaped(key);
+    let ascii: String = key.chars().fold(String::new(), |mut out, letter| {
+        match letter {
+            ' '..='~' => out.push_str(&escaped(letter.encode_utf8(&mut [0; 4]))),
+            _ => letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                let _ = write!(out, "\\u{unit:04x}");
+            }),
+        }
+        out
+    });
+    let hex = data_encoding::HEXLOWER.encode(bytes);
+    let percent = percent(bytes);
+    let mut forms = vec![
+        format!("Bearer {key}"),
+        key.to_owned(),
+        // JSON within JSON, and slashes as PHP escapes them.
+        escaped(&json),
+        json.replace('/', "\\/"),
+        json,
+        ascii,
+        percent.to_ascii_lowercase_escapes(),
+        percent.0.replace("%20", "+"),
+        percent.0,
+        hex.to_uppercase(),
+        hex,
+    ];
+    forms.retain(|form| form.len() >= SHORTEST);
+    let mut encoded: Vec<String> =
+        [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD].map(|e| e.encode(bytes)).into();
+    encoded.extend([BASE64_NOPAD, BASE64URL_NOPAD].iter().flat_map(|e| within(e, bytes)));
+    encoded.retain(|form| form.len() >= SHORTEST_BASE64);
+    forms.extend(encoded);
+    forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms
+}
+
+/// Returns how the middle of a longer text is encoded when the key stands in it,
+/// after any number of other bytes: what depends on the neighbours is left out.
+fn within(encoding: &Encoding, key: &[u8]) -> Vec<String> {
+    (0..3)
+        .filter_map(|before| {
+            let text = encoding.encode(&[&vec![0; before], key].concat());
+            let first = [0, 2, 3][before];
+            let last = text.len() - usize::from(!(before + key.len()).is_multiple_of(3));
+            text.get(first..last).map(str::to_owned)
+        })
+        .collect()
+}
+
+/// Returns a text as JSON has it, without the quotes.
+fn escaped(text: &str) -> String {
+    let quoted = Value::String(text.to_owned()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// A text as it stands in a URL.
+struct Percent(String);
+
+impl Percent {
+    /// Returns the same with small hex digits.
+    fn to_ascii_lowercase_escapes(&self) -> String {
+        let mut out = String::with_capacity(self.0.len());
+        let mut digits = 0;
+        for letter in self.0.chars() {
+            out.push(if digits > 0 { letter.to_ascii_lowercase() } else { letter });
+            digits = if letter == '%' { 2 } else { digits - i32::from(digits > 0) };
+        }
+        out
+    }
+}
+
+fn percent(bytes: &[u8]) -> Percent {
+    let mut out = String::new();
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    Percent(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ErrorCode;
+
+    const KEY: &str = "tvly-Ca\"n/a+r y\\7f3a91==é";
+
+    /// SE-02: a key is found in each form in which an upstream may send it back.
+    #[test]
+    fn every_form_of_a_key_is_taken_out() {
+        let redactor = Redactor::new(KEY);
+        let json = json!(KEY).to_string();
+        let texts = [
+            KEY.to_owned(),
+            format!("Authorization: Bearer {KEY}!"),
+            format!("{{\"echo\":{json}}}"),
+            json!(json).to_string(),
+            json.replace('/', "\\/"),
+            "tvly-Ca\\\"n/a+r y\\\\7f3a91==\\u00e9".to_owned(),
+            "?k=tvly-Ca%22n%2Fa%2Br%20y%5C7f3a91%3D%3D%C3%A9&x".to_owned(),
+            "?k=tvly-Ca%22n%2fa%2br%20y%5c7f3a91%3d%3d%c3%a9&x".to_owned(),
+            "?k=tvly-Ca%22n%2Fa%2Br+y%5C7f3a91%3D%3D%C3%A9&x".to_owned(),
+            data_encoding::HEXUPPER.encode(KEY.as_bytes()),
+            data_encoding::HEXLOWER.encode(KEY.as_bytes()),
+        ];
+        for text in texts {
+            let clean = redactor.text(&text);
+            assert!(clean.contains(REDACTED), "{text} -> {clean}");
+            assert!(!clean.contains("7f3a91") && !clean.contains("Ca"), "{text} -> {clean}");
+        }
+    }
+
+    /// SE-02: also in the middle of a longer text that was encoded.
+    #[test]
+    fn a_key_within_base64_is_taken_out() {
+        let redactor = Redactor::new(KEY);
+        for encoding in [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD] {
+            for before in ["", "u", "us", "user:", "Bearer "] {
+                for after in ["", "x", "xy", "xyz"] {
+                    let text = encoding.encode(format!("{before}{KEY}{after}").as_bytes());
+                    let clean = redactor.text(&text);
+                    assert!(clean.contains(REDACTED), "{before}{after}: {text} -> {clean}");
+                    assert!(clean.len() < REDACTED.len() + 24, "{text} -> {clean}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_and_errors_are_cleaned_in_every_place() {
+        let redactor = Redactor::new("12345678");
+        let mut value = json!({
+            "content": [{ "type": "text", "text": "x 12345678 y" }],
+            "structuredContent": { "n": 12345678, "12345678": [true, null, 1.5], "deep": [["12345678"]] },
+        });
+        redactor.value(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "content": [{ "type": "text", "text": "x [redacted] y" }],
+                "structuredContent": { "n": REDACTED, REDACTED: [true, null, 1.5], "deep": [[REDACTED]] },
+            })
+        );
+        let error = ErrorBody::new(ErrorCode::ToolFailed, "bad key 12345678")
+            .with_details(json!({ "k": "12345678" }));
+        let error = redactor.error(error);
+        assert_eq!(
+            (error.message.as_str(), &error.details["k"]),
+            ("bad key [redacted]", &json!(REDACTED))
+        );
+    }
+
+    /// The twin: what is not the key stays as it is, also when the key is short.
+    #[test]
+    fn other_texts_stay() {
+        let redactor = Redactor::new("abc");
+        for text in ["abcdef", "an abc", "", "YWJj"] {
+            assert_eq!(redactor.text(text), text);
+        }
+        assert_eq!(redactor.text("abc"), REDACTED);
+        assert_eq!(redactor.text("Bearer abc"), REDACTED);
+        let long = Redactor::new(&"k".repeat(8_192));
+        assert_eq!(long.text(&"k".repeat(8_191)), "k".repeat(8_191));
+        assert_eq!(long.text(&"k".repeat(8_192)), REDACTED);
+    }
+}

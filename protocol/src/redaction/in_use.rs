@@ -1,0 +1,279 @@
+//! The keys that a program uses now. Whatever it writes for people, libraries' own messages included, is written
+//! without them: an error of a library may quote what an upstream has sent back.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::{REDACTED, SHORTEST, forms};
+
+/// How long a key is looked for after its last use: a library's task may outlive the call that it was for.
+const LINGER: Duration = Duration::from_secs(60);
+/// The most keys that are looked for after their last use.
+const LINGERING: usize = 4_096;
+/// A key is looked for by so much of its beginning; what follows on the same line then goes with it. So what is kept
+/// of a key is bounded, whatever its length.
+const LOOKED_FOR: usize = 48;
+/// The members of a line of JSON that the program writes itself.
+const OURS: [&str; 3] = ["timestamp", "level", "target"];
+
+/// Returns the keys of this process.
+pub fn keys_in_use() -> &'static Arc<KeysInUse> {
+    static KEYS: LazyLock<Arc<KeysInUse>> = LazyLock::new(Arc::default);
+    &KEYS
+}
+
+/// Keys by value. It costs nothing while there are none, and else a look-up for each byte of a text.
+#[derive(Default)]
+pub struct KeysInUse(RwLock<Index>);
+
+#[derive(Default)]
+struct Index {
+    keys: HashMap<[u8; 32], Key>,
+    /// Every form of every key, by its first bytes.
+    starts: HashMap<[u8; SHORTEST], Vec<Arc<Form>>>,
+}
+
+struct Key {
+    uses: usize,
+    released: Option<Instant>,
+    forms: Vec<Arc<Form>>,
+}
+
+struct Form {
+    text: Zeroizing<String>,
+    /// Only the beginning of the key is known.
+    is_part: bool,
+}
+
+/// A key that is looked for as long as this lives, and for a moment after.
+pub struct UsedKey {
+    of: Arc<KeysInUse>,
+    id: [u8; 32],
+}
+
+impl Drop for UsedKey {
+    fn drop(&mut self) {
+        let mut index = self.of.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = index.keys.get_mut(&self.id) {
+            key.uses = key.uses.saturating_sub(1);
+            if key.uses == 0 {
+                key.released = Some(Instant::now());
+            }
+        }
+    }
+}
+
+impl KeysInUse {
+    /// Begins to look for a key. One of fewer than four letters would occur by chance, and is not looked for.
+    pub fn hold(self: &Arc<Self>, key: &str) -> UsedKey {
+        let id = Sha256::digest(key.as_bytes()).into();
+        let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match index.keys.get_mut(&id) {
+            Some(known) => {
+                known.uses += 1;
+                known.released = None;
+            }
+            None => index.add(id, key),
+        }
+        UsedKey { of: Arc::clone(self), id }
+    }
+
+    /// Looks for a key until the process ends.
+    pub fn keep(self: &Arc<Self>, key: &str) {
+        std::mem::forget(self.hold(key));
+    }
+
+    /// Returns a text without the keys, whichever form they have in it.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if index.starts.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        index.clean(text)
+    }
+
+    /// Returns a line of a log without the keys. One of JSON stays JSON, whatever a key looks like.
+    pub fn line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let clean = self.text(line);
+        if let Cow::Borrowed(_) = clean {
+            return clean;
+        }
+        let Ok(Value::Object(mut members)) = serde_json::from_str(line) else { return clean };
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for (name, value) in &mut members {
+            if !OURS.contains(&name.as_str()) {
+                index.clean_value(value);
+            }
+        }
+        Cow::Owned(Value::Object(members).to_string() + "\n")
+    }
+}
+
+impl Index {
+    fn add(&mut self, id: [u8; 32], key: &str) {
+        self.forget();
+        let is_part = key.len() > LOOKED_FOR;
+        let mut end = key.len().min(LOOKED_FOR);
+        while !key.is_char_boundary(end) {
+            end -= 1;
+        }
+        let forms: Vec<Arc<Form>> = forms(&key[..end])
+            .into_iter()
+            // Where the key stands, it is found without the scheme before it.
+            .filter(|form| !form.starts_with("Bearer "))
+            .map(|text| Arc::new(Form { text: Zeroizing::new(text), is_part }))
+            .collect();
+        for form in &forms {
+            if let Some(start) = form.text.as_bytes().first_chunk() {
+                let alike = self.starts.entry(*start).or_default();
+                alike.push(Arc::clone(form));
+                // The longest first, so that what stands around a key goes with it.
+                alike.sort_by_key(|form| std::cmp::Reverse(form.text.len()));
+            }
+        }
+        self.keys.insert(id, Key { uses: 1, released: None, forms });
+    }
+
+    /// Forgets the keys that were last used a while ago.
+    fn forget(&mut self) {
+        let is_over = |key: &Key| key.released.is_some_and(|at| at.elapsed() > LINGER);
+        let mut over: Vec<[u8; 32]> =
+            self.keys.iter().filter(|(_, key)| is_over(key)).map(|(id, _)| *id).collect();
+        let released = self.keys.iter().filter_map(|(id, key)| Some((key.released?, *id)));
+        let mut released: Vec<(Instant, [u8; 32])> = released.collect();
+        if released.len() > LINGERING {
+            released.sort_unstable();
+            over.extend(released.iter().take(LINGERING / 2).map(|(_, id)| *id));
+        }
+        for id in over {
+            let Some(key) = self.keys.remove(&id) else { continue };
+            for form in &key.forms {
+                let Some(start) = form.text.as_bytes().first_chunk::<SHORTEST>() else { continue };
+                if let Some(alike) = self.starts.get_mut(start) {
+                    alike.retain(|other| !Arc::ptr_eq(other, form));
+                    if alike.is_empty() {
+                        self.starts.remove(start);
+                    }
+                }
+            }
+        }
+    }
+
+    fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let (mut out, mut kept, mut at) = (String::new(), 0, 0);
+        while let Some(start) = text.as_bytes()[at..].first_chunk::<SHORTEST>() {
+            let rest = &text.as_bytes()[at..];
+            let found = self
+                .starts
+                .get(start)
+                .and_then(|alike| alike.iter().find(|form| rest.starts_with(form.text.as_bytes())));
+            let Some(form) = found else {
+                at += 1;
+                continue;
+            };
+            out += &text[kept..at];
+            out += REDACTED;
+            at += match form.is_part {
+                // Where the rest of the key ends is not known.
+                true => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
+                false => form.text.len(),
+            };
+            kept = at;
+        }
+        if kept == 0 && out.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        out += &text[kept..];
+        Cow::Owned(out)
+    }
+
+    fn clean_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(clean) = self.clean(text) {
+                    *text = clean;
+                }
+            }
+            Value::Number(number) => {
+                if let Cow::Owned(clean) = self.clean(&number.to_string()) {
+                    *value = Value::String(clean);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.clean_value(member));
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+
+    use super::*;
+
+    const KEY: &str = "tvly-Ca\"n/a+r y\\7f3a91==é";
+
+    /// NX-09: a key is taken out of a line in every form, and only while it is in use.
+    #[test]
+    fn a_key_in_use_is_taken_out_of_lines() {
+        let keys = Arc::<KeysInUse>::default();
+        let lines = [
+            KEY.to_owned(),
+            format!("WARN x: Unexpected content type: Some(\"{KEY}\")"),
+            serde_json::json!({ "message": KEY }).to_string(),
+            format!("{KEY:?}"),
+            format!("é{}é", BASE64.encode(format!("user:{KEY}").as_bytes())),
+        ];
+        for line in &lines {
+            assert!(matches!(keys.line(line), Cow::Borrowed(_)), "{line}");
+        }
+        let (first, second) = (keys.hold(KEY), keys.hold(KEY));
+        drop(first);
+        for line in &lines {
+            let clean = keys.line(line);
+            assert!(clean.contains(REDACTED) && !clean.contains("7f3a91"), "{clean}");
+        }
+        drop(second);
+        assert!(keys.line(KEY).contains(REDACTED), "a task may still write");
+        for key in keys.0.write().unwrap().keys.values_mut() {
+            key.released = Instant::now().checked_sub(2 * LINGER);
+        }
+        let _other = keys.hold("another-key");
+        assert_eq!(keys.line(KEY), KEY);
+        assert_eq!(keys.0.read().unwrap().keys.len(), 1);
+    }
+
+    /// A tenant chooses their key, but not what a line of JSON says of itself.
+    #[test]
+    fn a_line_of_json_stays_one() {
+        let keys = Arc::<KeysInUse>::default();
+        let line =
+            "{\"level\":\"WARN\",\"message\":\"a WARN level\",\"n\":12345678,\"l\":[\"WARN\"]}\n";
+        let _held = ["\",\"message\":\"", "WARN", "level", "12345678"].map(|key| keys.hold(key));
+        let clean = keys.line(line);
+        assert_eq!(
+            clean,
+            "{\"level\":\"WARN\",\"message\":\"a [redacted] [redacted]\",\"n\":\"[redacted]\",\"l\":[\"[redacted]\"]}\n"
+        );
+    }
+
+    /// Of a long key its beginning is enough, and the rest of the line goes with it.
+    #[test]
+    fn a_long_key_is_found_by_its_beginning() {
+        let keys = Arc::<KeysInUse>::default();
+        let long: String = (0..2_000).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
+        let _held = keys.hold(&long);
+        assert_eq!(keys.text(&format!("x {long} y\nz")), "x [redacted]\nz");
+        assert_eq!(keys.text(&long[100..130]), &long[100..130]);
+        assert!(keys.text(&BASE64.encode(long.as_bytes())).starts_with(REDACTED));
+    }
+}
