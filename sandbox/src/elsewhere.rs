@@ -1,6 +1,7 @@
 //! The other side of the wall: a system that cannot contain a program runs none.
 
 use std::convert::Infallible;
+use std::ffi::{CStr, OsString};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,22 @@ use crate::{
 
 /// Does nothing: no process is ever started as a child here.
 pub fn child_main_if_requested(_jobs: &[Job]) {}
+
+/// Does nothing: how a process is kept private differs from system to system.
+///
+/// # Errors
+/// Never fails.
+pub fn keep_private() -> Result<(), String> {
+    Ok(())
+}
+
+/// Does nothing: there is no such right here.
+pub fn give_up_tracing() {}
+
+/// Reads the variable and leaves it where it is.
+pub fn take_variable(name: &CStr) -> Option<OsString> {
+    std::env::var_os(name.to_str().ok()?)
+}
 
 /// Would run programs; cannot be made here.
 #[derive(Debug)]

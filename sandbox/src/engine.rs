@@ -1,6 +1,6 @@
 //! QuickJS inside a sealed child: runs one program, then leaves.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rquickjs::{Context, Ctx, Function, Module, Persistent, Promise, Runtime, Val
 use serde_json::value::RawValue;
 
 use crate::child::{EXIT_PANIC, cpu_time, exit};
-use crate::frame::{self, FromHost, ToHost};
+use crate::frame::{self, ChildFailure, FromHost, ToHost};
 use crate::heap::{Heap, Meter};
 use crate::json;
 use crate::limits::{COMPILE_STACK, MIB};
@@ -57,7 +57,29 @@ pub(crate) struct Engine {
     shared: Rc<Shared>,
     budget: Rc<Budget>,
     heap: Rc<Meter>,
+    rejections: Rc<Rejections>,
 }
+
+/// A program, and how it ends.
+struct Job {
+    source: String,
+    args: String,
+    /// Without a `return` of its own, it ends when all that it has started has ended.
+    ends_by_itself: bool,
+}
+
+/// Tells whether a program failed only because its value cannot be handed out.
+fn is_about_result(fault: &Fault) -> bool {
+    [FailureKind::ResultNotSerializable, FailureKind::ResultTooLarge]
+        .iter()
+        .any(|kind| kind.as_str() == fault.kind)
+}
+
+/// The promises that have failed with nobody looking, each with its reason.
+type Rejections = RefCell<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
+
+/// The most of them that are kept.
+const MOST_REJECTIONS: usize = 32;
 
 /// The CPU time of the program.
 #[derive(Default)]
@@ -87,9 +109,23 @@ impl Engine {
         let budget = Rc::new(Budget::default());
         let watched = Rc::clone(&budget);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.is_spent())));
+        let rejections: Rc<Rejections> = Rc::default();
+        let seen = Rc::clone(&rejections);
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(
+            move |ctx, promise, reason, is_handled| {
+                let mut seen = seen.borrow_mut();
+                if is_handled {
+                    seen.retain(|(known, _)| {
+                        known.clone().restore(&ctx).is_ok_and(|known| known != promise)
+                    });
+                } else if seen.len() < MOST_REJECTIONS {
+                    seen.push((Persistent::save(&ctx, promise), Persistent::save(&ctx, reason)));
+                }
+            },
+        )));
         let context = Context::custom::<Intrinsics>(&runtime)?;
         let realm = context.with(|ctx| realm::build(&ctx, &shared))?;
-        Ok(Engine { runtime, context, realm, shared, budget, heap })
+        Ok(Engine { runtime, context, realm, shared, budget, heap, rejections })
     }
 
     /// Connects the engine with the host.
@@ -112,8 +148,8 @@ impl Engine {
             wire.flush();
         }
         self.rehearse();
-        let (source, args) = self.await_program();
-        let result = self.run(&source, &args);
+        let program = self.await_program();
+        let result = self.run(&program);
         self.complete(&result);
         // Leaving takes the kernel longer than many a program, and whoever waits for the result would wait for
         // that too if it is to run on this processor.
@@ -137,7 +173,7 @@ impl Engine {
     }
 
     /// Waits for the one program and sets its limits.
-    fn await_program(&self) -> (String, String) {
+    fn await_program(&self) -> Job {
         let mut wire = self.shared.wire.borrow_mut();
         loop {
             match wire.inbox().next(HOST_FRAME) {
@@ -156,7 +192,14 @@ impl Engine {
                     self.heap.set_limit(limits.heap);
                     self.runtime.set_max_stack_size(limits.stack);
                     self.budget.end.set(Some(cpu_time() + Duration::from_millis(limits.cpu_ms)));
-                    return (execute.program.into_owned(), execute.args.get().to_owned());
+                    let ends_by_itself = execute.implicit_returns.is_some();
+                    *self.shared.implicit_returns.borrow_mut() =
+                        execute.implicit_returns.unwrap_or_default().into();
+                    return Job {
+                        source: execute.program.into_owned(),
+                        args: execute.args.get().to_owned(),
+                        ends_by_itself,
+                    };
                 }
                 Ok(None) => {
                     wire.fill(None);
@@ -166,12 +209,50 @@ impl Engine {
         }
     }
 
-    fn run(&self, source: &str, args: &str) -> Result<String, Fault> {
-        let promise = self.begin(source, args)?;
+    /// Runs a program and returns the JSON of its value; `None` for `undefined`.
+    fn run(&self, program: &Job) -> Result<Option<String>, Fault> {
+        let ended = self.begin(&program.source, &program.args)?;
+        let value = self.follow(&ended)?;
+        if program.ends_by_itself {
+            self.drain()?;
+        }
+        self.tell_unhandled(program.ends_by_itself)?;
+        let finished = self.context.with(|ctx| {
+            let value = value.restore(&ctx);
+            let finish = self.realm.finish.clone().restore(&ctx);
+            value
+                .and_then(|value| finish?.call::<_, Promise<'_>>((value,)))
+                .map(|promise| Persistent::save(&ctx, promise))
+                .map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
+        })?;
+        let written = self
+            .follow(&finished)
+            .and_then(|text| self.context.with(|ctx| self.checked(&ctx, text)));
+        match written {
+            // The author did not ask for this value, and all that the program does is done.
+            Err(fault) if program.ends_by_itself && is_about_result(&fault) => {
+                let text =
+                    format!("the value of the last statement is no result: {}", fault.message);
+                self.shared.log("warn", &text);
+                Ok(None)
+            }
+            written => written,
+        }
+    }
+
+    /// Goes on until a promise is settled, and returns what it gives.
+    fn follow(
+        &self,
+        promise: &Persistent<Promise<'static>>,
+    ) -> Result<Persistent<Value<'static>>, Fault> {
         loop {
             self.run_jobs()?;
-            if let Some(result) = self.settled(&promise) {
+            if let Some(result) = self.settled(promise) {
                 return result;
+            }
+            // One by one: what the program does next must not depend on how many came at once.
+            if self.settle_answer()? {
+                continue;
             }
             self.shared.wire.borrow_mut().flush();
             let due = self.shared.timers.borrow_mut().take_due();
@@ -188,14 +269,56 @@ impl Engine {
                 ));
             }
             self.shared.wire.borrow_mut().fill(timeout);
-            // One by one: what the program does next must not depend on how many came at once.
-            while self.settle_answer()? {
-                self.run_jobs()?;
-                if let Some(result) = self.settled(&promise) {
-                    return result;
-                }
-            }
         }
+    }
+
+    /// Goes on until no call and no timer is left but those that repeat.
+    fn drain(&self) -> Result<(), Fault> {
+        loop {
+            self.run_jobs()?;
+            // Several may have come with the one that ended the program.
+            if self.settle_answer()? {
+                continue;
+            }
+            self.shared.wire.borrow_mut().flush();
+            if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().any_ends() {
+                return Ok(());
+            }
+            let due = self.shared.timers.borrow_mut().take_due();
+            if let Some(id) = due {
+                self.fire(id)?;
+                continue;
+            }
+            let timeout = self.shared.timers.borrow().next();
+            self.shared.wire.borrow_mut().fill(timeout);
+        }
+    }
+
+    /// Tells of promises that failed with nobody looking: as the end of the program if that was all
+    /// it waited for, and on its console otherwise.
+    fn tell_unhandled(&self, fatal: bool) -> Result<(), Fault> {
+        let rejected = self.rejections.take();
+        if rejected.is_empty() {
+            return Ok(());
+        }
+        self.context.with(|ctx| {
+            for (_, reason) in rejected {
+                let Ok(reason) = reason.restore(&ctx) else { continue };
+                let fault = self.describe(&ctx, &reason, FailureKind::Exception);
+                if fatal || fault.kind != FailureKind::Exception.as_str() {
+                    return Err(fault);
+                }
+                let place = match (fault.line, fault.column) {
+                    (Some(line), Some(column)) => format!(" (line {line}, column {column})"),
+                    _ => String::new(),
+                };
+                let ChildFailure { name, message, .. } = &*fault;
+                let text =
+                    format!("a promise failed and nothing awaited it: {name}: {message}{place}");
+                self.shared.log("error", &text);
+            }
+            Ok(())
+        })
     }
 
     /// Compiles the program and calls it.
@@ -304,8 +427,11 @@ impl Engine {
         })
     }
 
-    /// Returns the result once the program has ended.
-    fn settled(&self, promise: &Persistent<Promise<'static>>) -> Option<Result<String, Fault>> {
+    /// Returns what a promise gives once it is settled.
+    fn settled(
+        &self,
+        promise: &Persistent<Promise<'static>>,
+    ) -> Option<Result<Persistent<Value<'static>>, Fault>> {
         self.context.with(|ctx| {
             let promise = match promise.clone().restore(&ctx) {
                 Ok(promise) => promise,
@@ -315,33 +441,49 @@ impl Engine {
                 PromiseState::Pending => None,
                 PromiseState::Resolved => {
                     let value = promise.result::<Value<'_>>().and_then(Result::ok)?;
-                    Some(self.serialize(&ctx, value))
+                    Some(Ok(Persistent::save(&ctx, value)))
                 }
                 PromiseState::Rejected => {
                     let _ = promise.result::<Value<'_>>();
                     let thrown = ctx.catch();
-                    Some(Err(self.describe(&ctx, &thrown, FailureKind::Exception)))
+                    Some(Err(self.thrown(&ctx, &thrown)))
                 }
             }
         })
     }
 
-    fn serialize<'js>(&self, ctx: &Ctx<'js>, value: Value<'js>) -> Result<String, Fault> {
-        let written = (|| {
-            let stringify = self.realm.stringify.clone().restore(ctx)?;
-            stringify.call::<_, Option<String>>((value,))
-        })();
-        let mut text = match written {
-            Ok(text) => text.unwrap_or_else(|| "null".to_owned()),
-            Err(error) => {
-                let mut cause = self.caught(ctx, &error, FailureKind::ResultNotSerializable);
-                if cause.kind == FailureKind::ResultNotSerializable.as_str() {
-                    cause.message =
-                        format!("the returned value has no JSON form: {}", cause.message);
-                }
-                return Err(cause);
-            }
-        };
+    /// Tells what a program threw, or why its result could not be written.
+    fn thrown<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Fault {
+        // What asks is code, too, for which nothing is left then.
+        if self.budget.is_spent() {
+            return self.describe(ctx, thrown, FailureKind::Exception);
+        }
+        let why = self.realm.why_unwritten.clone().restore(ctx);
+        let why = why.and_then(|why| why.call::<_, i32>((thrown.clone(),))).unwrap_or_else(|_| {
+            ctx.catch();
+            0
+        });
+        if why == 0 {
+            return self.describe(ctx, thrown, FailureKind::Exception);
+        }
+        let mut cause = self.describe(ctx, thrown, FailureKind::ResultNotSerializable);
+        if why == 2 && cause.kind == FailureKind::ResultNotSerializable.as_str() {
+            cause.message = format!("the returned value has no JSON form: {}", cause.message);
+        }
+        cause
+    }
+
+    /// Returns the text of a result if it may leave.
+    fn checked<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        text: Persistent<Value<'static>>,
+    ) -> Result<Option<String>, Fault> {
+        let text = text
+            .restore(ctx)
+            .and_then(|text| text.get::<Option<String>>())
+            .map_err(|error| self.caught(ctx, &error, FailureKind::ResultNotSerializable))?;
+        let Some(mut text) = text else { return Ok(None) };
         let limit = self.shared.limits.get().result_bytes;
         if text.len() > limit {
             let message =
@@ -349,7 +491,7 @@ impl Engine {
             return Err(failure(FailureKind::ResultTooLarge, "LimitError", &message));
         }
         match json::clean(&mut text) {
-            Ok(()) => Ok(text),
+            Ok(()) => Ok(Some(text)),
             Err(refusal) => {
                 let message = format!("the returned value is {refusal}");
                 Err(failure(FailureKind::ResultNotSerializable, "TypeError", &message))
@@ -357,12 +499,13 @@ impl Engine {
         }
     }
 
-    fn complete(&self, result: &Result<String, Fault>) {
+    fn complete(&self, result: &Result<Option<String>, Fault>) {
         let mut wire = self.shared.wire.borrow_mut();
         match result {
             Ok(text) => {
-                let Ok(value) = serde_json::from_str::<&RawValue>(text) else { exit(EXIT_PANIC) };
-                let done = ToHost::ExecutionComplete { ok: true, value: Some(value), error: None };
+                let value = text.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
+                let Ok(value) = value else { exit(EXIT_PANIC) };
+                let done = ToHost::ExecutionComplete { ok: true, value, error: None };
                 frame::write(wire.out(), &done);
             }
             Err(error) => {

@@ -25,6 +25,7 @@ pub(crate) enum ToChild<'a> {
         limits: ChildLimits,
         epoch_ms: Option<i64>,
         seed: Option<u64>,
+        implicit_returns: Option<&'a [u32]>,
     },
     /// In place of a program: what a self-test wants to know.
     Probe { id: u64 },
@@ -140,16 +141,30 @@ pub(crate) struct Execute<'a> {
     pub(crate) limits: ChildLimits,
     pub(crate) epoch_ms: Option<i64>,
     pub(crate) seed: Option<u64>,
+    pub(crate) implicit_returns: Option<Vec<u32>>,
 }
 
 /// A frame from the child, read by the host.
 #[derive(Debug)]
 pub(crate) enum FromChild<'a> {
-    Ready { layers: Vec<LayerReport> },
-    Unavailable { message: String },
-    RpcCall { id: u64, namespace: String, action: String, args: &'a RawValue },
-    Console { level: Cow<'a, str>, text: Cow<'a, str> },
-    Complete(Result<&'a RawValue, ChildFailure>),
+    Ready {
+        layers: Vec<LayerReport>,
+    },
+    Unavailable {
+        message: String,
+    },
+    RpcCall {
+        id: u64,
+        namespace: String,
+        action: String,
+        args: &'a RawValue,
+    },
+    Console {
+        level: Cow<'a, str>,
+        text: Cow<'a, str>,
+    },
+    /// A value that is not there is `undefined`.
+    Complete(Result<Option<&'a RawValue>, ChildFailure>),
 }
 
 /// Every field that any frame may have. serde cannot borrow raw JSON through a tagged enum.
@@ -166,6 +181,7 @@ struct Fields<'a> {
     limits: Option<ChildLimits>,
     epoch_ms: Option<i64>,
     seed: Option<u64>,
+    implicit_returns: Option<Vec<u32>>,
     id: Option<u64>,
     namespace: Option<String>,
     action: Option<String>,
@@ -227,8 +243,8 @@ pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
             _ => Err("a `console` frame with a field missing".to_owned()),
         },
         ("execution_complete", None, Some(true)) => match (value, error) {
-            (Some(value), None) => Ok(FromChild::Complete(Ok(value))),
-            _ => Err("an `execution_complete` frame without exactly one value".to_owned()),
+            (value, None) => Ok(FromChild::Complete(Ok(value))),
+            _ => Err("an `execution_complete` frame with a value and an error".to_owned()),
         },
         ("execution_complete", None, Some(false)) => match (value, error) {
             (None, Some(error)) => serde_json::from_str(error.get())
@@ -245,12 +261,31 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
     let fields: Fields<'_> =
         serde_json::from_slice(body).map_err(|e| format!("not a frame: {e}"))?;
     let Fields {
-        kind, version, program, args, limits, epoch_ms, seed, id, ok, value, error, ..
+        kind,
+        version,
+        program,
+        args,
+        limits,
+        epoch_ms,
+        seed,
+        implicit_returns,
+        id,
+        ok,
+        value,
+        error,
+        ..
     } = fields;
     match (&*kind, id, ok) {
         ("execute", None, None) => match (version, program, args, limits) {
             (Some(VERSION), Some(program), Some(args), Some(limits)) => {
-                Ok(FromHost::Execute(Box::new(Execute { program, args, limits, epoch_ms, seed })))
+                Ok(FromHost::Execute(Box::new(Execute {
+                    program,
+                    args,
+                    limits,
+                    epoch_ms,
+                    seed,
+                    implicit_returns,
+                })))
             }
             _ => Err("an `execute` frame of another version or with a field missing".to_owned()),
         },
@@ -364,7 +399,6 @@ mod tests {
             r#"{"type":"rpc_call","id":1,"namespace":7,"action":"b","args":{}}"#,
             r#"{"type":"console","level":"log"}"#,
             r#"{"type":"console","level":"log","text":"x"} {}"#,
-            r#"{"type":"execution_complete","ok":true}"#,
             r#"{"type":"execution_complete","ok":true,"value":1,"error":{}}"#,
             r#"{"type":"execution_complete","ok":false,"value":1}"#,
             r#"{"type":"execution_complete","ok":false,"error":{"kind":"x"}}"#,
@@ -381,6 +415,8 @@ mod tests {
     fn null_is_a_value() {
         let frame =
             read_from_child(br#"{"type":"execution_complete","ok":true,"value":null}"#).unwrap();
-        assert!(matches!(frame, FromChild::Complete(Ok(value)) if value.get() == "null"));
+        assert!(matches!(frame, FromChild::Complete(Ok(Some(value))) if value.get() == "null"));
+        let frame = read_from_child(br#"{"type":"execution_complete","ok":true}"#).unwrap();
+        assert!(matches!(frame, FromChild::Complete(Ok(None))));
     }
 }

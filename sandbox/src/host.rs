@@ -69,6 +69,8 @@ pub(crate) struct Conversation<'a> {
     pub(crate) unanswered: BTreeMap<u64, String>,
     pub(crate) console: Vec<ConsoleLine>,
     pub(crate) console_truncated: bool,
+    /// Whether the program's value was `undefined`.
+    pub(crate) returned_nothing: bool,
 }
 
 struct Queued {
@@ -105,6 +107,7 @@ impl<'a> Conversation<'a> {
             unanswered: BTreeMap::new(),
             console: Vec::new(),
             console_truncated: false,
+            returned_nothing: false,
         }
     }
 
@@ -127,6 +130,7 @@ impl<'a> Conversation<'a> {
                 limits: self.limits.into(),
                 epoch_ms: program.epoch_ms,
                 seed: program.seed,
+                implicit_returns: program.implicit_returns.as_deref(),
             },
         );
         let clock = self.clock.clone();
@@ -223,7 +227,11 @@ impl<'a> Conversation<'a> {
                 self.print(&level, &text)?;
                 Ok(None)
             }
-            FromChild::Complete(Ok(value)) => {
+            FromChild::Complete(Ok(None)) => {
+                self.returned_nothing = true;
+                Ok(Some(Ending::Complete(Ok(Value::Null))))
+            }
+            FromChild::Complete(Ok(Some(value))) => {
                 if value.get().len() > self.limits.result_bytes {
                     return Err("a result larger than the child may send".to_owned());
                 }

@@ -80,6 +80,8 @@ mod peer;
 #[cfg(target_os = "linux")]
 mod pool;
 #[cfg(target_os = "linux")]
+mod privacy;
+#[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
 mod realm;
@@ -99,9 +101,13 @@ mod zygote;
 #[cfg(target_os = "linux")]
 pub use child::child_main_if_requested;
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{JobPool, Pool, child_main_if_requested};
+pub use elsewhere::{
+    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, take_variable,
+};
 #[cfg(target_os = "linux")]
 pub use pool::Pool;
+#[cfg(target_os = "linux")]
+pub use privacy::{give_up_tracing, keep_private, take_variable};
 #[cfg(target_os = "linux")]
 pub use worker::JobPool;
 

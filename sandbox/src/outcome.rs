@@ -15,6 +15,9 @@ pub struct Program {
     pub epoch_ms: Option<i64>,
     /// Seeds `Math.random` and `crypto`, so that a second run draws the same numbers.
     pub seed: Option<u64>,
+    /// The offsets in `source` at which `return await (` was put before an expression, where the author
+    /// wrote no `return` at all. Such a program ends when all that it has started has ended.
+    pub implicit_returns: Option<Vec<u32>>,
 }
 
 /// How a run ended and what it left behind.
@@ -22,6 +25,8 @@ pub struct Program {
 pub struct Outcome {
     /// The returned value, or why there is none.
     pub result: Result<Value, Failure>,
+    /// Tells whether the returned value is `undefined`, which is told as `null`.
+    pub returned_nothing: bool,
     /// What the program printed.
     pub console: Vec<ConsoleLine>,
     /// Tells whether the program printed more than was kept.
@@ -42,6 +47,7 @@ impl Outcome {
     pub(crate) fn never_started(failure: Failure) -> Outcome {
         Outcome {
             result: Err(failure),
+            returned_nothing: false,
             console: Vec::new(),
             console_truncated: false,
             calls: 0,

@@ -168,34 +168,32 @@ impl Ready {
             conversation.hold(program, &mut inbox, child.cpu_reader(), grown, cancel).await;
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
         let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
+        let returned_nothing = conversation.returned_nothing;
         let console = std::mem::take(&mut conversation.console);
         let unanswered = std::mem::take(&mut conversation.unanswered).into_values().collect();
         drop(conversation);
-        let result = match ending {
-            Ending::Complete(result) => result,
-            Ending::Stopped(failure) => Err(failure),
-            Ending::Broken(why) => Err(Failure::new(
-                FailureKind::Crashed,
-                format!("the program's process broke the protocol: {why}"),
-            )),
-            Ending::Closed => {
-                let failure = post_mortem(lent.keep()).await;
-                let duration = started.elapsed();
-                return Outcome {
-                    result: Err(failure),
-                    console,
-                    console_truncated,
-                    calls,
-                    unanswered,
-                    duration,
-                    cpu,
-                };
+        let crashed = |why| Err(Failure::new(FailureKind::Crashed, why));
+        let (result, lent) = match ending {
+            Ending::Complete(result) => (result, Some(lent)),
+            Ending::Stopped(failure) => (Err(failure), Some(lent)),
+            Ending::Broken(why) => {
+                (crashed(format!("the program's process broke the protocol: {why}")), Some(lent))
             }
+            Ending::Closed => (Err(post_mortem(lent.keep()).await), None),
         };
         // The answer first: a child that ends may do so on the processor that whoever waits for it needs.
         tokio::spawn(async move { drop((lent, line, turn)) });
         let duration = started.elapsed();
-        Outcome { result, console, console_truncated, calls, unanswered, duration, cpu }
+        Outcome {
+            result,
+            returned_nothing,
+            console,
+            console_truncated,
+            calls,
+            unanswered,
+            duration,
+            cpu,
+        }
     }
 }
 

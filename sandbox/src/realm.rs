@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) chance: RefCell<Chance>,
     /// The text that runs, for the places of errors.
     pub(crate) source: RefCell<Rc<str>>,
+    /// Where `return` was put into that text.
+    pub(crate) implicit_returns: RefCell<Rc<[u32]>>,
     /// The tools that the program has named, by number.
     tools: RefCell<Vec<Option<(String, String)>>>,
     /// Calls that have no answer yet.
@@ -50,6 +52,16 @@ pub(crate) struct Realm {
     pub(crate) fire: Persistent<Function<'static>>,
     pub(crate) start: Persistent<Function<'static>>,
     pub(crate) stringify: Persistent<Function<'static>>,
+    pub(crate) finish: Persistent<Function<'static>>,
+    pub(crate) why_unwritten: Persistent<Function<'static>>,
+}
+
+/// A timer that is set.
+struct Timer {
+    id: u64,
+    /// When it fires, by the clock of the machine.
+    real: Duration,
+    repeats: bool,
 }
 
 /// The program's timers and its idea of the time.
@@ -57,7 +69,7 @@ pub(crate) struct Realm {
 pub(crate) struct Timers {
     /// Frozen time: the given instant, and how far fired timers have moved it.
     frozen: Option<(i64, Duration)>,
-    queue: BTreeMap<(Duration, u64), (u64, Duration)>,
+    queue: BTreeMap<(Duration, u64), Timer>,
     places: HashMap<u64, (Duration, u64)>,
     last_id: u64,
     last_turn: u64,
@@ -79,6 +91,7 @@ impl Shared {
             timers: RefCell::default(),
             chance: RefCell::default(),
             source: RefCell::new("".into()),
+            implicit_returns: RefCell::new([].into()),
             tools: RefCell::default(),
             in_flight: Cell::new(0),
             argument_refused: Cell::new(false),
@@ -87,6 +100,11 @@ impl Shared {
             console_spent: Cell::new(0),
             console_full: Cell::new(false),
         })
+    }
+
+    /// Returns a stack trace in the coordinates of the program's author.
+    pub(crate) fn trim_stack(&self, text: &str) -> stack::Trace {
+        stack::trim(text, &self.source.borrow(), &self.implicit_returns.borrow())
     }
 
     /// Gives a tool its number. One whose name is too long to be called has none that is worth keeping.
@@ -135,7 +153,7 @@ impl Shared {
     }
 
     /// Sends one line; the one that crosses the limit is the last, and tells the host that it was.
-    fn log(&self, level: &str, text: &str) {
+    pub(crate) fn log(&self, level: &str, text: &str) {
         if self.console_full.get() {
             return;
         }
@@ -190,7 +208,7 @@ impl Timers {
     }
 
     /// Sets a timer. `id` 0 asks for a new one; `None` means that there are too many.
-    fn arm(&mut self, wait: Duration, id: u64) -> Option<u64> {
+    fn arm(&mut self, wait: Duration, id: u64, repeats: bool) -> Option<u64> {
         if self.queue.len() >= MAX_TIMERS {
             return None;
         }
@@ -204,7 +222,7 @@ impl Timers {
         // Frozen time orders timers by what was asked for, not by when it happened to be asked.
         let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
         self.last_turn += 1;
-        self.queue.insert((due, self.last_turn), (id, real));
+        self.queue.insert((due, self.last_turn), Timer { id, real, repeats });
         self.places.insert(id, (due, self.last_turn));
         Some(id)
     }
@@ -217,17 +235,22 @@ impl Timers {
 
     /// Returns how long the next timer still waits.
     pub(crate) fn next(&self) -> Option<Duration> {
-        let (_, (_, real)) = self.queue.first_key_value()?;
-        Some(real.saturating_sub(monotonic()))
+        let (_, timer) = self.queue.first_key_value()?;
+        Some(timer.real.saturating_sub(monotonic()))
+    }
+
+    /// Returns whether a timer is set that fires only once.
+    pub(crate) fn any_ends(&self) -> bool {
+        self.queue.values().any(|timer| !timer.repeats)
     }
 
     /// Takes the next timer that is due.
     pub(crate) fn take_due(&mut self) -> Option<u64> {
         let entry = self.queue.first_entry()?;
-        if entry.get().1 > monotonic() {
+        if entry.get().real > monotonic() {
             return None;
         }
-        let ((due, _), (id, _)) = entry.remove_entry();
+        let ((due, _), Timer { id, .. }) = entry.remove_entry();
         self.places.remove(&id);
         if let Some((_, moved)) = &mut self.frozen {
             *moved = due.max(*moved);
@@ -247,7 +270,8 @@ const LOCALE: [(&str, &str); 3] = [
 pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
     let host = natives(ctx, shared)?;
     let bootstrap: Function<'_> = script(ctx, "bootstrap.js", include_str!("realm/bootstrap.js"))?;
-    let realm: Object<'_> = bootstrap.call((host.clone(),))?;
+    let writer: Function<'_> = script(ctx, "plain.js", include_str!("realm/plain.js"))?;
+    let realm: Object<'_> = bootstrap.call((host.clone(), writer))?;
     let web: Function<'_> = script(ctx, "web.js", include_str!("realm/web.js"))?;
     web.call::<_, ()>((host, realm.clone()))?;
     let shared: Function<'_> = script(ctx, "shared.js", include_str!("realm/locale/shared.js"))?;
@@ -266,6 +290,8 @@ pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
         fire: take("fire")?,
         start: take("start")?,
         stringify: take("stringify")?,
+        finish: take("finish")?,
+        why_unwritten: take("whyUnwritten")?,
     })
 }
 
@@ -299,7 +325,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let arm = own();
     host.set(
         "arm",
-        Function::new(ctx.clone(), move |wait_ms: f64, id: f64| -> Option<f64> {
+        Function::new(ctx.clone(), move |wait_ms: f64, id: f64, repeats: bool| -> Option<f64> {
             let wait = Duration::from_secs_f64(wait_ms.max(0.0) / 1000.0);
             #[expect(
                 clippy::cast_possible_truncation,
@@ -307,7 +333,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
                 clippy::cast_precision_loss,
                 reason = "ids are small whole numbers that were given out here"
             )]
-            let armed = arm.timers.borrow_mut().arm(wait, id as u64).map(|id| id as f64);
+            let armed = arm.timers.borrow_mut().arm(wait, id as u64, repeats).map(|id| id as f64);
             arm.timer_refused.set(arm.timer_refused.get() || armed.is_none());
             armed
         })?,
@@ -342,9 +368,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let source = own();
     host.set(
         "trimStack",
-        Function::new(ctx.clone(), move |text: String| {
-            stack::trim(&text, &source.source.borrow()).text
-        })?,
+        Function::new(ctx.clone(), move |text: String| source.trim_stack(&text).text)?,
     )?;
     host.set("encode", Function::new(ctx.clone(), encode)?)?;
     host.set("decode", Function::new(ctx.clone(), decode)?)?;

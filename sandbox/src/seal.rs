@@ -12,7 +12,7 @@ use landlock::{
 };
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, dumpable_behavior, getpid, getppid, getrlimit,
-    parent_process_death_signal, set_dumpable_behavior, set_parent_process_death_signal, setrlimit,
+    parent_process_death_signal, set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, UnshareFlags, no_new_privs, set_capabilities, set_no_new_privs,
@@ -25,6 +25,7 @@ use seccompiler::{
 use crate::child::{EXIT_PANIC, exit, only, sleep_forever};
 use crate::layer::{LayerReport, LayerState};
 use crate::limits::{CPU_BACKSTOP, PROGRAM_ADDRESS_SPACE, THREAD_STACK};
+use crate::privacy::forbid_dumps;
 
 /// Descriptors 0 to 3 are all there will ever be.
 const DESCRIPTORS: u64 = 4;
@@ -267,16 +268,6 @@ fn limit(resource: Resource, most: u64) -> Result<(), Broken> {
     let hard = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
     setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) })
         .map_err(|e| format!("setrlimit({resource:?}): {e}"))
-}
-
-/// No core file, and no other process of this user may look into us.
-fn forbid_dumps() -> Result<(), Broken> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| format!("prctl(DUMPABLE): {e}"))?;
-    match dumpable_behavior() {
-        Ok(DumpableBehavior::NotDumpable) => Ok(()),
-        _ => Err("the process stayed dumpable".to_owned()),
-    }
 }
 
 fn forbid_new_privileges() -> Result<(), Broken> {

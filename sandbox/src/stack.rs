@@ -4,9 +4,16 @@ use std::fmt::Write;
 
 /// The name of the program in traces.
 pub(crate) const PROGRAM_FILE: &str = "program.ts";
-/// What stands before the program on its first line. A module gives the strict rules under which the program
-/// was analysed; a script would read `<!--` as a comment.
-pub(crate) const PREFIX: &str = "export default async function(){";
+/// What stands before the program. A module gives the strict rules under which the program was analysed; a
+/// script would read `<!--` as a comment. It has a line of its own because the engine counts some columns of
+/// a text's first line from 0.
+pub(crate) const PREFIX: &str = "export default async function(){\n";
+/// What the analysis puts before an expression whose value ends the program.
+pub(crate) const RETURN: &str = "return await (";
+/// How many lines [`PREFIX`] has.
+const PREFIX_LINES: u32 = 1;
+/// The longest name of a callee that is told, in bytes.
+const CALLEE_BYTES: usize = 80;
 /// What stands after the program.
 pub(crate) const SUFFIX: &str = "\n}";
 
@@ -15,22 +22,36 @@ pub(crate) const SUFFIX: &str = "\n}";
 pub(crate) struct Trace {
     /// The place of the innermost frame: line and column, from 1.
     pub(crate) place: Option<(u32, u32)>,
+    /// What the innermost frame calls, where the program's own code failed there: `orders.map`.
+    pub(crate) callee: Option<String>,
     /// One line for each frame.
     pub(crate) text: String,
 }
 
-/// Keeps the program's frames, moves the first line's columns back, and counts characters
-/// where the engine counts bytes.
-pub(crate) fn trim(stack: &str, source: &str) -> Trace {
+/// Keeps the program's frames, moves lines and columns back to where the author has them, and counts
+/// characters where the engine counts bytes. `returns` are the offsets of [`RETURN`] in `source`.
+///
+/// Innermost frames in which a constructor calls `super(…)` are left out: an error of the program's own class
+/// comes from where it is made.
+pub(crate) fn trim(stack: &str, source: &str, returns: &[u32]) -> Trace {
     let mut trace = Trace::default();
-    for line in stack.lines() {
+    let mut skipped = None;
+    for (index, line) in stack.lines().enumerate() {
         let Some((before, after)) = line.split_once(PROGRAM_FILE) else { continue };
         let Some(rest) = after.strip_prefix(':') else { continue };
         let mut numbers = rest.trim_end_matches(')').splitn(2, ':').map(str::parse::<u32>);
-        let (Some(Ok(row)), Some(Ok(column))) = (numbers.next(), numbers.next()) else { continue };
-        let shift = if row == 1 { PREFIX.len() as u32 } else { 0 };
-        let column = in_characters(source, row, column.saturating_sub(shift).max(1));
-        trace.place.get_or_insert((row, column));
+        let (Some(Ok(row)), Some(Ok(byte))) = (numbers.next(), numbers.next()) else { continue };
+        // A program that is stopped before it comes to anything is still in the wrapper.
+        let Some(row) = row.checked_sub(PREFIX_LINES).filter(|row| *row > 0) else { continue };
+        let column = in_characters(source, row, byte.max(1), returns);
+        if trace.place.is_none() && is_super(source, row, byte) {
+            skipped.get_or_insert((row, column));
+            continue;
+        }
+        if trace.place.is_none() {
+            trace.place = Some((row, column));
+            trace.callee = (index == 0).then(|| callee(source, row, byte)).flatten();
+        }
         if !trace.text.is_empty() {
             trace.text.push('\n');
         }
@@ -41,18 +62,64 @@ pub(crate) fn trim(stack: &str, source: &str) -> Trace {
             name => write!(trace.text, "    at {name} ({PROGRAM_FILE}:{row}:{column})"),
         };
     }
+    trace.place = trace.place.or(skipped);
     trace
 }
 
-/// Turns a column of bytes into one of characters.
-fn in_characters(source: &str, row: u32, column: u32) -> u32 {
+/// Returns a line of the program, and how many of its bytes stand before a column.
+fn line_of(source: &str, row: u32, column: u32) -> Option<(&str, usize)> {
+    let line = lines(source).nth(row.checked_sub(1)? as usize)?;
+    Some((line, line.floor_char_boundary((column as usize).saturating_sub(1))))
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
+}
+
+/// Returns whether a call of `super` stands in a place, or a class, which is where the engine has one that
+/// nobody wrote.
+fn is_super(source: &str, row: u32, column: u32) -> bool {
+    let Some((line, at)) = line_of(source, row, column) else { return false };
+    let before = line[..at].trim_end_matches(['(', ' ']);
+    let here = &line[at..];
+    here.starts_with("super(")
+        || here.strip_prefix("class").is_some_and(|after| !after.starts_with(is_name))
+        || before.strip_suffix("super").is_some_and(|before| !before.ends_with(is_name))
+}
+
+/// Returns the names that are called in a place, as they are written.
+fn callee(source: &str, row: u32, column: u32) -> Option<String> {
+    let (line, at) = line_of(source, row, column)?;
+    let end = at + line[at..].find(|c| !is_name(c))?;
+    if end == at || !line[end..].trim_start().starts_with('(') {
+        return None;
+    }
+    let start = line[..end]
+        .rfind(|c: char| !is_name(c) && !matches!(c, '.' | '?'))
+        .map_or(0, |before| before + line[before..].chars().next().map_or(0, char::len_utf8));
+    let name = &line[start..end];
+    // What stands before a dot alone is a call or in brackets.
+    (name.starts_with(|c: char| is_name(c) && !c.is_numeric()) && name.len() <= CALLEE_BYTES)
+        .then(|| name.to_owned())
+}
+
+/// Turns a column of bytes into one of characters, without what was put before it.
+fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     // A frame beyond the program's text is left as it is.
     let Some(line) = row.checked_sub(1).and_then(|row| lines(source).nth(row as usize)) else {
         return column;
     };
     let before = line.floor_char_boundary((column as usize).saturating_sub(1));
     let beyond = (column as usize - 1).saturating_sub(line.len());
-    (line[..before].chars().count() + beyond) as u32 + 1
+    // Both are parts of one text.
+    let start = line.as_ptr() as usize - source.as_ptr() as usize;
+    let is_before = |at: &&u32| (start..=start + before).contains(&(**at as usize));
+    let put_in: usize = returns
+        .iter()
+        .filter(is_before)
+        .map(|at| RETURN.len().min(start + before - *at as usize))
+        .sum();
+    (line[..before].chars().count() - put_in + beyond) as u32 + 1
 }
 
 /// Returns the lines as the engine counts them.
@@ -80,12 +147,10 @@ mod tests {
 
     #[test]
     fn only_the_programs_frames_stay() {
-        let column = PREFIX.len() + 5;
         let trace = trim(
-            &format!(
-                "    at callTool (bootstrap.js:63:22)\n    at inner (program.ts:3:7)\n    at native\n    at default (program.ts:1:{column})\n"
-            ),
+            "    at callTool (bootstrap.js:63:22)\n    at inner (program.ts:4:7)\n    at native\n    at default (program.ts:2:5)\n",
             "",
+            &[],
         );
         assert_eq!(trace.place, Some((3, 7)));
         assert_eq!(trace.text, "    at inner (program.ts:3:7)\n    at program.ts:1:5");
@@ -93,19 +158,58 @@ mod tests {
 
     #[test]
     fn a_syntax_error_has_a_bare_frame() {
-        assert_eq!(trim("    at program.ts:2:9\n", "").place, Some((2, 9)));
-        assert_eq!(trim("no trace at all", ""), Trace::default());
+        assert_eq!(trim("    at program.ts:3:9\n", "", &[]).place, Some((2, 9)));
+        assert_eq!(trim("no trace at all", "", &[]), Trace::default());
     }
 
     #[test]
     fn columns_count_characters() {
         let source = "漢é\r\n👍;x\u{2028}\té;x\r漢x";
         for (row, column, expected) in [(1, 4, 2), (1, 6, 3), (2, 6, 3), (3, 5, 4), (4, 4, 2)] {
-            let shift = if row == 1 { PREFIX.len() as u32 } else { 0 };
-            let trace = trim(&format!("    at program.ts:{row}:{}", column + shift), source);
+            let trace = trim(&format!("    at program.ts:{}:{column}", row + 1), source, &[]);
             assert_eq!(trace.place, Some((row, expected)), "{row}:{column}");
         }
-        assert_eq!(trim("at program.ts:1:900", source).place.map(|place| place.0), Some(1));
-        assert_eq!(trim("at program.ts:9:3", source).place, Some((9, 3)));
+        assert_eq!(trim("at program.ts:2:900", source, &[]).place.map(|place| place.0), Some(1));
+        assert_eq!(trim("at program.ts:10:3", source, &[]).place, Some((9, 3)));
+    }
+
+    #[test]
+    fn columns_are_those_before_a_return_was_put_in() {
+        let source = "a;\né; return await (f())\nif (b) { return await (g()); return await (h()) }";
+        let returns: Vec<u32> = source.match_indices(RETURN).map(|(at, _)| at as u32).collect();
+        for (row, column, expected) in
+            [(2, 1, 1), (2, 19, 4), (3, 10, 10), (3, 24, 10), (3, 44, 16)]
+        {
+            let trace = trim(&format!("at program.ts:{}:{column}", row + 1), source, &returns);
+            assert_eq!(trace.place, Some((row, expected)), "{row}:{column}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_an_own_class_comes_from_where_it_is_made() {
+        let source = "class A extends Error {\n  constructor() { super('a'); }\n}\nthrow new A();";
+        let stack = "    at A (program.ts:3:24)\n    at default (program.ts:5:11)\n";
+        assert_eq!(trim(stack, source, &[]).place, Some((4, 11)));
+        // A parent that throws by itself is where it is.
+        let stack = "    at B (program.ts:2:7)\n    at A (program.ts:3:24)\n";
+        assert_eq!(trim(stack, source, &[]).place, Some((1, 7)));
+        assert_eq!(trim("    at A (program.ts:3:24)\n", source, &[]).place, Some((2, 24)));
+    }
+
+    #[test]
+    fn the_callee_is_told_where_the_programs_own_code_calls_it() {
+        for (source, column, callee) in [
+            ("x = a.b?.c (1)", 10, Some("a.b?.c")),
+            ("f(1)", 1, Some("f")),
+            ("this.#go()", 6, Some("this.#go")),
+            ("g().then(1)", 5, None),
+            ("a.b + c", 3, None),
+            ("1.5(2)", 3, None),
+        ] {
+            let trace = trim(&format!("    at default (program.ts:2:{column})"), source, &[]);
+            assert_eq!(trace.callee.as_deref(), callee, "{source}");
+        }
+        let native = "    at map (native)\n    at default (program.ts:2:3)";
+        assert_eq!(trim(native, "a.map(1)", &[]).callee, None);
     }
 }

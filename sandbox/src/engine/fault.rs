@@ -6,7 +6,7 @@ use super::Engine;
 use crate::frame::ChildFailure;
 use crate::limits::MAX_ERROR_TEXT;
 use crate::outcome::FailureKind;
-use crate::{realm, stack};
+use crate::realm;
 
 /// Why the program failed.
 pub(super) type Fault = Box<ChildFailure>;
@@ -35,7 +35,7 @@ impl Engine {
     ) -> Fault {
         let object = thrown.as_object();
         let text = |key: &str| object.and_then(|object| text_of(ctx, object, key));
-        let trace = stack::trim(&text("stack").unwrap_or_default(), &self.shared.source.borrow());
+        let trace = self.shared.trim_stack(&text("stack").unwrap_or_default());
         // The engine throws `null` when not even the error fits into the heap.
         let starved = self.heap.ran_out() && thrown.is_null();
         let name = text("name").unwrap_or_else(|| "Error".to_owned());
@@ -46,6 +46,13 @@ impl Engine {
                 .as_string()
                 .and_then(|text| text.to_string().ok())
                 .unwrap_or_else(|| self.show(ctx, thrown)),
+        };
+        // The engine does not say what it is that cannot be called.
+        let message = match &trace.callee {
+            Some(callee) if name == "TypeError" && message == "not a function" => {
+                format!("`{callee}` is not a function")
+            }
+            _ => message,
         };
         let code = text("code");
         let call = object.and_then(|_| self.call_of(ctx, thrown));
@@ -115,7 +122,11 @@ impl Engine {
 
     pub(super) fn out_of_cpu(&self, place: Option<(u32, u32)>) -> Fault {
         let limit = self.shared.limits.get().cpu_ms;
-        let message = format!("the program used all of its {limit} ms of CPU time");
+        let mut message = format!("the program used all of its {limit} ms of CPU time");
+        // At the edge of a loop the engine knows the last thing before it, and of no line where there is none.
+        if let Some((line, _)) = place {
+            message.push_str(&format!(", at or after line {line}"));
+        }
         Box::new(ChildFailure {
             line: place.map(|place| place.0),
             column: place.map(|place| place.1),

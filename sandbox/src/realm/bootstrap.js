@@ -1,6 +1,6 @@
 // Builds the globals of a program. Runs once in a sealed child, before any program is known.
-// `host` holds the native functions; nothing of it may become reachable from a program.
-(function (host) {
+// `host` holds the native functions; nothing of it may become reachable from a program. `writer` makes JSON of values.
+(function (host, writer) {
   "use strict";
   const global = globalThis;
   const { create, defineProperty, freeze, getOwnPropertyDescriptor, getPrototypeOf, keys } = Object;
@@ -49,6 +49,7 @@
   // ---- mcp ---------------------------------------------------------------------------------------------
   const pending = create(null);
   const labels = new WeakMap();
+  const { encodeArguments, finish, whyUnwritten } = writer(labels);
   // The language itself calls these; a tool of such a name could run without being called.
   const implicit = freeze({
     __proto__: null, then: true, toJSON: true, toString: true, valueOf: true, constructor: true,
@@ -88,9 +89,9 @@
     }
     let text;
     try {
-      text = stringify(args);
+      text = encodeArguments(args, name);
     } catch (error) {
-      return refuse("TypeError", `the arguments of ${name} have no JSON form: ${error?.message}`);
+      return refuse("TypeError", BaseString(error?.message));
     }
     if (typeof text !== "string" || text[0] !== "{") {
       return refuse("TypeError", `the arguments of ${name} are not a plain object`);
@@ -222,7 +223,7 @@
   const arm = (repeat) => (callback, delay, ...args) => {
     if (typeof callback !== "function") throw new BaseTypeError("a timer takes a function");
     const wait = Math.max(repeat ? 1 : 0, Math.min(Number(delay) || 0, 2 ** 31 - 1));
-    const id = host.arm(wait, 0);
+    const id = host.arm(wait, 0, repeat);
     if (id === undefined || id === null) {
       throw mark(new BaseRangeError(""), "RangeError", `a program has at most ${host.mostTimers} timers at once`, "TOO_MANY_TIMERS");
     }
@@ -237,7 +238,7 @@
   const fire = (id) => {
     const timer = timers[id];
     if (timer === undefined) return;
-    if (timer.repeat) host.arm(timer.wait, id);
+    if (timer.repeat) host.arm(timer.wait, id, true);
     else delete timers[id];
     apply(timer.callback, undefined, timer.args);
   };
@@ -289,6 +290,8 @@
     fire,
     start: (args) => fixed(global, "args", args),
     stringify,
+    finish,
+    whyUnwritten,
     hidden,
     wellFormed,
   };

@@ -11,6 +11,7 @@ mod limits;
 mod probe;
 mod programs;
 mod realm;
+mod results;
 mod seal;
 mod support;
 
@@ -28,6 +29,7 @@ fn main() {
     trials.extend(programs::trials());
     trials.extend(limits::trials());
     trials.extend(realm::trials());
+    trials.extend(results::trials());
     trials.extend(seal::trials());
     trials.extend(containment::trials());
     trials.extend(jobs::trials());

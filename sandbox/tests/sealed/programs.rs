@@ -18,7 +18,9 @@ trials![
     parallel_calls_are_in_flight_together,
     many_parallel_calls_wait_in_order,
     sequential_calls_have_rising_ids,
+    an_error_of_an_own_class_comes_from_where_it_is_made,
     errors_carry_the_users_place,
+    what_cannot_be_called_is_named,
     tool_errors_keep_name_message_code_and_place,
     tool_errors_can_be_caught,
     syntax_errors_have_a_place,
@@ -54,7 +56,7 @@ async fn returns_a_value() {
 async fn nothing_returned_is_null() {
     assert_eq!(value("const x = 1").await, Value::Null);
     assert_eq!(value("return undefined").await, Value::Null);
-    assert_eq!(value("return () => 1").await, Value::Null);
+    assert_eq!(failure("return () => 1").await.kind, FailureKind::ResultNotSerializable);
 }
 
 async fn args_reach_the_program() {
@@ -125,6 +127,19 @@ async fn errors_carry_the_users_place() {
     assert_eq!((first.line, second.line), (Some(1), Some(2)), "{first:#?}");
     assert_eq!(first.column, second.column);
     assert!(first.column.is_some_and(|column| column > 2), "{first:#?}");
+    for (source, column) in [
+        ("throw new Error()", 11),
+        ("null.x", 1),
+        ("const f = () => { null.x }; f()", 19),
+        ("absent()", 1),
+        ("const a = {}; a.b()", 17),
+        ("fetch('x')", 1),
+    ] {
+        let first = failure(source).await;
+        assert_eq!((first.line, first.column), (Some(1), Some(column)), "{first:#?}");
+        let second = failure(&format!("\n{source}")).await;
+        assert_eq!((second.line, second.column), (Some(2), Some(column)), "{second:#?}");
+    }
     let nested = failure("const a = 1;\nfunction inner() {\n  throw new RangeError(`bad ${a}`);\n}\nawait 0;\ninner();").await;
     assert_eq!(nested.message, "bad 1");
     assert_eq!(nested.line, Some(3));
@@ -132,6 +147,34 @@ async fn errors_carry_the_users_place() {
     let stack = nested.stack.unwrap_or_default();
     assert!(stack.starts_with("    at inner (program.ts:3:"), "{stack}");
     assert!(stack.ends_with("    at program.ts:6:1"), "{stack}");
+}
+
+async fn an_error_of_an_own_class_comes_from_where_it_is_made() {
+    for class in [
+        "class TooLow extends Error { constructor(m) { super(m); this.name = 'TooLow'; } }",
+        "class Base extends Error { constructor(m) { super(m); } } class TooLow extends Base { constructor(m) { super(m); } }",
+        "class TooLow extends Error {}",
+        "class TooLow extends Error { code = 7; }",
+    ] {
+        let failure = failure(&format!("{class}\nconst n = 1;\nthrow new TooLow('low');")).await;
+        assert_eq!((failure.line, failure.column), (Some(3), Some(11)), "{class}: {failure:#?}");
+    }
+}
+
+async fn what_cannot_be_called_is_named() {
+    for (source, message) in [
+        (
+            "const list = { items: 1 };\nlist.items.map((x) => x)",
+            "`list.items.map` is not a function",
+        ),
+        ("const run = 1;\nrun()", "`run` is not a function"),
+        ("const o = {};\no?.go()", "`o?.go` is not a function"),
+        ("const list = [1];\nlist.map(5)", "not a function"),
+        ("const list = [];\n(0, list.go)()", "not a function"),
+    ] {
+        let failure = failure(source).await;
+        assert_eq!((failure.message.as_str(), failure.line), (message, Some(2)), "{source}");
+    }
 }
 
 async fn tool_errors_keep_name_message_code_and_place() {
@@ -232,7 +275,7 @@ async fn misused_tools_teach() {
     assert!(no_object.message.contains("one object of named arguments"), "{}", no_object.message);
     assert_eq!(no_object.line, Some(1));
     let no_json = failure("\nawait mcp.test.echo({ a: 1n })").await;
-    assert!(no_json.message.contains("no JSON form"), "{}", no_json.message);
+    assert!(no_json.message.starts_with("`a` in the arguments of"), "{}", no_json.message);
     assert_eq!(no_json.line, Some(2));
     let list = failure("await mcp.test.echo([1])").await;
     assert!(list.message.contains("not an array"), "{}", list.message);
@@ -331,6 +374,7 @@ async fn a_seed_and_an_epoch_make_runs_alike() {
             args: Value::Null,
             epoch_ms: Some(1_700_000_000_000),
             seed: Some(7),
+            implicit_returns: None,
         };
         run_with(program, &Limits::server(), Arc::default()).await.result.expect("a result")
     };

@@ -99,8 +99,14 @@ pub(crate) fn assert_bare(pid: u32) {
     let core = limits.lines().find(|line| line.starts_with("Max core file size"));
     let core: Vec<&str> = core.expect("named").split_whitespace().skip(4).take(2).collect();
     assert_eq!(core, ["0", "0"], "{limits}");
-    // The rest can be read by root alone.
+    // The rest can be read by root alone, although the child is of the same user: it cannot be dumped.
     if !rustix::process::getuid().is_root() {
+        for name in ["environ", "maps"] {
+            let refused = read(name).expect_err("only root may read it");
+            assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "{name}");
+        }
+        let refused = std::fs::read_link(format!("/proc/{pid}/cwd")).expect_err("only root may");
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
         return;
     }
     assert_eq!(read("environ").expect("its environment"), "");

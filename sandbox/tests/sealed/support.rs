@@ -119,7 +119,7 @@ impl ToolCaller for Tools {
 }
 
 pub(crate) fn program(source: &str) -> Program {
-    Program { source: source.to_owned(), args: json!({}), epoch_ms: None, seed: None }
+    Program { source: source.to_owned(), args: json!({}), ..Program::default() }
 }
 
 pub(crate) async fn run_with(program: Program, limits: &Limits, tools: Arc<Tools>) -> Outcome {

@@ -1,0 +1,100 @@
+//! What keeps other processes of the same user out of a process that starts them.
+//!
+//! A program that holds keys starts others that it does not trust with them, as the same user. The kernel lets
+//! processes of one user read each other, unless one of them says no.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, dumpable_behavior, getrlimit, set_dumpable_behavior,
+    setrlimit,
+};
+use rustix::thread::{
+    CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// The first descriptor after the standard streams.
+const FIRST_OTHER: libc::c_uint = 3;
+
+/// Keeps other processes of the same user out of this one: they can neither trace it nor read its memory, its
+/// environment or its descriptors, and it leaves no core file. What it inherited beside the standard streams is not
+/// handed on to what it starts.
+///
+/// # Errors
+/// Returns what does not hold.
+pub fn keep_private() -> Result<(), String> {
+    forbid_dumps()?;
+    let hard = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: hard })
+        .map_err(|errno| format!("setrlimit(CORE): {errno}"))?;
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    #[expect(unsafe_code, reason = "no safe wrapper")]
+    // SAFETY: it closes nothing now; a flag that is set twice does no harm.
+    let marked =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER, libc::c_uint::MAX, flags) };
+    match marked {
+        0 => Ok(()),
+        _ => Err(format!("close_range: {}", std::io::Error::last_os_error())),
+    }
+}
+
+/// No core file, and no other process of this user may look into us.
+pub(crate) fn forbid_dumps() -> Result<(), String> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| format!("prctl(DUMPABLE): {errno}"))?;
+    match dumpable_behavior() {
+        Ok(DumpableBehavior::NotDumpable) => Ok(()),
+        _ => Err("the process stayed dumpable".to_owned()),
+    }
+}
+
+/// Gives up, for this process and all that it becomes, root's right to look into any process. Without that right
+/// [`keep_private`] holds against root too.
+pub fn give_up_tracing() {
+    // Who is not root does not have the right, and may not give it up.
+    let _ = remove_capability_from_bounding_set(CapabilitySet::SYS_PTRACE);
+    if let Ok(mut sets) = capabilities(None) {
+        for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
+            set.remove(CapabilitySet::SYS_PTRACE);
+        }
+        let _ = set_capabilities(None, sets);
+    }
+}
+
+/// Takes a variable out of the environment, and out of the memory that `/proc/<pid>/environ` shows: a variable that
+/// is only removed stays there.
+///
+/// Call it before any thread is started; where there are others, it only reads the variable.
+pub fn take_variable(name: &CStr) -> Option<OsString> {
+    if !has_one_thread() {
+        return std::env::var_os(OsStr::from_bytes(name.to_bytes()));
+    }
+    let mut taken = None;
+    loop {
+        #[expect(unsafe_code, reason = "the standard library cannot overwrite a variable")]
+        // SAFETY: this is the only thread, so nobody else reads or changes the environment. What `getenv` returns
+        // is the end of the entry `NAME=value`, which is this process's own memory and may be written.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            if value.is_null() {
+                return taken;
+            }
+            let length = {
+                let text = CStr::from_ptr(value).to_bytes();
+                taken.get_or_insert_with(|| OsStr::from_bytes(text).to_owned());
+                text.len()
+            };
+            let before = name.to_bytes().len() + 1;
+            let entry = value.sub(before);
+            // A name may stand there twice: without its name an entry is not found again.
+            for at in 0..before + length {
+                entry.add(at).write_volatile(0);
+            }
+        }
+    }
+}
+
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
