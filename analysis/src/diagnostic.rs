@@ -33,6 +33,12 @@ pub enum Code {
     DynamicEval,
     /// `arguments` or `this` stands where it could reach what is outside the program.
     DynamicScope,
+    /// The promise of a call is used where only what it gives makes sense.
+    ToolPromiseUsed,
+    /// The same, of a promise that the program may have replaced by what it gave.
+    ToolPromiseMaybeUsed,
+    /// Nothing awaits the promise of a call.
+    ToolPromiseDropped,
 }
 
 impl Code {
@@ -52,6 +58,9 @@ impl Code {
             Self::DynamicGlobal => "DYNAMIC_GLOBAL",
             Self::DynamicEval => "DYNAMIC_EVAL",
             Self::DynamicScope => "DYNAMIC_SCOPE",
+            Self::ToolPromiseUsed => "TOOL_PROMISE_USED",
+            Self::ToolPromiseMaybeUsed => "TOOL_PROMISE_MAYBE_USED",
+            Self::ToolPromiseDropped => "TOOL_PROMISE_DROPPED",
         }
     }
 
@@ -63,7 +72,8 @@ impl Code {
             | Self::TooComplex
             | Self::SourceTooLarge
             | Self::InvalidToolName
-            | Self::UnknownName => Severity::Error,
+            | Self::UnknownName
+            | Self::ToolPromiseUsed => Severity::Error,
             _ => Severity::Warning,
         }
     }
@@ -116,6 +126,11 @@ impl Diagnostic {
         &self.frame
     }
 
+    /// Returns whether it is a warning that belongs beside the result of a run.
+    pub fn is_for_run(&self) -> bool {
+        matches!(self.code, Code::ToolPromiseDropped | Code::ToolPromiseMaybeUsed)
+    }
+
     /// Returns the error code that an execution refused for this reason carries.
     pub fn error_code(&self) -> ErrorCode {
         match self.code {
@@ -124,6 +139,7 @@ impl Diagnostic {
             Code::UnsupportedSyntax | Code::InvalidToolName | Code::UnknownName => {
                 ErrorCode::UnsupportedSyntax
             }
+            Code::ToolPromiseUsed => ErrorCode::PromiseNotAwaited,
             _ => ErrorCode::ParseError,
         }
     }

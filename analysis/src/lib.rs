@@ -46,7 +46,7 @@ mod structure;
 
 use std::collections::BTreeSet;
 
-use protocol::{Integrity, Routing, RoutingRules, ToolId};
+use protocol::{Integrity, Routing, RoutingRules, Side, Step, ToolId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub use job::{AnalysisError, Request, decode, job};
 pub use normal::VERSION as NORMAL_FORM_VERSION;
 pub use parameters::{Parameter, Parameters, description};
 pub use plan::{
-    ArgsEgress, Certainty, Condition, Effect, Egress, Gap, Group, Plan, PlannedTask, Times, plan,
+    Certainty, Condition, Effect, Gap, Group, Place, Plan, PlannedTask, Times, plan, plan_with,
 };
 pub use structure::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 
@@ -99,12 +99,19 @@ pub struct Analysis {
     pub structure: StaticStructure,
     /// The tasks as a graph.
     pub dag: Dag,
+    /// The steps in which the tasks happen.
+    #[serde(default)]
+    pub order: Vec<Step>,
     /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The JavaScript that runs: the body of an async function in which types
-    /// are blanked out, so that lines and columns are those of the source.
-    /// Empty when the program cannot run.
+    /// are blanked out, so that lines and columns are those of the source, but for
+    /// what `implicit_returns` names. Empty when the program cannot run.
     pub program: String,
+    /// The byte offsets in `program` at which `return await (` stands before an expression of a
+    /// source that has no `return` at its top level. `None` for one that has.
+    #[serde(default)]
+    pub implicit_returns: Option<Vec<u32>>,
     /// The hash of the program's normal form, in which spacing, comments, types
     /// and the names of locals make no difference, under the rules that
     /// [`NORMAL_FORM_VERSION`] names. `None` when the program cannot run.
@@ -122,8 +129,10 @@ impl Analysis {
             dynamic: false,
             structure: StaticStructure::default(),
             dag: Dag::default(),
+            order: Vec::new(),
             diagnostics: located(findings, source),
             program: String::new(),
+            implicit_returns: None,
             normal_hash: None,
             parameters: Parameters::default(),
         }
@@ -142,6 +151,26 @@ impl Analysis {
     /// Returns the tools that run on the client under `routing`, sorted.
     pub fn client_tools(&self, routing: &RoutingRules) -> Vec<&ToolId> {
         self.tools.iter().filter(|tool| routing.route(tool) == Routing::Client).collect()
+    }
+
+    /// Returns the tools that `routing` says nothing of, sorted.
+    pub fn unknown_tools(&self, routing: &RoutingRules) -> Vec<&ToolId> {
+        self.tools.iter().filter(|tool| routing.covering(tool).is_none()).collect()
+    }
+
+    /// Returns the side that runs the program, as far as `routing` says.
+    pub fn side(&self, routing: &RoutingRules) -> Side {
+        let side = |tool| routing.covering(tool).map_or(Side::Unknown, Side::from);
+        Side::decide(self.dynamic, self.tools.iter().map(side))
+    }
+
+    /// Returns what whoever runs the program should be told besides its result: calls that nothing awaits.
+    pub fn run_warnings(&self) -> Vec<String> {
+        self.diagnostics
+            .iter()
+            .filter(|found| found.is_for_run())
+            .map(|found| format!("line {}, column {}: {}", found.line, found.column, found.message))
+            .collect()
     }
 
     /// Returns the side that runs the program under `routing`.
@@ -164,10 +193,13 @@ impl Analysis {
                 })
             })
             .collect();
+        let is_covered = |tool: &&ToolId| routing.covering(tool).is_some();
+        let client_tools = self.client_tools(routing).into_iter().filter(is_covered);
         json!({
             "tools": self.tools,
-            "client_tools": self.client_tools(routing),
-            "routing": self.routing(routing).as_str(),
+            "client_tools": client_tools.collect::<Vec<_>>(),
+            "unknown_tools": self.unknown_tools(routing),
+            "routing": self.side(routing).as_str(),
             "dynamic": self.dynamic,
             "dag": self.dag,
             "diagnostics": diagnostics,
@@ -210,10 +242,27 @@ pub fn analyze(source: &str, limits: &Limits) -> Analysis {
     if let Err(finding) = scan::scan(source, limits) {
         return Analysis::refused(vec![finding], source);
     }
-    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(source, limits))
+    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(source, limits, |_| {}))
 }
 
-fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
+/// Analyses a program as [`analyze`] does, and lets one run that only misuses promises.
+///
+/// For tests that run what the analysis must be sound about: such a program is valid.
+#[doc(hidden)]
+pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis {
+    let source = source.trim_start_matches('\u{feff}');
+    if let Err(finding) = scan::scan(source, limits) {
+        return Analysis::refused(vec![finding], source);
+    }
+    let forgive = |found: &mut Diagnostic| {
+        if found.code == Code::ToolPromiseUsed {
+            found.severity = Severity::Warning;
+        }
+    };
+    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(source, limits, forgive))
+}
+
+fn on_large_stack(source: &str, limits: &Limits, judge: impl FnMut(&mut Diagnostic)) -> Analysis {
     let parsed = match parse::parse(source, limits) {
         Ok(parsed) => parsed,
         Err(findings) => return Analysis::refused(findings, source),
@@ -223,12 +272,14 @@ fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
         Err(finding) => return Analysis::refused(vec![finding], source),
     };
     let dag = Dag::of(&built.structure);
+    let order = parsed.function().map(|main| structure::order(main, &built.sites));
     let tools: BTreeSet<ToolId> = built.tools;
     let mut analysis = Analysis {
         tools: tools.into_iter().collect(),
         dynamic: built.dynamic,
         structure: built.structure,
         dag,
+        order: order.unwrap_or_default(),
         diagnostics: located(built.findings, source),
         normal_hash: Some(parsed.normal_hash),
         parameters: parsed
@@ -236,9 +287,12 @@ fn on_large_stack(source: &str, limits: &Limits) -> Analysis {
             .map(|function| parameters::parameters(function, source))
             .unwrap_or_default(),
         program: parsed.program,
+        implicit_returns: parsed.implicit_returns,
     };
+    analysis.diagnostics.iter_mut().for_each(judge);
     if !analysis.can_run() {
         analysis.program = String::new();
+        analysis.implicit_returns = None;
         analysis.normal_hash = None;
     }
     analysis

@@ -31,7 +31,7 @@ use swc_ecma_ast::Function;
 use scope::Scopes;
 
 /// Names the rules by which normal forms are made; it changes when any form does.
-pub const VERSION: &str = "pml-normal-1";
+pub const VERSION: &str = "pml-normal-2";
 
 /// What becomes of the names that a program declares.
 #[derive(Clone, Copy, PartialEq, Eq)]

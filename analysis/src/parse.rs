@@ -7,11 +7,13 @@
 mod arrow;
 mod blank;
 mod early;
+mod ending;
 mod errors;
 mod recheck;
 mod strip;
 mod survey;
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use protocol::Integrity;
@@ -37,6 +39,8 @@ pub(crate) struct Parsed {
     module: Module,
     /// The JavaScript that runs.
     pub(crate) program: String,
+    /// Where a `return` was put into it; `None` if the author wrote one.
+    pub(crate) implicit_returns: Option<Vec<u32>>,
     /// The hash of the program's normal form.
     pub(crate) normal_hash: Integrity,
 }
@@ -59,6 +63,10 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
     if text.starts_with("#!") {
         text.replace_range(..2, "//");
     }
+    // That is valid: two template literals, the second with the first as its tag.
+    if source.trim_start().starts_with(errors::FENCE) {
+        return Err(errors::fence(source).into_iter().collect());
+    }
     let mut module = parse_body(&text)?;
     survey::survey(&module, limits)?;
     let mut inserted = None;
@@ -75,22 +83,46 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
         }
     }
     early::check(&module, &text)?;
-    let Some((function, body)) =
-        wrapper(&module).and_then(|function| Some((function, function.body.as_ref()?)))
-    else {
+    let Some(body) = wrapper_mut(&mut module).and_then(|function| function.body.as_mut()) else {
         return Err(vec![closes_nothing(0)]);
     };
+    let blanked = blank::blank(body, &text);
+    let ends = ending::end(body)?;
+    let Some(function) = wrapper(&module) else { return Err(vec![closes_nothing(0)]) };
     let reading = Reading::of(function);
     let normal_hash = reading.hash();
-    if let Some(blanked) = blank::blank(body, &text) {
-        let program = strip::by_characters(source, blanked, inserted);
+    let written = |erased: Cow<'_, str>| {
+        let program = strip::by_characters(source, erased, inserted);
+        match &ends {
+            Some(spans) => {
+                let (program, returns) = ending::write(source, &program, spans);
+                (program, Some(returns))
+            }
+            None => (program, None),
+        }
+    };
+    if let Some(blanked) = blanked {
+        let (program, implicit_returns) = written(blanked);
         if recheck::recheck(&program, &reading).is_ok() {
-            return Ok(Parsed { module, program, normal_hash });
+            return Ok(Parsed { module, program, implicit_returns, normal_hash });
         }
     }
-    let program = strip::by_characters(source, strip::strip(&text)?.into(), inserted);
-    recheck::recheck(&program, &reading)?;
-    Ok(Parsed { module, program, normal_hash })
+    let (program, implicit_returns) = written(strip::strip(&text)?.into());
+    if let Err(mut findings) = recheck::recheck(&program, &reading) {
+        for finding in &mut findings {
+            let returns = implicit_returns.as_deref().unwrap_or_default();
+            finding.offset = ending::unwritten(finding.offset, returns);
+        }
+        return Err(findings);
+    }
+    Ok(Parsed { module, program, implicit_returns, normal_hash })
+}
+
+fn wrapper_mut(module: &mut Module) -> Option<&mut Function> {
+    match &mut module.body[..] {
+        [ModuleItem::Stmt(Stmt::Decl(Decl::Fn(function)))] => Some(&mut function.function),
+        _ => None,
+    }
 }
 
 fn wrapper(module: &Module) -> Option<&Function> {

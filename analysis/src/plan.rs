@@ -4,7 +4,7 @@ mod effect;
 mod flow;
 
 use indexmap::IndexMap;
-use protocol::{Routing, RoutingRules, ToolId};
+use protocol::{ArgsEgress, Egress, RoutingRules, Side, Step, ToolId};
 use serde::{Deserialize, Serialize};
 
 pub use effect::Effect;
@@ -21,7 +21,7 @@ pub struct Plan {
     /// Whether the program can run. If not, nothing is planned.
     pub can_run: bool,
     /// The side that runs the program itself.
-    pub runs_on: Routing,
+    pub runs_on: Side,
     /// Whether every tool that any run can call is in `tasks`.
     pub complete: bool,
     /// Where the program chooses tools as it runs, so that the lists of tasks
@@ -31,10 +31,13 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// The tasks in evaluation order.
     pub tasks: Vec<PlannedTask>,
-    /// The results of tools on the user's machine that reach tools on the server.
+    /// The steps in which the tasks happen.
+    pub order: Vec<Step>,
+    /// The results of tools that may be on the user's machine and that reach
+    /// tools that may not be.
     pub egress: Vec<Egress>,
-    /// The parts of `args` that reach tools on the server, in a program that
-    /// does not run there.
+    /// The parts of `args` that reach tools that may not be on the user's
+    /// machine, in a program that may run there.
     pub args_egress: Vec<ArgsEgress>,
 }
 
@@ -108,14 +111,19 @@ pub struct PlannedTask {
     /// The tool.
     pub tool: ToolId,
     /// The side that runs the tool.
-    pub side: Routing,
+    pub side: Side,
+    /// It runs on the user's machine and sends elsewhere: a capability that reaches tools there, which may get what it
+    /// is given and what it reads here, or a server behind an address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sends_within: bool,
     /// What the tool does, by its name.
     pub effect: Effect,
     /// Whether the call will or may be made.
     pub certainty: Certainty,
     /// How often one run can make it.
     pub times: Times,
-    /// Tasks of one layer do not wait for each other.
+    /// How deep the task is in the graph of what flows and what decides: 0, or one
+    /// more than the highest task that it depends on.
     pub layer: u32,
     /// The line of the call, from 1.
     pub line: u32,
@@ -148,27 +156,35 @@ pub struct Condition {
     pub text: String,
 }
 
-/// The result of a tool on the user's machine that reaches a tool on the server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Egress {
-    /// The task on the user's machine.
-    pub from: String,
-    /// The task on the server.
-    pub to: String,
-    /// The tasks between them on a shortest way, at most eight, from the start
-    /// of the way; empty when the result itself is in the arguments.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub via: Vec<String>,
+impl PlannedTask {
+    /// Returns whether the tool may have data of the user's machine.
+    pub fn may_be_here(&self) -> bool {
+        self.side != Side::Server
+    }
+
+    /// Returns whether what the tool is given may leave the user's machine with it.
+    pub fn takes_away(&self) -> bool {
+        self.side != Side::Client || self.sends_within
+    }
 }
 
-/// A part of `args` that reaches a tool on the server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArgsEgress {
-    /// The task on the server.
-    pub to: String,
-    /// The parts, given as they are or computed with: `args.x`; `args` where any
-    /// part of it may be.
-    pub parameters: Vec<String>,
+/// Where a tool runs, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The side.
+    pub side: Side,
+    /// Whether it runs on the user's machine and what it is given may go elsewhere.
+    pub sends_within: bool,
+    /// Whether the tool is the one that its name stands for in the table of known tools. Another
+    /// one of that name is not taken for harmless.
+    pub well_known: bool,
+}
+
+impl Place {
+    /// Returns that of a plain tool which its name stands for.
+    pub fn on(side: Side) -> Self {
+        Self { side, sends_within: false, well_known: true }
+    }
 }
 
 /// Returns the plan of an analysed program under `rules`.
@@ -188,7 +204,14 @@ pub struct ArgsEgress {
 /// assert_eq!((&*plan.egress[0].from, &*plan.egress[0].to), ("t1", "t2"));
 /// ```
 pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
-    let runs_on = analysis.routing(rules);
+    let side = |tool: &ToolId| rules.covering(tool).map_or(Side::Unknown, Side::from);
+    let runs_on = Side::decide(analysis.dynamic, analysis.tools.iter().map(side));
+    plan_with(analysis, runs_on, |tool| Place::on(side(tool)))
+}
+
+/// Returns the plan of an analysed program that runs on `runs_on`, and whose tools are where
+/// `place` says.
+pub fn plan_with(analysis: &Analysis, runs_on: Side, place: impl Fn(&ToolId) -> Place) -> Plan {
     let nodes = &analysis.structure.nodes;
     let tasks: Vec<PlannedTask> = nodes
         .iter()
@@ -197,9 +220,9 @@ pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
             _ => None,
         })
         .zip(&analysis.dag.tasks)
-        .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, rules))
+        .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, place(&task.tool)))
         .collect();
-    let (egress, args_egress) = if runs_on == Routing::Client {
+    let (egress, args_egress) = if runs_on != Side::Server {
         (flow::egress(&tasks), flow::args_egress(&tasks))
     } else {
         (Vec::new(), Vec::new())
@@ -210,6 +233,7 @@ pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
         complete: analysis.can_run() && !analysis.dynamic,
         gaps: gaps(analysis),
         groups: groups(&tasks),
+        order: analysis.order.clone(),
         tasks,
         egress,
         args_egress,
@@ -244,17 +268,11 @@ fn groups(tasks: &[PlannedTask]) -> Vec<Group> {
         .collect()
 }
 
-fn planned(
-    nodes: &[Node],
-    node: &Node,
-    task: &Task,
-    layer: u32,
-    rules: &RoutingRules,
-) -> PlannedTask {
+fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -> PlannedTask {
     let (conditions, mut decided_by) = around(nodes, node);
     // A way out before the call decides on it too, but does not stand around it.
     decided_by.extend(task.decided_by.iter().cloned());
-    decided_by.sort_by_key(|id| place(id));
+    decided_by.sort_by_key(|id| number(id));
     decided_by.dedup();
     let mut parameters = Vec::new();
     for argument in task.arguments.values() {
@@ -263,8 +281,12 @@ fn planned(
     PlannedTask {
         id: task.task.clone(),
         tool: task.tool.clone(),
-        side: rules.route(&task.tool),
-        effect: Effect::of(&task.tool),
+        side: place.side,
+        sends_within: place.sends_within,
+        effect: match Effect::of(&task.tool) {
+            Effect::Reads | Effect::Computes if !place.well_known => Effect::Calls,
+            effect => effect,
+        },
         certainty: if task.conditional || task.repeats { Certainty::May } else { Certainty::Will },
         times: if task.repeats { Times::Many } else { Times::Once },
         layer,
@@ -280,7 +302,7 @@ fn planned(
 }
 
 /// Returns the number in a task's name, which is its place.
-fn place(id: &str) -> usize {
+fn number(id: &str) -> usize {
     id.trim_start_matches('t').parse().unwrap_or(usize::MAX)
 }
 

@@ -2,7 +2,9 @@
 
 mod build;
 mod node;
+mod order;
 
 pub(crate) use build::build;
 pub(crate) use node::parameter;
 pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
+pub(crate) use order::order;

@@ -16,6 +16,7 @@ fn the_json_has_the_documented_shape() {
     let expected = json!({
         "tools": ["filesystem:read_file", "json:parse"],
         "client_tools": ["filesystem:read_file"],
+        "unknown_tools": [],
         "routing": "client",
         "dynamic": true,
         "dag": {"tasks": [
@@ -182,7 +183,7 @@ fn odd_names_are_one_spelling_or_refused() {
         assert!(!run(source).can_run(), "{source}");
     }
     assert_eq!(run("\u{feff}mcp.a.b()").dag.tasks[0].id, "t1");
-    assert_eq!(run("\u{feff}\u{feff}mcp.a.b()").program, "mcp.a.b()");
+    assert_eq!(run("\u{feff}\u{feff}mcp.a.b()").program, "return await (mcp.a.b())");
     for newline in ["\u{2028}", "\u{2029}"] {
         assert_eq!(tools(&format!("// x{newline}mcp.a.b()")), ["a:b"]);
         assert_eq!(tools(&format!("const s = 'x{newline}'; mcp.a.b({{ s }})")), ["a:b"]);

@@ -54,10 +54,10 @@ fn what_means_something_else_has_another_hash() {
 #[test]
 fn the_hash_is_stable() {
     for (source, expected) in [
-        ("", "sha256-Pf5SCRjQAU8XQlg9iO/F2AsI3P8X6bYZjlrPRWSaljw="),
+        ("", "sha256-/ae90hZkTx7lyk4v546n3FgN7athidSd2l6CpPnFdXU="),
         (
             "const a = await mcp.fs.read({ path: args.p }); return a?.b ?? `x${a}`",
-            "sha256-T1ZQGnSLcVtfPhROjoC8b1n6c5hNzj0QlwDzUQiJBAg=",
+            "sha256-FAPgQx3psXKGsXolabLWtWDhnIGZTaVO3bmnvqCcOqE=",
         ),
     ] {
         assert_eq!(hash(source), expected, "{source}");

@@ -1,7 +1,7 @@
 //! What a plan says beside what its snapshots show: flows, `args`, rules, limits.
 
 use analysis::{Effect, Limits, Plan, analyze, plan};
-use protocol::{Routing, RoutingRules};
+use protocol::{Routing, RoutingRules, Side};
 
 fn plan_of(source: &str) -> Plan {
     plan(&analyze(source, &Limits::default()), &RoutingRules::shipped())
@@ -125,7 +125,7 @@ fn args_are_followed_to_the_server() {
 #[test]
 fn what_runs_on_the_server_has_nothing_to_leave() {
     let plan = plan_of("return await mcp.json.parse({ data: args.text });");
-    assert_eq!(plan.runs_on, Routing::Server);
+    assert_eq!(plan.runs_on, Side::Server);
     assert!(plan.complete && plan.egress.is_empty() && plan.args_egress.is_empty());
 }
 
@@ -133,12 +133,17 @@ fn what_runs_on_the_server_has_nothing_to_leave() {
 #[test]
 fn the_rules_are_those_of_the_caller() {
     let source = "const a = await mcp.notes.read({}); await mcp.board.post({ a });";
-    assert_eq!(pairs(&plan_of(source)), [""; 0]);
-    let rules: RoutingRules =
-        [("board:*".parse().expect("a pattern"), Routing::Server)].into_iter().collect();
-    let plan = plan(&analyze(source, &Limits::default()), &rules);
+    // What no rule covers is unknown, and counts as leaving.
+    assert_eq!(pairs(&plan_of(source)), ["t1>t2"]);
+    let with = |board: Routing| {
+        let rules = [("notes:*", Routing::Client), ("board:*", board)];
+        let rules = rules.map(|(pattern, side)| (pattern.parse().expect("a pattern"), side));
+        plan(&analyze(source, &Limits::default()), &rules.into_iter().collect::<RoutingRules>())
+    };
+    assert_eq!(pairs(&with(Routing::Client)), [""; 0]);
+    let plan = with(Routing::Server);
     assert_eq!(pairs(&plan), ["t1>t2"]);
-    assert_eq!(plan.tasks[1].side, Routing::Server);
+    assert_eq!(plan.tasks[1].side, Side::Server);
     assert_eq!(plan.tasks[1].effect, Effect::Calls);
 }
 

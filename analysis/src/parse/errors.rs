@@ -8,8 +8,23 @@ use crate::diagnostic::{Code, Finding};
 /// The most errors of one parse that are told.
 const ERROR_LIMIT: usize = 20;
 
-/// Turns parser errors into findings; JSX, `import` and `export` get their own.
+/// What begins and ends code in Markdown.
+pub(super) const FENCE: &str = "```";
+
+/// Finds a line that begins or ends code in Markdown.
+pub(super) fn fence(text: &str) -> Option<Finding> {
+    let line = text.lines().find(|line| line.trim_start().starts_with(FENCE))?;
+    let line = line.trim_start();
+    let at = line.as_ptr() as usize - text.as_ptr() as usize;
+    let message = "this is Markdown; submit the program alone, without the lines that begin with three backticks and the text around them";
+    Some(Finding::new(Code::UnsupportedSyntax, at as u32, message))
+}
+
+/// Turns parser errors into findings; JSX, Markdown, `import` and `export` get their own.
 pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
+    if let Some(fence) = fence(text) {
+        return vec![fence];
+    }
     let mut findings: Vec<Finding> =
         found.into_iter().take(ERROR_LIMIT).map(|error| explain_one(error, text)).collect();
     if findings.is_empty() {

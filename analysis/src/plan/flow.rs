@@ -1,15 +1,15 @@
-//! What leaves the machine: results and `args` on their way to the server.
+//! What leaves the machine: results and `args` on their way to tools that are, or may be, elsewhere.
 
 use std::collections::{HashMap, VecDeque};
 
-use protocol::Routing;
+use protocol::{ArgsEgress, Egress};
 
-use super::{ArgsEgress, Egress, PlannedTask};
+use super::PlannedTask;
 use crate::Argument;
 use crate::structure::parameter;
 
-/// Returns each pair of a task on the client whose result reaches a task on the
-/// server, directly or through other tasks' results.
+/// Returns each pair of a task that may be on the client whose result reaches a
+/// task that may send it away, directly or through other tasks' results.
 ///
 /// What a server tool was given is on the server already; its result still
 /// carries the client's data to the next tool, and that is listed too: another
@@ -19,7 +19,7 @@ pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
         tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
     let mut out = Vec::new();
     for (place, task) in tasks.iter().enumerate() {
-        if task.side == Routing::Server {
+        if task.takes_away() {
             into(tasks, &places, place, &mut out);
         }
     }
@@ -41,9 +41,9 @@ const VIA_LIMIT: usize = 8;
 /// A pair of places and what is between them.
 type Flow = (usize, usize, Vec<usize>);
 
-/// Walks from one task on the server backwards to all whose results reach it.
+/// Walks from one task that takes data away backwards to all whose results reach it.
 fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &mut Vec<Flow>) {
-    // The task that each one was found from, which leads on to the server task.
+    // The task that each one was found from, which leads on to that task.
     let mut next: Vec<Option<usize>> = vec![None; tasks.len()];
     let mut waiting = VecDeque::from([to]);
     while let Some(place) = waiting.pop_front() {
@@ -60,7 +60,7 @@ fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &m
         }
     }
     for (from, task) in tasks.iter().enumerate() {
-        if task.side != Routing::Client {
+        if !task.may_be_here() {
             continue;
         }
         let mut via = Vec::new();
@@ -76,11 +76,11 @@ fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &m
     }
 }
 
-/// Returns the tasks on the server whose arguments are made from `args`.
+/// Returns the tasks that take data away and whose arguments are made from `args`.
 pub(super) fn args_egress(tasks: &[PlannedTask]) -> Vec<ArgsEgress> {
     tasks
         .iter()
-        .filter(|task| task.from_args && task.side == Routing::Server)
+        .filter(|task| task.from_args && task.takes_away())
         .map(|task| {
             let mut parameters = task.parameters.clone();
             for argument in task.arguments.values() {

@@ -43,6 +43,7 @@ mod object;
 mod operator;
 mod path;
 mod pattern;
+mod promise;
 mod quiet;
 mod repeat;
 mod rows;
@@ -60,7 +61,9 @@ use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 use swc_atoms::Atom;
 
+use self::class::{ClassSide, Member};
 use self::control::{Chain, Control};
+pub(super) use self::expr::bare;
 use self::feed::Feeds;
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
@@ -80,6 +83,8 @@ pub(crate) struct Built {
     pub(crate) dynamic: bool,
     pub(crate) structure: StaticStructure,
     pub(crate) findings: Vec<Finding>,
+    /// The places of the tasks, in their order.
+    pub(crate) sites: Vec<u32>,
 }
 
 /// The most rounds; ordinary programs need two to four.
@@ -115,6 +120,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
             break;
         }
     }
+    builder.doubt_promises();
     builder.finish()
 }
 
@@ -140,6 +146,12 @@ struct Builder<'a> {
     loop_exits: HashMap<(FuncId, u32), Deps>,
     /// The tools that the constructor of a class puts into its objects.
     class_fields: HashMap<u32, Vec<(Atom, Value)>>,
+    /// The class in whose body code stands, by where the code begins, and whether it belongs to the class itself.
+    class_code: HashMap<u32, ClassSide>,
+    /// What the methods and getters of a class are.
+    class_members: HashMap<(ClassSide, Atom), Member>,
+    /// The functions that `new Promise(…)` is given, by where they begin.
+    executors: HashSet<u32>,
     /// The literals whose parts may be changed, or be handed to whoever may do that.
     stirred: HashSet<TableId>,
     /// The contents that were stirred with all that is in them, in this round.
@@ -148,6 +160,8 @@ struct Builder<'a> {
     setters: HashMap<Atom, Vec<FuncId>>,
     /// The fields of `args` that are asked for.
     input_fields: InputFields,
+    /// What is called, and looks at the arguments that are followed next.
+    taker: Option<promise::Taker>,
     /// Whether the program assigns to `args`.
     args_written: bool,
     /// Whether the program changes parts of objects or arrays.
@@ -197,10 +211,14 @@ impl<'a> Builder<'a> {
             loop_writes: HashMap::default(),
             loop_exits: HashMap::default(),
             class_fields: HashMap::default(),
+            class_code: HashMap::default(),
+            class_members: HashMap::default(),
+            executors: HashSet::default(),
             stirred: HashSet::default(),
             stirred_contents: HashMap::default(),
             setters: HashMap::default(),
             input_fields: InputFields::default(),
+            taker: None,
             args_written: false,
             mutates: false,
             changed: false,

@@ -84,6 +84,8 @@ impl Program {
     pub(crate) fn source(&self) -> String {
         let mut out = String::new();
         self.body.iter().for_each(|part| part.write(&mut out));
+        // Without it the last value would be the result, and a tool or a cycle is none.
+        out.push_str("\nreturn;");
         out
     }
 

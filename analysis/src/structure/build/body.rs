@@ -8,6 +8,7 @@ use super::control::Control;
 use super::feed::Slot;
 use super::function::FuncBody;
 use super::path::Path;
+use super::promise::Promised;
 use super::scope::{ScopeKind, lexical_names, pattern_names, var_names};
 use super::value::{Cap, Deps, Form, FuncId, Value};
 use super::{Builder, MAIN};
@@ -120,6 +121,7 @@ impl<'a> Builder<'a> {
                 value = if matches!(value.form, Form::Result(..) | Form::Param(_)) {
                     let mut kept = value.with_deps(&unknown);
                     kept.defaulted = true;
+                    kept.promised = kept.promised.or(Promised::No);
                     kept
                 } else {
                     self.join(&value, &anything)
@@ -177,10 +179,14 @@ impl<'a> Builder<'a> {
                 self.after_await(&mut value);
             }
             // What is given is a promise, an object that the program can change.
-            value = value.loosened();
+            value = value.loosened().out_of_promise();
         }
         if id == MAIN {
-            self.escape(&value, "is returned from the program");
+            // A tool is refused in a result; whoever writes the result could only call it as
+            // `toJSON` or `then`, with what no tool takes.
+            if !value.is_tool() {
+                self.escape(&value, "is returned from the program");
+            }
             return;
         }
         self.returns(id, value);

@@ -8,6 +8,7 @@ use super::call::Given;
 use super::engine::changes_argument;
 use super::expr::bare;
 use super::object::put;
+use super::promise::Use;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 
 /// Functions of `Object` that give back what they are given, which can be changed less.
@@ -31,7 +32,7 @@ impl<'a> Builder<'a> {
             ("Promise", "all" | "allSettled" | "race" | "any", _) => {
                 Some(self.together(method, args))
             }
-            ("Promise", "resolve", Some(arg)) => Some(self.resolved(arg)),
+            ("Promise", "resolve", Some(arg)) => Some(self.resolved(arg).in_promise()),
             ("Object", "keys" | "values" | "entries", Some(arg)) => Some(self.listed(method, arg)),
             ("Object", "fromEntries", Some(arg)) => Some(self.of_entries(arg)),
             ("Object", "assign", _) if is_new(args) => Some(self.assigned(args)),
@@ -69,6 +70,7 @@ impl<'a> Builder<'a> {
     /// Follows `Object.keys(table)` and its like.
     fn listed(&mut self, how: &str, table: &'a Expr) -> Value {
         let value = self.looked_at(table);
+        self.takes(&value, Use::Converted("Object"));
         if value.partial || !value.caps().is_empty() || !value.funcs().is_empty() {
             return self.not_followed(value);
         }

@@ -1,6 +1,7 @@
 //! Calls: of tools, of the program's own functions, of what the engine offers.
 
 use foldhash::HashSet;
+use swc_common::Spanned;
 use swc_ecma_ast::{CallExpr, Callee, Expr, ExprOrSpread, MemberProp};
 
 use super::Builder;
@@ -11,6 +12,7 @@ use super::feed::Slot;
 use super::function::Func;
 use super::leave::add_to;
 use super::path::Path;
+use super::promise::{Promised, Use};
 use super::value::{Cap, Deps, Form, Value};
 use crate::diagnostic::{Code, shown};
 
@@ -62,10 +64,22 @@ impl<'a> Builder<'a> {
         args: &'a [ExprOrSpread],
         kind: CallKind,
     ) -> Value {
+        let taker = self.taker(callee);
         let Some(member) = member_of(callee) else {
             let value = self.expr(callee);
+            self.takes(&value, Use::Operand);
+            self.taker = taker;
             let is_unknown = !value.is_loaded();
-            let (result, fed) = self.feeding(|b| b.call_value(value, None, args, kind));
+            let makes_promise = kind == CallKind::New
+                && matches!(bare(callee), Expr::Ident(name)
+                    if &*name.sym == "Promise" && self.lookup(&name.sym).is_none());
+            if let (true, Some(executor)) = (makes_promise, args.first()) {
+                self.executors.insert(executor.expr.span().lo.0);
+            }
+            let (mut result, fed) = self.feeding(|b| b.call_value(value, None, args, kind));
+            if makes_promise {
+                result = result.in_promise();
+            }
             if is_unknown {
                 self.calls_with(callee, &Path::default(), &result.all_deps());
             }
@@ -98,12 +112,19 @@ impl<'a> Builder<'a> {
         {
             return self.perhaps(&deps, skips, |b| b.call_through(&receiver, method, args));
         }
+        self.takes_part(&receiver, &key);
+        let is_promise = self.gives_own_promise(&member.obj, &key, true);
         let callee = self.member(&receiver, &key);
+        self.taker = taker;
         self.seen_as_this(&receiver, &key, &callee);
         if callee.is_loaded()
             && !matches!(callee.caps(), [Cap::Evaluator] if receiver.caps().is_empty())
         {
-            let (result, fed) = self.feeding(|b| b.call_value(callee, Some(receiver), args, kind));
+            let (mut result, fed) =
+                self.feeding(|b| b.call_value(callee, Some(receiver), args, kind));
+            if is_promise {
+                result.promised = Promised::Declared;
+            }
             let receiver = (kind != CallKind::New).then_some(&*member.obj);
             self.feed_given(&fed, receiver, args);
             // An object without a name is known by what its methods return.
@@ -116,7 +137,11 @@ impl<'a> Builder<'a> {
         if matches!(callee.caps(), [Cap::Evaluator]) {
             return self.call_value(callee, None, args, kind);
         }
-        self.method(&member.obj, receiver, &key, args, skips)
+        let mut result = self.method(&member.obj, receiver, &key, args, skips);
+        if is_promise {
+            result.promised = Promised::Declared;
+        }
+        result
     }
 
     /// Follows the arguments of a call, in order.
@@ -130,6 +155,7 @@ impl<'a> Builder<'a> {
         follow: impl Fn(&mut Self, &'a Expr) -> Value,
     ) -> Given {
         let mut given = Given { values: Vec::with_capacity(args.len()), rest: None };
+        let taker = self.taker.take();
         for arg in args {
             let value = follow(self, &arg.expr);
             match (&arg.spread, &value.form) {
@@ -137,16 +163,20 @@ impl<'a> Builder<'a> {
                 (Some(_), Form::Array(items)) => {
                     for item in items.iter() {
                         let mut item = item.clone().with_deps(&value.deps);
-                        item.inexact |= value.shared;
+                        item.loosen(value.shared);
                         self.give(&mut given, item);
                     }
                 }
                 (Some(_), _) => {
+                    self.takes(&value, Use::Spread);
                     let item = self.item(&value).spanning(value.span);
                     let known = given.rest.take().unwrap_or_else(Value::never);
                     given.rest = Some(self.join(&known, &item));
                 }
             }
+        }
+        if let Some(taker) = taker {
+            self.taken_by(taker, &given.values);
         }
         given
     }
@@ -236,7 +266,13 @@ impl<'a> Builder<'a> {
                 CallKind::New => made.clone(),
                 _ => this.clone(),
             };
-            let returned = self.call_own(func, this.as_ref(), given, one_of);
+            let mut returned = self.call_own(func, this.as_ref(), given, one_of);
+            let body = self.funcs[func as usize].body;
+            if kind != CallKind::New && body.is_async() && !body.is_generator() {
+                returned = returned.in_promise();
+                // Whoever can change the container may have put another function there.
+                returned.loosen(callee.inexact);
+            }
             result = self.either(result, returned);
         }
         if let Some(made) = made {
@@ -259,6 +295,9 @@ impl<'a> Builder<'a> {
         }
         if understood && kind != CallKind::New {
             return result.with_deps(&callee.deps);
+        }
+        if callee.promised == Promised::Perhaps {
+            result.promised = Promised::Perhaps;
         }
         if !caps.is_empty() && callee.funcs().is_empty() && tools == caps.len() {
             return result;

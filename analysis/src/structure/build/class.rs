@@ -1,11 +1,13 @@
 //! Classes: their methods may be called by anybody who has an object of them.
 
 use swc_atoms::Atom;
-use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Key as ClassKey};
+use swc_common::Spanned;
+use swc_ecma_ast::{Class, ClassDecl, ClassExpr, ClassMember, Expr, Key as ClassKey, MethodKind};
 
 use super::Builder;
 use super::body::is_method;
 use super::call::CallKind;
+use super::expr::bare;
 use super::feed::Slot;
 use super::function::FuncBody;
 use super::member::Key;
@@ -15,6 +17,16 @@ use super::value::{Deps, Form, FuncId, Value};
 /// The fields under which a class is followed; no program can write them.
 const OBJECTS: &str = "class objects";
 const MAKERS: &str = "class constructor";
+
+/// A class, by where it begins, and whether its static side is meant.
+pub(super) type ClassSide = (u32, bool);
+
+/// A method of a class, or a getter.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    value: Value,
+    is_getter: bool,
+}
 
 impl<'a> Builder<'a> {
     pub(super) fn class_decl(&mut self, declared: &'a ClassDecl) {
@@ -55,14 +67,20 @@ impl<'a> Builder<'a> {
                 ClassMember::Constructor(constructor) if constructor.body.is_some() => {
                     let func = self.func_of(FuncBody::Constructor(constructor));
                     self.funcs[func as usize].maker_of = Some(key);
+                    self.class_code.insert(constructor.span.lo.0, (key, false));
                     makers = Value::function(func);
                 }
                 ClassMember::Method(method) if method.function.body.is_some() => {
+                    let side = (key, method.is_static);
                     let key = self.prop_key(&method.key);
                     deps.add(&key.deps);
                     let value = self.function(FuncBody::Function(&method.function));
-                    let plain = method.kind == swc_ecma_ast::MethodKind::Method;
-                    if method.kind == swc_ecma_ast::MethodKind::Setter {
+                    self.class_code.insert(method.function.span.lo.0, side);
+                    if let Some(name) = key.only_name() {
+                        self.has_member(side, name.clone(), &value, method.kind);
+                    }
+                    let plain = method.kind == MethodKind::Method;
+                    if method.kind == MethodKind::Setter {
                         self.sets(&key, &value);
                     }
                     match key.only_name() {
@@ -76,8 +94,11 @@ impl<'a> Builder<'a> {
                 ClassMember::PrivateMethod(method) => {
                     let value = self.function(FuncBody::Function(&method.function));
                     let name = Atom::from(format!("#{}", method.key.name));
-                    let plain = method.kind == swc_ecma_ast::MethodKind::Method;
-                    if method.kind == swc_ecma_ast::MethodKind::Setter {
+                    let side = (key, method.is_static);
+                    self.class_code.insert(method.function.span.lo.0, side);
+                    self.has_member(side, name.clone(), &value, method.kind);
+                    let plain = method.kind == MethodKind::Method;
+                    if method.kind == MethodKind::Setter {
                         self.sets(&Key::of(name.clone()), &value);
                     }
                     match (plain, method.is_static) {
@@ -89,8 +110,15 @@ impl<'a> Builder<'a> {
                 ClassMember::ClassProp(prop) if !prop.declare => {
                     let name = self.prop_key(&prop.key);
                     deps.add(&name.deps);
+                    let side = (key, prop.is_static);
+                    if let Some(value) = &prop.value {
+                        self.class_code.insert(value.span().lo.0, side);
+                    }
                     let value =
                         self.field(prop.value.as_deref(), prop.is_static, &mut initializers);
+                    if let (Some(name), Form::Function) = (name.only_name(), &value.form) {
+                        self.has_member(side, name.clone(), &value, MethodKind::Method);
+                    }
                     deps.add(&value.all_deps());
                     let fields = if prop.is_static { &mut statics } else { &mut methods };
                     self.keep_tools(fields, name.only(), value);
@@ -166,6 +194,23 @@ impl<'a> Builder<'a> {
         made.deps = deps.and(&self.put_by(&initializers, true));
         made.shared = true;
         self.bounded(made)
+    }
+
+    fn has_member(&mut self, side: ClassSide, name: Atom, value: &Value, kind: MethodKind) {
+        if kind != MethodKind::Setter {
+            let is_getter = kind == MethodKind::Getter;
+            self.class_members.insert((side, name), Member { value: value.clone(), is_getter });
+        }
+    }
+
+    /// Returns whether `this.name`, or a call of it, gives a promise by how the class is written in whose code it
+    /// stands.
+    pub(super) fn gives_own_promise(&self, object: &Expr, key: &Key, is_called: bool) -> bool {
+        let (Expr::This(_), Some(name)) = (bare(object), key.only_name()) else { return false };
+        let code = self.funcs[self.arguments_owner() as usize].body.span().lo.0;
+        let Some(side) = self.class_code.get(&code) else { return false };
+        let Some(member) = self.class_members.get(&(*side, name.clone())) else { return false };
+        member.is_getter != is_called && self.gives_promises(&member.value)
     }
 
     /// Returns what static code of a class puts into the class, or what its fields, and

@@ -11,6 +11,7 @@ use super::finish::RoundKind;
 use super::leave::add_to;
 use super::member::Key;
 use super::path::{Path, Step};
+use super::promise::Promised;
 use super::value::{Cap, Deps, Form, Value};
 
 /// What an engine's method does with a function that it is given.
@@ -102,9 +103,18 @@ impl<'a> Builder<'a> {
         let over = bounds(object.span());
         let (result, fed) = self.feeding(|b| {
             b.perhaps(&condition, skips, |builder| match known {
-                Some(known) => builder.with_callbacks(&receiver, known, over, args),
+                Some(known) => builder.with_callbacks(&receiver, known, name, over, args),
                 None => {
                     let given = builder.given(args);
+                    if name == "join" {
+                        builder.takes_text(&receiver);
+                    }
+                    if matches!(name, "sort" | "toSorted")
+                        && let (Some(order), Some(arg)) = (given.values.first(), args.first())
+                        && builder.gives_promises(order)
+                    {
+                        builder.cannot_use(name, bounds(arg.expr.span()).0);
+                    }
                     let result = builder.unknown_call(
                         deps.clone(),
                         &given,
@@ -161,6 +171,7 @@ impl<'a> Builder<'a> {
         &mut self,
         receiver: &Value,
         kind: Callback,
+        method: &str,
         over: (u32, u32),
         args: &'a [ExprOrSpread],
     ) -> Value {
@@ -196,9 +207,18 @@ impl<'a> Builder<'a> {
                 let mut flows = start.all_deps().and(&deps);
                 flows.add(&self.returned_deps(&given));
                 let item = self.given_row(receiver, args);
-                vec![Value::computed(flows), item, Value::computed(deps.clone()), whole]
+                let mut before = Value::computed(flows);
+                // The first time it is what there is to begin with; a list of one is no list.
+                if let ([fold, start, ..], false) = (&given.values[..], given.rest.is_some())
+                    && self.gives_promises(fold)
+                    && !start.is_nothing()
+                    && start.promised != Promised::Perhaps
+                {
+                    before.promised = Promised::Declared;
+                }
+                vec![before, item, Value::computed(deps.clone()), whole]
             }
-            Callback::Then => vec![receiver.clone().loosened()],
+            Callback::Then => vec![receiver.clone().loosened().out_of_promise()],
             Callback::Catch => vec![whole.with_deps(&reason)],
             Callback::Finally => Vec::new(),
         };
@@ -260,7 +280,18 @@ impl<'a> Builder<'a> {
             passed.add(&rest.all_deps());
             passed.add(&self.returned_by([rest]));
         }
-        match kind {
+        let is_promise = receiver.promised.is_promise();
+        let at = args.first().map_or(self.at, |arg| bounds(arg.expr.span()).0);
+        match (&kind, method) {
+            (Callback::Each, "forEach") => self.drops_each(at, &result),
+            (Callback::Each, "flatMap") if result.promised.is_promise() => {
+                self.cannot_use(method, at);
+            }
+            (Callback::Each, "flatMap") => {}
+            (Callback::Each, _) => self.decides_by(method, at, &result),
+            _ => {}
+        }
+        let result = match kind {
             Callback::Then => {
                 let caught = given.values.len() > 1;
                 if let (false, Some(deps)) = (caught, &receiver.fails) {
@@ -287,10 +318,27 @@ impl<'a> Builder<'a> {
             Callback::Each | Callback::Map | Callback::Fold => {
                 self.escape(&result, "is collected by a method that cannot be followed");
                 let fails = result.fails.clone();
+                let each = matches!(kind, Callback::Map) && result.promised.is_promise();
                 let mut all = Value::computed(deps.and(&result.all_deps()).and(&passed));
                 all.fails = fails;
+                if each {
+                    all.promised = Promised::Each;
+                } else if matches!(kind, Callback::Fold) && result.promised.is_promise() {
+                    all.promised = result.promised;
+                }
                 all
             }
+        };
+        match kind {
+            Callback::Then | Callback::Catch | Callback::Finally if is_promise => {
+                result.in_promise()
+            }
+            Callback::Then | Callback::Catch | Callback::Finally => {
+                let mut result = result;
+                result.promised = result.promised.or(Promised::No);
+                result
+            }
+            Callback::Each | Callback::Map | Callback::Fold => result,
         }
     }
 
@@ -339,9 +387,9 @@ impl<'a> Builder<'a> {
             self.escape(members, "is awaited together with others");
         }
         let fails = Self::all_fails(members);
-        match (how, &members.form) {
+        let given_list = match (how, &members.form) {
             ("all", _) => {
-                let mut all = members.clone().loosened();
+                let mut all = members.clone().loosened().each_awaited();
                 all.fails = fails;
                 all
             }
@@ -358,7 +406,8 @@ impl<'a> Builder<'a> {
                 one.fails = if how == "allSettled" { None } else { fails };
                 one
             }
-        }
+        };
+        given_list.in_promise()
     }
 
     /// Follows `Object.assign(target, …)` and its like.

@@ -12,6 +12,7 @@ use super::describe::step_of;
 use super::function::FuncBody;
 use super::member::Key;
 use super::path::Path;
+use super::promise::{Promised, Use};
 use super::scope::ScopeKind;
 use super::value::{Deps, Scalar, Value};
 use crate::diagnostic::{Code, Finding};
@@ -71,13 +72,19 @@ impl<'a> Builder<'a> {
             Expr::Member(member) => {
                 let object = self.looked_at(&member.obj);
                 let key = self.member_key(&member.prop);
-                self.member(&object, &key)
+                self.takes_part(&object, &key);
+                let mut part = self.member(&object, &key);
+                if self.gives_own_promise(&member.obj, &key, false) {
+                    part.promised = Promised::Declared;
+                }
+                part
             }
             Expr::OptChain(chain) => match &*chain.base {
                 OptChainBase::Member(member) => {
                     let object = self.looked_at(&member.obj);
                     let (deps, skips) = (object.all_deps(), object.caps().is_empty());
                     let key = self.perhaps(&deps, skips, |b| b.member_key(&member.prop));
+                    self.takes_part(&object, &key);
                     self.member(&object, &key)
                 }
                 OptChainBase::Call(call) => self.call(&call.callee, &call.args, CallKind::Optional),
@@ -90,6 +97,7 @@ impl<'a> Builder<'a> {
             Expr::Unary(unary) => self.unary(unary.op, &unary.arg),
             Expr::Update(update) => {
                 let value = self.expr(&update.arg);
+                self.takes(&value, Use::Operand);
                 self.escape(&value, "is counted up or down");
                 let value = Value::computed(value.all_deps());
                 self.assign_to(&update.arg, value.clone());
@@ -99,6 +107,7 @@ impl<'a> Builder<'a> {
             Expr::Assign(assign) => self.assign(assign),
             Expr::Cond(choice) => {
                 let test = self.expr(&choice.test);
+                self.takes(&test, Use::Condition);
                 self.choose(bounds(choice.test.span()), &test, &choice.cons, &choice.alt)
             }
             Expr::Seq(sequence) => {
@@ -322,7 +331,7 @@ pub(super) fn bounds(span: Span) -> (u32, u32) {
 }
 
 /// Returns an expression without the brackets and casts around it.
-pub(super) fn bare(expr: &Expr) -> &Expr {
+pub(in crate::structure) fn bare(expr: &Expr) -> &Expr {
     let mut expr = expr;
     loop {
         expr = match expr {

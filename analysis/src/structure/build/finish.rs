@@ -130,6 +130,7 @@ impl Builder<'_> {
             });
         }
         Ok(Built {
+            sites: self.tasks.iter().map(|task| task.at).collect(),
             tools: self.tools,
             dynamic: self.dynamic,
             structure: out.structure(self.nodes, tasks),

@@ -127,6 +127,7 @@ impl Value {
         joined.shared = self.shared || other.shared;
         joined.inexact = self.inexact || other.inexact;
         joined.partial |= self.partial || other.partial;
+        joined.promised = self.promised.or(other.promised);
         joined.defaulted = self.defaulted || other.defaulted;
         let tables = match (&self.tables, &other.tables) {
             (Some(_), None) if other.is_container() => {

@@ -5,6 +5,7 @@ use swc_atoms::Atom;
 use super::Builder;
 use super::control::Chain;
 use super::function::FuncBody;
+use super::promise::Promised;
 use super::value::{Deps, FuncId, Value};
 
 /// A statement that jumps may leave.
@@ -226,6 +227,9 @@ impl Builder<'_> {
 
     /// Goes on after an `await` of a value.
     pub(super) fn after_await(&mut self, value: &mut Value) {
+        if value.promised != Promised::Each {
+            value.promised = Promised::No;
+        }
         if let Some(deps) = value.fails.take() {
             self.may_have_thrown(&deps);
             self.jumps.thrown.add(&deps);

@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Builder;
 use super::input::Input;
+use super::promise::Promised;
 use super::rows::Rows;
 use super::value::{Cap, Deps, Form, Scalar, Steps, Value};
 use crate::diagnostic::{Code, shown};
@@ -140,7 +141,12 @@ impl Builder<'_> {
                 self.join(&any, &Value::computed(value.all_deps())).loosened()
             }
             (Form::Object { .. } | Form::Array(_), _) => {
-                self.any_part(value).with_deps(&value.deps).loosened()
+                let mut part = self.any_part(value).with_deps(&value.deps).loosened();
+                if part.is_loaded() {
+                    // What is called may be something else, and give something else.
+                    part.promised = part.promised.or(Promised::No).or(Promised::Perhaps);
+                }
+                part
             }
             (Form::Result(..) | Form::Param(_), Some(names)) if names.len() == 1 => {
                 let mut part =
@@ -153,17 +159,22 @@ impl Builder<'_> {
             }
             _ => Value::computed(value.deps.clone()),
         };
+        if value.promised == Promised::Each
+            && names.is_some_and(|names| names.iter().all(|name| is_index(name)))
+        {
+            part.promised = Promised::Likely;
+        }
         let container = value.is_container();
         if container && value.shared {
             part.shared = true;
-            part.inexact = true;
+            part.loosen(true);
         }
         if container {
             part.deps.add(&value.deps);
         }
         if value.partial && part.is_container() && part.is_loaded() {
             part.partial = true;
-            part.inexact = true;
+            part.loosen(true);
             part.deps.add(&value.deps);
         } else if value.partial {
             part = self.join(&part, &Value::computed(value.deps.clone()));
@@ -181,7 +192,7 @@ impl Builder<'_> {
         }
         if value.shared {
             any.shared = true;
-            any.inexact = true;
+            any.loosen(true);
         }
         // Rows belong to one loop.
         any.rows = None;
@@ -198,6 +209,9 @@ impl Builder<'_> {
                 self.escape(value, "is iterated");
                 let mut item = Value::computed(value.all_deps());
                 item.fails = value.fails.clone();
+                if value.promised == Promised::Each {
+                    item.promised = Promised::Likely;
+                }
                 item
             }
         }
@@ -247,7 +261,7 @@ impl Builder<'_> {
     }
 
     fn add_tool(&mut self, namespace: &Atom, action: &Atom, part: &mut Value) {
-        match ToolId::new(namespace, action) {
+        match ToolId::from_call(namespace, action) {
             Ok(tool) => {
                 self.tools.insert(tool);
                 part.add_cap(Cap::Tool(namespace.clone(), action.clone()));

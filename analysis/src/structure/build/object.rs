@@ -6,6 +6,7 @@ use swc_ecma_ast::{ArrayLit, ObjectLit, Prop, PropName, PropOrSpread};
 use super::Builder;
 use super::function::FuncBody;
 use super::member::Key;
+use super::promise::Use;
 use super::value::{Deps, Form, FuncId, Value};
 
 impl<'a> Builder<'a> {
@@ -150,6 +151,7 @@ impl<'a> Builder<'a> {
         open: &mut bool,
         deps: &mut Deps,
     ) {
+        self.takes(value, Use::Spread);
         match &value.form {
             Form::Object { fields: spread, open: spread_open } if !value.partial => {
                 *open |= *spread_open;
@@ -160,7 +162,7 @@ impl<'a> Builder<'a> {
                 for (name, field) in spread.iter() {
                     let mut field = field.clone();
                     field.shared |= value.shared;
-                    field.inexact |= value.shared;
+                    field.loosen(value.shared);
                     put(fields, name.clone(), field);
                 }
             }
@@ -230,6 +232,7 @@ impl<'a> Builder<'a> {
             let value = match item.spread {
                 Some(_) => {
                     let mut value = self.looked_at(&item.expr);
+                    self.takes(&value, Use::Spread);
                     if value.parts().any(Value::is_container) {
                         self.stir(&value);
                     }
@@ -249,7 +252,7 @@ impl<'a> Builder<'a> {
                 Form::Array(spread) => {
                     deps.add(&value.deps);
                     items.extend(spread.iter().cloned().map(|mut item| {
-                        item.inexact |= value.shared;
+                        item.loosen(value.shared);
                         item.shared |= value.shared;
                         item
                     }));

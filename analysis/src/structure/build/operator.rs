@@ -9,6 +9,7 @@ use swc_ecma_ast::{BinExpr, BinaryOp, Expr, MemberExpr, MemberProp, Tpl, UnaryOp
 use super::Builder;
 use super::expr::{bounds, member_of};
 use super::finish::RoundKind;
+use super::promise::Use;
 use super::value::{Deps, Form, Scalar, Value};
 
 impl<'a> Builder<'a> {
@@ -17,6 +18,7 @@ impl<'a> Builder<'a> {
         let mut deps = Deps::default();
         for expr in &template.exprs {
             let value = self.in_row(expr);
+            self.takes_text(&value);
             self.escape(&value, "is turned into text");
             deps.add(&value.all_deps());
             deps.add(&self.turned(&value));
@@ -45,6 +47,11 @@ impl<'a> Builder<'a> {
 
     pub(super) fn unary(&mut self, op: UnaryOp, arg: &'a Expr) -> Value {
         let value = self.expr(arg);
+        match op {
+            UnaryOp::Bang => self.takes(&value, Use::Condition),
+            UnaryOp::Minus | UnaryOp::Plus | UnaryOp::Tilde => self.takes(&value, Use::Operand),
+            _ => {}
+        }
         match op {
             UnaryOp::Bang | UnaryOp::TypeOf | UnaryOp::Void => {}
             UnaryOp::Delete => {
@@ -121,6 +128,21 @@ impl<'a> Builder<'a> {
         deps.add(&self.turned(left));
         deps.add(&self.turned(right));
         match op {
+            BinaryOp::InstanceOf => {}
+            BinaryOp::EqEqEq | BinaryOp::NotEqEq | BinaryOp::EqEq | BinaryOp::NotEq => {
+                self.compares(left, right);
+            }
+            BinaryOp::Add => {
+                self.takes_text(left);
+                self.takes_text(right);
+            }
+            BinaryOp::In => self.takes(right, Use::Operand),
+            _ => {
+                self.takes(left, Use::Operand);
+                self.takes(right, Use::Operand);
+            }
+        }
+        match op {
             BinaryOp::EqEqEq | BinaryOp::NotEqEq | BinaryOp::InstanceOf => {}
             BinaryOp::EqEq | BinaryOp::NotEq if left.is_nothing() || right.is_nothing() => {}
             BinaryOp::Add => {
@@ -160,6 +182,8 @@ impl<'a> Builder<'a> {
         if super::fault::is(super::fault::Fault::Logical) {
             return left;
         }
+        let how = if op == BinaryOp::LogicalAnd { Use::Condition } else { Use::Fallback };
+        self.takes(&left, how);
         let deps = left.all_deps();
         let kind = RoundKind::Decision { test, deps: deps.clone() };
         let (value, writes) = self.branch(|builder| {
@@ -188,8 +212,10 @@ impl<'a> Builder<'a> {
         }
         // A reference stays one: that is where the value comes from when it is there.
         if matches!(value.form, Form::Result(..) | Form::Param(_)) {
+            let promised = value.promised.or(other.promised);
             let mut kept = value.with_deps(&other.all_deps());
             kept.defaulted = true;
+            kept.promised = promised;
             if other.is_loaded() {
                 kept.add_load(&other);
                 for part in other.parts() {

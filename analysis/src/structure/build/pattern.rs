@@ -11,6 +11,7 @@ use super::control::Writes;
 use super::engine::is_understood_method;
 use super::expr::bare;
 use super::member::Key;
+use super::promise::Use;
 use super::value::{Cap, Deps, Form, Scalar, Value};
 use crate::diagnostic::Code;
 use crate::parse;
@@ -83,6 +84,9 @@ impl<'a> Builder<'a> {
     fn bind_object(&mut self, object: &'a ObjectPat, value: Value) {
         #[cfg(test)]
         let value = super::fault::without(super::fault::Fault::ObjectPatterns, value);
+        if !object.props.is_empty() {
+            self.takes(&value, Use::Parts);
+        }
         let mut taken: Vec<String> = Vec::new();
         let mut all_known = true;
         let mut keys = Deps::default();
@@ -139,6 +143,7 @@ impl<'a> Builder<'a> {
     }
 
     fn bind_array(&mut self, array: &'a ArrayPat, value: Value) {
+        self.takes(&value, Use::Parts);
         let leads = value.caps().iter().any(|cap| !matches!(cap, Cap::Evaluator));
         if leads {
             self.escape(&value, "is iterated");

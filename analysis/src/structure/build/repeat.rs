@@ -9,6 +9,7 @@ use super::control::Exit;
 use super::expr::{bare, bounds};
 use super::finish::RoundKind;
 use super::path::{Path, Step};
+use super::promise::Use;
 use super::rows::is_made_anew;
 use super::scope::{ScopeKind, head_names};
 use super::value::{Deps, Value};
@@ -53,6 +54,7 @@ impl<'a> Builder<'a> {
                 if test_first && let Some(test) = test {
                     let value =
                         builder.way("test", |b| b.under(carried, false, true, |b| b.expr(test)));
+                    builder.takes(&value, Use::Condition);
                     deps = value.all_deps();
                 }
                 deps.add(carried);
@@ -69,6 +71,7 @@ impl<'a> Builder<'a> {
                 if !test_first && let Some(test) = test {
                     let value = builder
                         .way("test", |b| b.under(&rest, jumped.may(), true, |b| b.expr(test)));
+                    builder.takes(&value, Use::Condition);
                     deps = value.all_deps();
                     builder.ends_loop(&deps);
                 }
@@ -106,6 +109,7 @@ impl<'a> Builder<'a> {
             Iteration::Items | Iteration::Names => self.looked_at(right),
             Iteration::Awaited => self.expr(right),
         };
+        self.takes(&over, Use::List);
         let deps = over.all_deps();
         let item = if kind == Iteration::Items {
             self.row(&over, body.span().lo.0)

@@ -12,6 +12,7 @@ use super::finish::RoundKind;
 use super::function::FuncBody;
 use super::leave::FrameKind;
 use super::path::Path;
+use super::promise::Use;
 use super::repeat::Iteration;
 use super::rows::is_made_anew;
 use super::scope::{ScopeKind, has_body, head_names, lexical_names};
@@ -88,7 +89,8 @@ impl<'a> Builder<'a> {
         match statement {
             // Nobody gets its value.
             Stmt::Expr(expr) => {
-                let _ = self.follow(&expr.expr);
+                let value = self.follow(&expr.expr);
+                self.drops(&value, &expr.expr);
             }
             Stmt::Decl(declared) => self.declaration(declared),
             Stmt::Block(block) => return self.block(block),
@@ -246,6 +248,7 @@ impl<'a> Builder<'a> {
         loop {
             self.at = parse::start(choice.span);
             let test = self.expr(&choice.test);
+            self.takes(&test, Use::Condition);
             let span = bounds(choice.test.span());
             let test = test.all_deps();
             deps.add(&test);
@@ -302,6 +305,7 @@ impl<'a> Builder<'a> {
 
     fn switch(&mut self, switch: &'a SwitchStmt) -> Exit {
         let value = self.expr(&switch.discriminant);
+        self.takes(&value, Use::Comparison);
         let deps = value.all_deps();
         let span = bounds(switch.discriminant.span());
         let kind = RoundKind::Decision { test: span, deps: deps.clone() };

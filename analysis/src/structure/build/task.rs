@@ -7,12 +7,16 @@ use protocol::ToolId;
 use super::Builder;
 use super::call::Given;
 use super::finish::{RoundKind, RoundTask};
+use super::promise::Use;
 use super::value::{Deps, Form, SiteId, Value};
 use crate::diagnostic::Code;
 
 impl Builder<'_> {
     /// Notes the call of a tool.
     pub(super) fn task(&mut self, namespace: &Atom, action: &Atom, given: &Given) -> Value {
+        for value in given.values.iter().chain(&given.rest) {
+            self.takes_all(value, Use::Argument);
+        }
         let mut arguments: Vec<(Atom, Value)> = Vec::new();
         let mut whole = Deps::default();
         match (given.values.first(), &given.rest) {
@@ -23,7 +27,7 @@ impl Builder<'_> {
                     for (name, field) in fields.iter() {
                         let mut field = field.clone();
                         field.shared |= value.shared;
-                        field.inexact |= value.shared;
+                        field.loosen(value.shared);
                         arguments.push((name.clone(), field));
                     }
                     if *open {
@@ -48,7 +52,7 @@ impl Builder<'_> {
         whole: Deps,
         deps: Deps,
     ) -> Value {
-        let Ok(tool) = ToolId::new(namespace, action) else {
+        let Ok(tool) = ToolId::from_call(namespace, action) else {
             return Value::computed(deps);
         };
         if self.tasks.len() >= self.limits.tasks {
@@ -76,6 +80,6 @@ impl Builder<'_> {
             conditional: self.control.conditional,
             repeats: self.control.repeats,
         });
-        Value::result(site)
+        Value::result(site).in_promise()
     }
 }

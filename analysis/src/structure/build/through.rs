@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
         // Without a list there are no arguments at all.
         if let (Form::Array(items), false) = (&list.form, list.partial) {
             let place = |mut item: Value| {
-                item.inexact |= list.shared;
+                item.loosen(list.shared);
                 item.with_deps(&list.deps)
             };
             return (items.iter().cloned().map(place).collect(), None);

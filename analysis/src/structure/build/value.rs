@@ -7,6 +7,7 @@ use swc_atoms::Atom;
 pub(super) use super::deps::Deps;
 use super::few::{Few, merged, one};
 pub(super) use super::form::{Form, Steps};
+use super::promise::Promised;
 use super::rows::Rows;
 pub(super) use super::scalar::Scalar;
 use super::scalar::number_text;
@@ -64,6 +65,8 @@ pub(super) struct Value {
     pub(super) partial: bool,
     /// A substitute may stand in its place when it is not there.
     pub(super) defaulted: bool,
+    /// Whether it is a promise.
+    pub(super) promised: Promised,
     /// It may be a promise that fails, which these tasks decide.
     pub(super) fails: Option<Deps>,
     /// The literals that it may be, of which only parts were looked at on the way here.
@@ -98,6 +101,7 @@ impl Value {
             inexact: false,
             partial: false,
             defaulted: false,
+            promised: Promised::No,
             fails: None,
             tables: None,
             rows: None,
@@ -292,7 +296,7 @@ impl Value {
     /// Returns the value after code ran on it that may have put another in its place:
     /// good enough to show, not to choose a tool by.
     pub(super) fn loosened(mut self) -> Self {
-        self.inexact = true;
+        self.loosen(true);
         self.shared |= self.is_container();
         self
     }

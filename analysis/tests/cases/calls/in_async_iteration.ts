@@ -1,1 +1,1 @@
-for await (const page of mcp.a.pages({})) await mcp.a.store({ page });
+for await (const page of await mcp.a.pages({})) await mcp.a.store({ page });

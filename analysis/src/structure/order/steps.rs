@@ -1,0 +1,323 @@
+//! The steps as the walk collects them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use protocol::{Step, Unawaited};
+
+use super::Use;
+use super::names::Awaited;
+
+/// The most steps that are told.
+const LIMIT: usize = 5_000;
+
+/// A step in the making.
+#[derive(Default)]
+struct Draft {
+    tasks: Vec<usize>,
+    together: bool,
+    /// The program does not wait for it where it stands.
+    later: bool,
+    /// The names for what it started that are not awaited yet.
+    open: usize,
+    /// It is never seen to be awaited.
+    forever: bool,
+    /// The last step beside which it may run.
+    until: usize,
+    repeats_from: Vec<usize>,
+}
+
+/// Calls that were started under a name, and are not awaited yet.
+struct Open {
+    uses: Use,
+    /// The blocks that the calls stand in.
+    blocks: Vec<u32>,
+    /// Their step; none for the region that is open.
+    step: Option<usize>,
+}
+
+/// What is walked into one step.
+#[derive(Default)]
+struct Region {
+    tasks: Vec<usize>,
+    many: bool,
+    /// Something in it is not awaited in it.
+    forever: bool,
+}
+
+/// The steps so far.
+#[derive(Default)]
+pub(super) struct Steps {
+    drafts: Vec<Draft>,
+    region: Option<Region>,
+    /// What is walked now can happen at any time.
+    any: bool,
+    any_time: BTreeSet<usize>,
+    open: Vec<Open>,
+    blocks: Vec<u32>,
+    last_block: u32,
+    /// Steps before this one take nothing more.
+    part: usize,
+    lost: bool,
+}
+
+impl Steps {
+    /// Adds the tasks of one place.
+    pub(super) fn add(&mut self, tasks: &[usize], uses: &Use) {
+        if self.any {
+            self.any_time.extend(tasks);
+            return;
+        }
+        let waits = matches!(uses, Use::Awaited | Use::AllAwaited);
+        if let Some(region) = &mut self.region {
+            for task in tasks {
+                if !region.tasks.contains(task) {
+                    region.tasks.push(*task);
+                }
+            }
+            if !waits {
+                match uses {
+                    Use::Named(_) | Use::Listed(_) => self.open(uses, None),
+                    _ => region.forever = true,
+                }
+            }
+            return;
+        }
+        let draft = Draft { tasks: tasks.to_vec(), ..Draft::default() };
+        self.push(draft, uses);
+    }
+
+    /// Adds a step. One that is not waited for is one with another just before it.
+    fn push(&mut self, mut draft: Draft, uses: &Use) {
+        if self.drafts.len() >= LIMIT {
+            self.lost = true;
+            return;
+        }
+        if matches!(uses, Use::Awaited | Use::AllAwaited) && !draft.forever {
+            self.drafts.push(draft);
+            return;
+        }
+        draft.later = true;
+        let joins = self.drafts.len() > self.part
+            && self
+                .drafts
+                .last()
+                .is_some_and(|last| last.later && last.until == 0 && last.repeats_from.is_empty());
+        if !joins {
+            self.drafts.push(Draft { later: true, ..Draft::default() });
+        }
+        let step = self.drafts.len() - 1;
+        let Some(last) = self.drafts.last_mut() else { return };
+        last.together |= draft.together || joins;
+        last.forever |= draft.forever;
+        for task in draft.tasks {
+            if !last.tasks.contains(&task) {
+                last.tasks.push(task);
+            }
+        }
+        match uses {
+            Use::Named(_) | Use::Listed(_) => {
+                last.open += 1;
+                self.open(uses, Some(step));
+            }
+            Use::Dropped => last.forever = true,
+            // Only what runs on within it is not waited for.
+            Use::Awaited | Use::AllAwaited => {}
+        }
+    }
+
+    fn open(&mut self, uses: &Use, step: Option<usize>) {
+        self.open.push(Open { uses: uses.clone(), blocks: self.blocks.clone(), step });
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Notes what the statement that just ended has waited for.
+    pub(super) fn close(&mut self, awaited: &Awaited) {
+        let here = self.blocks.last().copied();
+        let now = self.drafts.len();
+        let in_region = self.region.is_some();
+        let drafts = &mut self.drafts;
+        self.open.retain(|open| {
+            let is_named = match &open.uses {
+                Use::Named(name) => awaited.promises.contains(name),
+                Use::Listed(name) => awaited.lists.contains(name),
+                _ => false,
+            };
+            // It must have been awaited whenever it was started: in a block around it.
+            let is_around = here.is_some_and(|here| open.blocks.contains(&here));
+            if !(is_named && is_around) || (open.step.is_none() && !in_region) {
+                return true;
+            }
+            if let Some(draft) = open.step.and_then(|step| drafts.get_mut(step)) {
+                draft.open -= 1;
+                draft.until = draft.until.max(now);
+            }
+            false
+        });
+    }
+
+    pub(super) fn enter_block(&mut self) {
+        self.last_block += 1;
+        self.blocks.push(self.last_block);
+    }
+
+    pub(super) fn leave_block(&mut self) {
+        self.blocks.pop();
+    }
+
+    /// Keeps what comes apart from what was.
+    pub(super) fn part(&mut self) {
+        self.part = self.drafts.len();
+    }
+
+    /// Returns the place of the next step.
+    pub(super) fn mark(&mut self) -> usize {
+        self.part();
+        self.drafts.len()
+    }
+
+    /// Notes that all since a mark is repeated.
+    pub(super) fn repeat_from(&mut self, first: usize) {
+        let end = self.drafts.len();
+        if first < end
+            && let Some(last) = self.drafts.last_mut()
+        {
+            last.repeats_from.push(first);
+        }
+        if let Some(region) = &mut self.region {
+            // A round may begin before another one has ended.
+            region.many |= region.forever;
+        }
+        self.part();
+    }
+
+    /// Gives up on the order of all since a mark.
+    pub(super) fn scatter_from(&mut self, first: usize) {
+        if self.region.is_some() || self.any {
+            return;
+        }
+        for draft in self.drafts.iter_mut().skip(first) {
+            self.any_time.extend(draft.tasks.drain(..));
+        }
+    }
+
+    pub(super) fn begin_region(&mut self, many: bool) -> bool {
+        if self.any {
+            return false;
+        }
+        match &mut self.region {
+            Some(region) => {
+                region.many |= many;
+                false
+            }
+            None => {
+                self.region = Some(Region { many, ..Region::default() });
+                true
+            }
+        }
+    }
+
+    /// Ends a region; `opened` says whether it was this one that began it.
+    pub(super) fn end_region(&mut self, opened: bool, uses: &Use) {
+        if !opened {
+            let waits = matches!(uses, Use::Awaited | Use::AllAwaited);
+            if let Some(region) = &mut self.region
+                && !waits
+            {
+                match uses {
+                    Use::Named(_) | Use::Listed(_) => self.open(uses, None),
+                    _ => region.forever = true,
+                }
+            }
+            return;
+        }
+        let Some(mut region) = self.region.take() else { return };
+        let before = self.open.len();
+        self.open.retain(|open| open.step.is_some());
+        region.forever |= self.open.len() < before;
+        if region.tasks.is_empty() {
+            return;
+        }
+        let together = region.many || region.tasks.len() > 1;
+        let draft =
+            Draft { tasks: region.tasks, together, forever: region.forever, ..Draft::default() };
+        self.push(draft, uses);
+    }
+
+    pub(super) fn begin_any_time(&mut self) -> bool {
+        std::mem::replace(&mut self.any, true)
+    }
+
+    pub(super) fn end_any_time(&mut self, before: bool) {
+        self.any = before;
+    }
+
+    /// Returns the steps in their wire form; all `count` tasks are in them.
+    pub(super) fn finish(mut self, count: usize, lost: bool) -> Vec<Step> {
+        for open in std::mem::take(&mut self.open) {
+            if let Some(draft) = open.step.and_then(|step| self.drafts.get_mut(step)) {
+                draft.forever = true;
+            }
+        }
+        if lost || self.lost {
+            self.any_time.extend(0..count);
+        }
+        let seen: BTreeSet<usize> =
+            self.drafts.iter().flat_map(|draft| draft.tasks.iter().copied()).collect();
+        self.any_time.extend((0..count).filter(|task| !seen.contains(task)));
+        for draft in &mut self.drafts {
+            draft.tasks.retain(|task| !self.any_time.contains(task));
+        }
+        let name = |task: &usize| format!("t{}", task + 1);
+        let mut steps = Vec::new();
+        if !self.any_time.is_empty() {
+            let tasks = self.any_time.iter().map(name).collect();
+            steps.push(Step { tasks, any_time: true, ..Step::default() });
+        }
+        // Steps that lost all of their tasks are left out, and the others have other numbers then.
+        let mut numbers: HashMap<usize, u32> = HashMap::new();
+        let mut number = steps.len() as u32;
+        for (place, draft) in self.drafts.iter().enumerate() {
+            numbers.insert(place, number + 1);
+            number += u32::from(!draft.tasks.is_empty());
+        }
+        numbers.insert(self.drafts.len(), number + 1);
+        let mut pending: Vec<usize> = Vec::new();
+        for (place, draft) in self.drafts.iter().enumerate() {
+            pending.extend(&draft.repeats_from);
+            let Some(own) = numbers.get(&place).copied() else { continue };
+            if draft.tasks.is_empty() {
+                // What ends with a step that is left out ends with the one before it.
+                let first: Vec<u32> =
+                    pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
+                if let Some(last) = steps.last_mut() {
+                    let within = first.into_iter().filter(|first| *first < own);
+                    last.repeats_from.extend(within);
+                }
+                continue;
+            }
+            let mut repeats_from: Vec<u32> =
+                pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
+            repeats_from.dedup();
+            // `until` counts the steps that had begun; the last of them is the one meant.
+            let until = numbers.get(&draft.until).map(|next| next - 1);
+            let unawaited = match (draft.later || draft.forever, draft.forever) {
+                (true, true) => Some(Unawaited { until: None }),
+                (true, false) => {
+                    until.filter(|until| *until > own).map(|until| Unawaited { until: Some(until) })
+                }
+                (false, _) => None,
+            };
+            steps.push(Step {
+                tasks: draft.tasks.iter().map(name).collect(),
+                together: draft.together,
+                unawaited,
+                any_time: false,
+                repeats_from,
+            });
+        }
+        steps
+    }
+}

@@ -1,0 +1,5 @@
+Here is the program:
+
+```ts
+return 1;
+```
