@@ -163,6 +163,10 @@ pub(crate) async fn record(
 ) -> Result<(), RegistryError> {
     let scope = tenant.require_scope()?;
     let principal = tenant.principal().map_or("operator", |principal| principal.as_str());
+    let mut detail = event.detail;
+    if let (Some(maker), Value::Object(members)) = (tenant.other_maker(), &mut detail) {
+        members.insert("key_made_by".to_owned(), maker.into());
+    }
     sqlx::query!(
         "insert into audit_log (org, project, principal, action, target, outcome, detail)
         values ($1, $2, $3, $4, $5, $6, $7)",
@@ -172,7 +176,7 @@ pub(crate) async fn record(
         event.action,
         event.target,
         event.outcome.as_str(),
-        event.detail,
+        detail,
     )
     .execute(connection)
     .await?;

@@ -98,6 +98,7 @@ mod tests {
             ],
             warnings: vec![],
             server_version: None,
+            server_json: None,
             capability: None,
             deprecated: None,
             routing: Routing::Server,

@@ -8,7 +8,7 @@ use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId, Visibil
 use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
 
 /// Names an entry as a URL does: a full name, or a short one that is looked up
-/// in the caller's scope and then in the public catalog.
+/// in the caller's scope, in its organisation, and then in the public catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryName {
     /// `org.project.namespace[.action[.hash]]`.
@@ -25,8 +25,17 @@ impl FromStr for EntryName {
     /// Reads any of the three forms, with or without `@latest`.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let text = text.strip_suffix("@latest").unwrap_or(text);
-        if text.contains(':') {
-            return text.parse().map(Self::Tool);
+        if text.contains(':') && !text.contains('@') {
+            let id: ToolId = text.parse()?;
+            return Ok(match id.scope() {
+                Some(scope) => {
+                    let fqdn = Fqdn::of_tool(scope, &id);
+                    Self::Full(
+                        id.hash().map_or_else(|| fqdn.clone(), |hash| fqdn.clone().pinned(hash)),
+                    )
+                }
+                None => Self::Tool(id),
+            });
         }
         if text.contains('.') {
             return text.parse().map(Self::Full);
@@ -56,6 +65,11 @@ impl EntryName {
             Self::Server(namespace) => (own(), Scope::public(), namespace, None),
             Self::Tool(id) => (own(), Scope::public(), id.namespace(), Some(id.action())),
         }
+    }
+
+    /// Tells whether it is looked up in the caller's whole organisation.
+    fn is_short(&self) -> bool {
+        !matches!(self, Self::Full(_))
     }
 
     fn pin(&self) -> Option<&ShortHash> {
@@ -123,22 +137,26 @@ impl Registry {
         // Said again beside the policy, with the tenant as an argument.
         let own = tenant.clone();
         let asked = name.to_string();
-        let row = self
+        let is_short = name.is_short();
+        let (nearest, farthest) = (first.clone(), second.clone());
+        let rows = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let row = match action.clone() {
+                    let rows = match action.clone() {
                         Some(action) if version.is_some() => {
                             sqlx::query_as!(
                                 Row,
                                 r#"select org, project, content, integrity, routing, true as "is_fixed!",
                                     visibility, code as "code?", deprecated
                                 from capability_versions
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
+                                    or ($11 and org = $7))
                                     and namespace = $5 and name = $6 and version = $10
                                     and (visibility = 'public' or (org = $7 and (visibility = 'org'
                                         or (project = $8 and (visibility = 'project' or owner = $9)))))
-                                order by (org = $1 and project = $2) desc
-                                limit 1"#,
+                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                                    org collate "C", project collate "C"
+                                limit 4"#,
                                 first.org(),
                                 first.project(),
                                 second.org(),
@@ -149,8 +167,9 @@ impl Registry {
                                 own.project(),
                                 own.principal_name(),
                                 version.map(|version| version.to_string()),
+                                is_short,
                             )
-                            .fetch_optional(&mut *connection)
+                            .fetch_all(&mut *connection)
                             .await?
                         }
                         Some(action) => {
@@ -161,12 +180,14 @@ impl Registry {
                                     routing as "routing!", true as "is_fixed!",
                                     visibility as "visibility!", code, deprecated
                                 from pml_registry
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
+                                    or ($10 and org = $7))
                                     and namespace = $5 and name = $6
                                     and (visibility = 'public' or (org = $7 and (visibility = 'org'
                                         or (project = $8 and (visibility = 'project' or owner = $9)))))
-                                order by (org = $1 and project = $2) desc
-                                limit 1"#,
+                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                                    org collate "C", project collate "C"
+                                limit 4"#,
                                 first.org(),
                                 first.project(),
                                 second.org(),
@@ -176,8 +197,9 @@ impl Registry {
                                 own.org(),
                                 own.project(),
                                 own.principal_name(),
+                                is_short,
                             )
-                            .fetch_optional(&mut *connection)
+                            .fetch_all(&mut *connection)
                             .await?
                         }
                         None if version.is_some() => {
@@ -186,12 +208,14 @@ impl Registry {
                                 r#"select org, project, content, integrity, routing as "routing!",
                                     true as "is_fixed!", visibility, null as code, deprecated
                                 from server_versions
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
+                                    or ($10 and org = $6))
                                     and namespace = $5 and version = $9
                                     and (visibility = 'public' or (org = $6 and (visibility = 'org'
                                         or (project = $7 and (visibility = 'project' or owner = $8)))))
-                                order by (org = $1 and project = $2) desc
-                                limit 1"#,
+                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                                    org collate "C", project collate "C"
+                                limit 4"#,
                                 first.org(),
                                 first.project(),
                                 second.org(),
@@ -201,8 +225,9 @@ impl Registry {
                                 own.project(),
                                 own.principal_name(),
                                 version.map(|version| version.to_string()),
+                                is_short,
                             )
-                            .fetch_optional(&mut *connection)
+                            .fetch_all(&mut *connection)
                             .await?
                         }
                         None => {
@@ -212,12 +237,14 @@ impl Registry {
                                     effective_routing(routing, namespace, namespace || ':*') as "routing!",
                                     routing is not null as "is_fixed!", visibility, null as code, deprecated
                                 from mcp_servers
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
+                                    or ($9 and org = $6))
                                     and namespace = $5
                                     and (visibility = 'public' or (org = $6 and (visibility = 'org'
                                         or (project = $7 and (visibility = 'project' or owner = $8)))))
-                                order by (org = $1 and project = $2) desc
-                                limit 1"#,
+                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                                    org collate "C", project collate "C"
+                                limit 4"#,
                                 first.org(),
                                 first.project(),
                                 second.org(),
@@ -226,13 +253,14 @@ impl Registry {
                                 own.org(),
                                 own.project(),
                                 own.principal_name(),
+                                is_short,
                             )
-                            .fetch_optional(&mut *connection)
+                            .fetch_all(&mut *connection)
                             .await?
                         }
                     };
-                    if let Some(row) = row {
-                        return Ok(row);
+                    if !rows.is_empty() {
+                        return Ok(rows);
                     }
                     let is_gone = sqlx::query_scalar!(
                         r#"select exists (
@@ -258,7 +286,7 @@ impl Registry {
                 })
             })
             .await?;
-        let scope = Scope::new(&row.org, &row.project)?;
+        let (row, scope) = nearest_of(rows, &nearest, &farthest, name)?;
         let found = match action_name {
             Some(action) => Fqdn::of_tool(scope, &ToolId::new(&namespace_name, &action)?),
             None => Fqdn::server(scope, &namespace_name)?,
@@ -275,6 +303,36 @@ impl Registry {
     }
 }
 
+/// Returns the entry that a name stands for, out of those that have it in the order of their distance.
+fn nearest_of(
+    rows: Vec<Row>,
+    nearest: &Scope,
+    farthest: &Scope,
+    name: &EntryName,
+) -> Result<(Row, Scope), RegistryError> {
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        let scope = Scope::new(&row.org, &row.project)?;
+        found.push((row, scope));
+    }
+    let is_between = |scope: &Scope| scope != nearest && scope != farthest;
+    if let [(_, first), (_, second), ..] = &found[..]
+        && is_between(first)
+        && is_between(second)
+    {
+        let between = found.iter().map(|(_, scope)| scope).filter(|scope| is_between(scope));
+        let candidates = between.map(|scope| match name {
+            EntryName::Tool(id) => Fqdn::of_tool(scope.clone(), id).to_string(),
+            other => format!("{scope}.{other}"),
+        });
+        return Err(RegistryError::Ambiguous {
+            name: name.to_string(),
+            candidates: candidates.collect(),
+        });
+    }
+    found.into_iter().next().ok_or_else(|| RegistryError::NotFound(name.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +345,8 @@ mod tests {
             ("filesystem:read_file", "filesystem:read_file"),
             ("pml.mcp.filesystem", "pml.mcp.filesystem"),
             ("pml.mcp.filesystem.read_file.7b92", "pml.mcp.filesystem.read_file.7b92"),
+            ("pml.mcp.filesystem:read_file", "pml.mcp.filesystem.read_file"),
+            ("pml.mcp.filesystem:read_file.7b92", "pml.mcp.filesystem.read_file.7b92"),
         ] {
             assert_eq!(text.parse::<EntryName>().unwrap().to_string(), shown);
         }
@@ -307,6 +367,7 @@ mod tests {
             "filesystem.",
             "filesystem ",
             "filesystem@1",
+            "filesystem:read_file@1.0.0",
             "pml.mcp",
             "pml.mcp.filesystem.read_file.7b92.x",
         ] {

@@ -8,9 +8,25 @@ pub enum RegistryError {
     /// The database does not answer; the same request may succeed later.
     #[error("the database is unavailable")]
     Unavailable(#[source] sqlx::Error),
+    /// No connection comes about.
+    #[error("{place} cannot be connected to: {reason}")]
+    NoConnection {
+        /// Database, address and role; never the password.
+        place: String,
+        /// Why.
+        reason: String,
+    },
     /// Nothing of that name exists for whoever asks.
     #[error("`{0}` is not in the registry")]
     NotFound(String),
+    /// Several projects of the organisation have the short name.
+    #[error("`{name}` is ambiguous; name one of {}", candidates.join(", "))]
+    Ambiguous {
+        /// The short name.
+        name: String,
+        /// The full names.
+        candidates: Vec<String>,
+    },
     /// What had the name was deleted, and whoever asks could see it.
     #[error("`{0}` was deleted")]
     Gone(String),

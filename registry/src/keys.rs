@@ -1,6 +1,6 @@
 //! API keys: their rights, and how one that is presented is checked.
 
-mod manage;
+pub(crate) mod manage;
 mod memory;
 mod secret;
 mod standing;
@@ -8,6 +8,7 @@ mod standing;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use protocol::Scope;
@@ -142,6 +143,8 @@ pub struct Caller {
     pub org_role: Option<Role>,
     /// The session that it calls in.
     pub session: Option<Session>,
+    /// Who made the key that it calls with, or that its session was made of; `None` where that is not known.
+    pub key_made_by: Option<Arc<str>>,
 }
 
 /// A short credential that was made of another one.
@@ -162,6 +165,7 @@ impl Caller {
     /// Returns the tenant on whose behalf the caller acts.
     pub fn tenant(&self) -> Tenant {
         Tenant::member(self.scope.clone(), self.principal.clone())
+            .with_key_made_by(self.key_made_by.clone())
     }
 }
 
@@ -176,6 +180,11 @@ impl KeyCache {
     pub(crate) fn forget(&self) {
         self.callers.forget();
         self.standings.forget();
+    }
+
+    pub(crate) fn believe_for(&self, time: Duration) {
+        self.callers.believe_for(time);
+        self.standings.believe_for(time);
     }
 }
 
@@ -196,7 +205,7 @@ impl Registry {
             let found = sqlx::query!(
                 r#"select id as "id!", org as "org!", project as "project!",
                     principal as "principal!", rights as "rights!", expires_at as "expires_at?",
-                    org_role as "org_role?"
+                    org_role as "org_role?", made_by as "made_by?"
                 from key_by_hash($1)"#,
                 hash.as_slice(),
             )
@@ -213,6 +222,7 @@ impl Registry {
             expires_at: row.expires_at,
             org_role: row.org_role.map(|role| role.parse()).transpose()?,
             session: None,
+            key_made_by: row.made_by.map(Arc::from),
         });
         self.keys.callers.remember(hash, Arc::clone(&caller), generation);
         Ok(caller)

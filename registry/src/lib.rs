@@ -33,6 +33,7 @@
 mod audit;
 mod catalog;
 mod classes;
+mod connect;
 mod content;
 mod discover;
 mod entry;
@@ -44,6 +45,7 @@ mod links;
 mod members;
 mod official;
 mod operator;
+mod principal;
 mod projects;
 mod publish;
 mod quarantine;
@@ -85,8 +87,9 @@ pub use idempotency::{Claim, IdempotencyKey, StoredAnswer};
 pub use keys::{ApiKey, Caller, KeyPage, KeyRecord, NewKey, Right, Rights, Session};
 pub use links::{LinkRecord, Slug};
 pub use members::{MemberPage, Membership};
-pub use official::{OfficialFilter, OfficialPage};
+pub use official::{OfficialFilter, OfficialPage, OfficialReader};
 pub use operator::Operator;
+pub use principal::{Principal, PrincipalKind};
 pub use projects::{OrgRecord, ProjectPage, ProjectRecord};
 pub use publish::{NewCapability, Published, Remark};
 pub use quarantine::{
@@ -95,19 +98,19 @@ pub use quarantine::{
 pub use quotas::{Quota, QuotaScope, Window};
 pub use rates::{Rate, TokenGrant};
 pub use remembered::ServedEntry;
-pub use resolve::{MissingTool, Resolved, ResolvedCapability, ResolvedTool};
+pub use resolve::{Absence, MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use roles::Role;
 pub use routes::{Changes, Routes};
 pub use rules::{Rule, RuleChange, RuleOrigin};
 pub use secrets::{
     DerivedKey, KeyHost, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped,
-    SecretName, SecretOwner, SecretRecord, SecretUse, SecretValue,
+    SecretName, SecretOwner, SecretRecord, SecretStamp, SecretUse, SecretValue, UsedSecret,
 };
 pub use seed::{CatalogServer, CatalogTool, SeedReport};
 pub use server::McpServer;
 pub use servers::{NewServer, PublishedServer};
 pub use shipped::shipped_catalog;
-pub use tenant::{Principal, Tenant};
+pub use tenant::Tenant;
 pub use version::Version;
 
 use keys::KeyCache;
@@ -155,7 +158,10 @@ impl Registry {
     pub async fn connect_with(url: &str, connections: u32) -> Result<Self, RegistryError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
-        let pool = pool_options(connections).connect_with(options.clone()).await?;
+        let pool = match pool_options(connections).connect_with(options.clone()).await {
+            Ok(pool) => pool,
+            Err(error) => return Err(connect::explain(&options, error).await),
+        };
         check_role(&pool).await?;
         check_schema(&pool).await?;
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
@@ -171,6 +177,16 @@ impl Registry {
         let follower = Arc::new(routes::follow(options, followed));
         let master_keys = Arc::default();
         Ok(Self { pool, routes, keys, entries, changes, follower, master_keys })
+    }
+
+    /// Sets how long a key and a membership are believed when no change is heard: a second, unless told.
+    ///
+    /// A change is heard at once, so this only counts while the database cannot be listened to. A test that sets hours
+    /// shows that changes are heard, and not just forgotten.
+    #[must_use]
+    pub fn believing_keys_for(self, time: Duration) -> Self {
+        self.keys.believe_for(time);
+        self
     }
 
     /// Tells whether the database answers and has this program's schema.

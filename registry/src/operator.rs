@@ -9,7 +9,9 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::projects::taken;
 use crate::tenant::in_tenant;
-use crate::{ACQUIRE_TIMEOUT, CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, seed};
+use crate::{
+    ACQUIRE_TIMEOUT, CatalogServer, MIGRATOR, RegistryError, SeedReport, Tenant, connect, seed,
+};
 
 /// Migrates, seeds, makes scopes and edits routing rules.
 ///
@@ -32,9 +34,12 @@ impl Operator {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options)
-            .await?;
-        Ok(Self { pool })
+            .connect_with(options.clone())
+            .await;
+        match pool {
+            Ok(pool) => Ok(Self { pool }),
+            Err(error) => Err(connect::explain(&options, error).await),
+        }
     }
 
     /// Runs the migrations that have not run yet; several may try at once.

@@ -262,6 +262,7 @@ fn entry_of(
         tools: vec![descriptor],
         warnings: Vec::new(),
         server_version: None,
+        server_json: None,
         capability: Some(CapabilityProgram {
             version: version.to_string(),
             code_hash: Integrity::of(new.code.as_bytes()),
@@ -292,11 +293,13 @@ async fn check_name(
             (select min(near.namespace) from (
                 select namespace from mcp_servers
                 where name_skeleton(namespace) = name_skeleton($6)
-                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+                    and ((org = $1 and (project = $2 or visibility in ('org', 'public')))
+                        or (org = $4 and project = $5))
                 union
                 select namespace from capabilities
                 where name_skeleton(namespace) = name_skeleton($6)
-                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+                    and ((org = $1 and (project = $2 or visibility in ('org', 'public')))
+                        or (org = $4 and project = $5))
             ) near where near.namespace <> $6) as look_alike"#,
         scope.org(),
         scope.project(),

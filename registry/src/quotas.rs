@@ -153,8 +153,9 @@ impl Operator {
     /// Sets a quota; every gateway follows within a second.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for more calls than can be counted.
+    /// Returns [`RegistryError::Invalid`] for more calls than can be counted, and a pattern with a scope.
     pub async fn set_quota(&self, quota: &Quota) -> Result<(), RegistryError> {
+        crate::rules::refuse_scope(&quota.pattern)?;
         let calls = i32::try_from(quota.calls)
             .map_err(|_| RegistryError::Invalid(format!("{} calls are too many", quota.calls)))?;
         let window = i32::try_from(quota.window.seconds()).unwrap_or(i32::MAX);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use moka::sync::Cache;
-use protocol::ToolId;
+use protocol::{Scope, ToolId};
 
 use crate::{Entry, EntryName, Registry, RegistryError, Resolved, ResolvedTool, Tenant, Version};
 
@@ -30,10 +30,13 @@ pub struct ServedEntry {
 /// Whoever asks is part of what is remembered: what one tenant may see says nothing of another.
 type Asked = (Tenant, EntryName, Option<Version>);
 
+/// Who asks, and in which scope's program the name stands.
+type Named = (Tenant, Scope, ToolId);
+
 /// Remembers entries and tools while the listener for changes is connected, and nothing otherwise.
 pub(crate) struct EntryCache {
     entries: Cache<(Asked, u64), Arc<ServedEntry>>,
-    tools: Cache<(Tenant, ToolId, u64), Arc<ResolvedTool>>,
+    tools: Cache<(Named, u64), Arc<ResolvedTool>>,
     /// Rises when everything is forgotten. It is part of every key, so what was read before is never found after,
     /// even by a look-up that began before and remembers its answer later.
     generation: AtomicU64,
@@ -54,7 +57,7 @@ impl Default for EntryCache {
             .build();
         let tools = Cache::builder()
             .max_capacity(CAPACITY)
-            .weigher(|_: &(Tenant, ToolId, u64), tool: &Arc<ResolvedTool>| {
+            .weigher(|_: &(Named, u64), tool: &Arc<ResolvedTool>| {
                 u32::try_from(size(tool) + 512).unwrap_or(u32::MAX)
             })
             .time_to_live(BELIEVED)
@@ -122,28 +125,32 @@ impl Registry {
         Ok(served)
     }
 
-    /// Looks tools up as [`Registry::resolve`] does, and asks the database only for those that it was not just asked
-    /// for.
+    /// Looks tools up as [`Registry::resolve_within`] does, and asks the database only for those that it was not just
+    /// asked for.
     ///
     /// # Errors
-    /// As [`Registry::resolve`]; neither errors nor unknown tools are remembered.
+    /// As [`Registry::resolve_within`]; neither errors nor unknown tools are remembered.
     pub async fn resolve_remembered(
         &self,
         tenant: &Tenant,
+        base: &Scope,
         ids: &[ToolId],
     ) -> Result<Resolved, RegistryError> {
-        let Some(at) = self.entries.generation() else { return self.resolve(tenant, ids).await };
+        let Some(at) = self.entries.generation() else {
+            return self.resolve_within(tenant, base, ids).await;
+        };
         let cache = &self.entries.tools;
+        let key = |id: &ToolId| ((tenant.clone(), base.clone(), id.clone()), at);
         let (mut known, mut others) = (Vec::new(), Vec::new());
         for id in ids.iter().collect::<BTreeSet<_>>() {
-            match cache.get(&(tenant.clone(), id.clone(), at)) {
+            match cache.get(&key(id)) {
                 Some(tool) => known.push(tool),
                 None => others.push(id.clone()),
             }
         }
-        let mut resolved = self.resolve(tenant, &others).await?;
+        let mut resolved = self.resolve_within(tenant, base, &others).await?;
         for tool in resolved.tools.iter().filter(|tool| size(tool) <= LARGEST) {
-            cache.insert((tenant.clone(), tool.id.clone(), at), Arc::clone(tool));
+            cache.insert(key(&tool.id), Arc::clone(tool));
         }
         resolved.tools.extend(known);
         resolved.tools.sort_by(|one, other| one.id.cmp(&other.id));

@@ -1,21 +1,22 @@
 //! A program's tool ids → what is needed to call them, in one query; a second one where some are unknown.
+//!
+//! A short name, `namespace:action`, stands for the nearest entry: of the scope whose program it is, then of its
+//! organisation, then of the shipped catalog. What strangers make public is reached by its full name alone, so that
+//! nobody can take the calls of programs that meant something else by publishing under a name that is free.
 
-use std::collections::HashMap;
+mod near;
+
 use std::sync::Arc;
 
 use protocol::{
     EntryType, Fqdn, Integrity, RegistryEntry, ResultMode, Routing, Scope, ToolDescriptor, ToolId,
 };
-use sqlx::PgConnection;
+use sqlx::Executor as _;
 
-use crate::{Registry, RegistryError, Tenant, content};
+use crate::{Registry, RegistryError, Tenant, content, seed, servers};
 
-/// How many near ids are named for one that is unknown.
-const SUGGESTIONS: i64 = 3;
-/// How many unknown ids are helped with: a program can name thousands.
-const HELPED: usize = 8;
-/// How many names of a scope an unknown one is compared with: each costs, and whoever asks pays nothing.
-const COMPARED: i64 = 5_000;
+/// How many entries of one name are told of: the one that is meant, and those that it hides.
+const TOLD: i64 = 4;
 
 /// What a program's tool ids stand for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,10 +37,16 @@ impl Resolved {
 /// A tool as the caller's scope knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedTool {
-    /// Its id.
+    /// Its id, as the program names it.
     pub id: ToolId,
     /// Its full name, pinned to its content.
     pub fqdn: Fqdn,
+    /// The version of the capability or published server; the shipped catalog has none.
+    pub version: Option<String>,
+    /// The entries farther away that the same short name would stand for without this one, the nearest first.
+    pub hides: Vec<Fqdn>,
+    /// The nearer entries of that short name that are passed over, because all of their versions are yanked.
+    pub yanked: Vec<Fqdn>,
     /// The kind of its server.
     pub kind: EntryType,
     /// Where it runs: by its server's row, else by the rules.
@@ -75,156 +82,340 @@ pub struct ResolvedCapability {
     pub calls: Vec<ToolId>,
 }
 
-/// An id that nothing visible has.
+/// An id that nothing visible has, or more than one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingTool {
     /// The id.
     pub id: ToolId,
-    /// The nearest visible ids, the nearest first.
+    /// Why it stands for nothing.
+    pub why: Absence,
+    /// The ids to write instead, the nearest first.
     pub suggestions: Vec<ToolId>,
 }
 
+/// Why an id stands for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// Nothing has it; the suggestions are written nearly as it is.
+    Unknown,
+    /// Only strangers have made public what it names; the suggestions are their full names.
+    Elsewhere,
+    /// Several projects of the organisation have it; the suggestions are the full names.
+    Ambiguous,
+    /// The content has another hash than the one that was named; the suggestion has the present one.
+    Changed,
+}
+
+struct Row {
+    id: String,
+    org: Option<String>,
+    project: Option<String>,
+    content: Option<String>,
+    integrity: Option<String>,
+    routing: Option<String>,
+    result: Option<String>,
+    read_only: Option<bool>,
+    eager: Option<bool>,
+    deterministic: Option<bool>,
+    code: Option<String>,
+    version: Option<String>,
+    is_server: Option<bool>,
+    is_nearest: Option<bool>,
+    yanked: Option<Vec<String>>,
+}
+
 impl Registry {
-    /// Looks up every tool of a program: in the tenant's own scope first, then
-    /// in the public catalog.
+    /// Looks up every tool of a program that the tenant itself wrote.
     ///
     /// # Errors
-    /// Returns [`RegistryError::IntegrityMismatch`] when a stored tool was
-    /// tampered with, and [`RegistryError::Unavailable`] when the database does not answer.
+    /// As [`Registry::resolve_within`].
     pub async fn resolve(
         &self,
         tenant: &Tenant,
         ids: &[ToolId],
     ) -> Result<Resolved, RegistryError> {
+        let own = tenant.scope().cloned().unwrap_or_else(Scope::public);
+        self.resolve_within(tenant, &own, ids).await
+    }
+
+    /// Looks up every tool of a program of the scope `base`, which the tenant runs: a capability's short names mean
+    /// what they mean where it was published, and never what the caller has under them. What is found, both the
+    /// caller and that scope may see.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::IntegrityMismatch`] when a stored tool was
+    /// tampered with, and [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn resolve_within(
+        &self,
+        tenant: &Tenant,
+        base: &Scope,
+        ids: &[ToolId],
+    ) -> Result<Resolved, RegistryError> {
         if ids.is_empty() {
             return Ok(Resolved::default());
         }
-        let wanted: Vec<String> = ids.iter().map(|id| id.as_str().to_owned()).collect();
-        let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
-        let principal = tenant.principal_name().to_owned();
-        let public = Scope::public();
+        let wanted = Wanted::new(base, ids);
+        let (base, principal) = (base.clone(), tenant.principal_name().to_owned());
         let seeker = tenant.clone();
         let (rows, mut near) = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let rows = sqlx::query!(
+                    let public = Scope::public();
+                    // Planning for the very names takes longer than the look-up.
+                    connection.execute("set local plan_cache_mode = force_generic_plan").await?;
+                    // Versions that were yanked are found by their number, and by nothing else. `offset 0` keeps the
+                    // look-ups apart, one by the index for each name: joined, every tool of the catalog is read.
+                    let rows = sqlx::query_as!(
+                        Row,
                         r#"with wanted as (
-                            select distinct id from unnest($3::text[]) as w (id)
+                            select distinct * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+                                as w (id, tool_id, org, project, version)
+                        ),
+                        candidates as (
+                            select w.id, w.org as of_org, w.project as of_project, r.org, r.project, r.namespace,
+                                r.name, r.content, r.integrity, r.routing, r.result, r.read_only, r.deterministic,
+                                r.code, r.visibility, r.owner, null as version, r.record_type = 'mcp-tool' as is_tool,
+                                false as is_server
+                            from wanted w cross join lateral (
+                                select * from pml_registry r
+                                where r.tool_id = w.tool_id and r.org = any ($6) offset 0) r
+                            where w.version = ''
+                            union all
+                            select w.id, w.org, w.project, v.org, v.project, v.namespace, v.name, v.content,
+                                v.integrity, v.routing, 'value', false, false, v.code, v.visibility, v.owner,
+                                v.version, false, false
+                            from wanted w join capability_versions v
+                                on v.tool_id = w.tool_id and v.version = w.version
+                            where w.version <> '' and v.org = any ($6)
+                            union all
+                            select w.id, w.org, w.project, s.org, s.project, s.namespace, split_part(w.tool_id, ':', 2),
+                                s.content, s.integrity, s.routing, 'text', false, false, null, s.visibility, s.owner,
+                                s.version, false, true
+                            from wanted w join server_versions s
+                                on s.namespace = split_part(w.tool_id, ':', 1) and s.version = w.version
+                            where w.version <> '' and s.org = any ($6) and s.namespace = any ($13)
+                                and exists (
+                                    select from jsonb_array_elements(s.content::jsonb -> 'tools') t
+                                    where t ->> 'name' = split_part(w.tool_id, ':', 2))
+                        ),
+                        visible as (
+                            select c.*, case
+                                when of_org <> '' then case when org = of_org and project = of_project then 0 end
+                                when org = $7 and project = $8 then 0
+                                when org = $7 then 1
+                                when org = $10 and project = $11 then 2
+                                end as distance
+                            from candidates c
+                            where visibility = 'public' or (org = $7 and (visibility = 'org'
+                                or (project = $8 and (visibility = 'project'
+                                    or (visibility = 'private' and owner = $9)))))
+                        ),
+                        -- Only the own organisation has what is nearer than something else.
+                        yanked as materialized (
+                            select w.id, v.org, v.project, v.visibility, v.owner
+                            from wanted w cross join lateral (
+                                    select * from capability_versions v
+                                    where v.tool_id = w.tool_id and v.org = $7 offset 0) v
+                                join capabilities c on (c.org, c.project, c.namespace, c.name)
+                                    = (v.org, v.project, v.namespace, v.name)
+                            where w.version = '' and w.org = '' and c.latest is null
+                            union
+                            select w.id, p.org, p.project, p.visibility, p.owner
+                            from wanted w join published_servers p
+                                on p.namespace = split_part(w.tool_id, ':', 1) and p.org = $7 and p.latest is null
+                            where w.version = '' and w.org = '' and p.namespace = any ($13)
+                                -- With a limit it is looked at for these servers alone.
+                                and (
+                                    select true from server_versions s
+                                        cross join jsonb_array_elements(s.content::jsonb -> 'tools') t
+                                    where (s.org, s.project, s.namespace) = (p.org, p.project, p.namespace)
+                                        and t ->> 'name' = split_part(w.tool_id, ':', 2)
+                                    limit 1)
                         ),
                         found as (
-                            select distinct on (r.tool_id) r.*
-                            from pml_registry r
-                            where r.tool_id = any ($3)
-                                and ((r.org = $1 and r.project = $2
-                                        and (r.visibility <> 'private' or r.owner = $6))
-                                    or (r.org = $4 and r.project = $5 and r.visibility = 'public'))
-                            -- One's own before others', so that nobody takes its place by the same name.
-                            order by r.tool_id, (r.org = $1 and r.project = $2) desc, (r.owner = $6) desc,
-                                r.record_type desc
+                            select v.*, min(distance) over (partition by id) as nearest,
+                                row_number() over (partition by id
+                                    order by distance, is_tool desc, org collate "C", project collate "C") as nth
+                            from visible v
+                            where distance is not null
                         )
                         select w.id as "id!", f.org as "org?", f.project as "project?",
-                            f.content as "content?", f.integrity as "integrity?",
-                            f.routing as "routing?", f.result as "result?",
-                            coalesce(c.class = 'read', f.read_only) as "read_only?",
+                            case when f.distance = f.nearest then f.content end as content,
+                            f.integrity as "integrity?", f.routing as "routing?", f.result as "result?",
+                            coalesce(c.class = 'read', f.read_only) as read_only,
                             c.eager as "eager?", f.deterministic as "deterministic?",
-                            f.code as "code?"
-                        from wanted w left join found f on f.tool_id = w.id
-                            left join tool_classes c
-                                on (c.org, c.project, c.namespace, c.name, c.integrity)
+                            case when f.distance = f.nearest then f.code end as code,
+                            coalesce(f.version, p.latest) as version,
+                            f.is_server as "is_server?", f.distance = f.nearest as is_nearest,
+                            (select array_agg(y.org || '.' || y.project order by y.project <> $8, y.project collate "C")
+                                from yanked y
+                                where y.id = f.id and case when y.project = $8 then 0 else 1 end < f.nearest
+                                    and (y.visibility in ('org', 'public') or (y.project = $8
+                                        and (y.visibility = 'project'
+                                            or (y.visibility = 'private' and y.owner = $9))))) as yanked
+                        from wanted w left join found f on f.id = w.id and f.nth <= $12
+                            left join tool_classes c on f.is_tool
+                                and (c.org, c.project, c.namespace, c.name, c.integrity)
                                     = (f.org, f.project, f.namespace, f.name, f.integrity)
-                        order by w.id collate "C""#,
-                        org,
-                        project,
-                        &wanted,
+                            left join published_servers p on f.is_tool
+                                and (p.org, p.project, p.namespace) = (f.org, f.project, f.namespace)
+                        order by w.id collate "C", f.nth"#,
+                        &wanted.ids,
+                        &wanted.tools,
+                        &wanted.orgs,
+                        &wanted.projects,
+                        &wanted.versions,
+                        &wanted.owners,
+                        base.org(),
+                        base.project(),
+                        principal,
                         public.org(),
                         public.project(),
-                        principal,
+                        TOLD,
+                        &wanted.namespaces,
                     )
                     .fetch_all(&mut *connection)
                     .await?;
-                    let missing = rows.iter().filter(|row| row.content.is_none());
-                    let missing: Vec<String> =
-                        missing.take(HELPED).map(|row| row.id.clone()).collect();
-                    let near = near(connection, &seeker, missing).await?;
+                    let missing = rows.iter().filter(|row| row.org.is_none());
+                    let missing = missing.take(near::HELPED).map(|row| row.id.parse());
+                    let missing = missing.collect::<Result<Vec<ToolId>, _>>()?;
+                    let near = near::near(connection, &seeker, &base, missing).await?;
                     Ok((rows, near))
                 })
             })
             .await?;
         let mut resolved = Resolved::default();
-        for row in rows {
-            let id: ToolId = row.id.parse()?;
-            let (Some(org), Some(project), Some(content), Some(integrity)) =
-                (row.org, row.project, row.content, row.integrity)
-            else {
-                let suggestions = near.remove(&row.id).unwrap_or_default();
-                resolved.missing.push(MissingTool { id, suggestions });
-                continue;
-            };
-            let name = Fqdn::of_tool(Scope::new(&org, &project)?, &id);
-            let routing = content::routing(row.routing.as_deref().unwrap_or_default());
-            let (entry, fqdn) = content::from_stored(name, &content, &integrity, routing)?;
-            let result = match row.result.as_deref() {
-                Some("json") => ResultMode::Json,
-                Some("value") => ResultMode::Value,
-                _ => ResultMode::Text,
-            };
-            let capability = capability(&fqdn, &entry, row.code)?;
-            let tool = tool(id, fqdn, entry, result)?;
-            resolved.tools.push(Arc::new(ResolvedTool {
-                capability,
-                read_only: row.read_only == Some(true),
-                eager: row.eager == Some(true),
-                deterministic: row.deterministic == Some(true),
-                ..tool
-            }));
+        for rows in rows.chunk_by(|one, other| one.id == other.id) {
+            let [first, ..] = rows else { continue };
+            let id: ToolId = first.id.parse()?;
+            match read(&id, rows)? {
+                Found::Tool(tool) => resolved.tools.push(Arc::from(tool)),
+                Found::Nothing(why, suggestions) => {
+                    resolved.missing.push(MissingTool { id, why, suggestions });
+                }
+                Found::Unknown => {
+                    let (why, suggestions) =
+                        near.remove(&id).unwrap_or((Absence::Unknown, Vec::new()));
+                    resolved.missing.push(MissingTool { id, why, suggestions });
+                }
+            }
         }
         Ok(resolved)
     }
 }
 
-/// Returns ids that the tenant may see and that are written nearly as those that it named.
-async fn near(
-    connection: &mut PgConnection,
-    tenant: &Tenant,
-    missing: Vec<String>,
-) -> Result<HashMap<String, Vec<ToolId>>, RegistryError> {
-    let mut near: HashMap<String, Vec<ToolId>> = HashMap::new();
-    if missing.is_empty() {
-        return Ok(near);
+/// The ids of a program in columns; what an id does not say is empty.
+#[derive(Default)]
+struct Wanted {
+    ids: Vec<String>,
+    tools: Vec<String>,
+    namespaces: Vec<String>,
+    orgs: Vec<String>,
+    projects: Vec<String>,
+    versions: Vec<String>,
+    /// The organisations whose entries can be meant.
+    owners: Vec<String>,
+}
+
+impl Wanted {
+    fn new(base: &Scope, ids: &[ToolId]) -> Self {
+        let mut wanted = Self::default();
+        let mut owners = vec![base.org().to_owned(), Scope::public().org().to_owned()];
+        for id in ids {
+            let scope = id.scope();
+            let part = |part: fn(&Scope) -> &str| scope.as_ref().map(part).unwrap_or_default();
+            wanted.ids.push(id.as_str().to_owned());
+            wanted.tools.push(id.plain().as_str().to_owned());
+            wanted.namespaces.push(id.namespace().to_owned());
+            wanted.orgs.push(part(Scope::org).to_owned());
+            wanted.projects.push(part(Scope::project).to_owned());
+            wanted.versions.push(id.version().unwrap_or_default().to_owned());
+            owners.extend(scope.as_ref().map(|scope| scope.org().to_owned()));
+        }
+        owners.sort_unstable();
+        owners.dedup();
+        Self { owners, ..wanted }
     }
-    let public = Scope::public();
-    let rows = sqlx::query!(
-        r#"with known as materialized (
-            (select tool_id from pml_registry
-                where org = $1 and project = $2 and (visibility <> 'private' or owner = $3) limit $7)
-            union
-            (select tool_id from pml_registry
-                where org = $4 and project = $5 and visibility = 'public' limit $7)
-        )
-        select w.id as "id!", n.tool_id as "tool_id!"
-        from unnest($6::text[]) as w (id)
-            cross join lateral (
-                select tool_id from known
-                where similarity(tool_id, w.id) > 0.25
-                order by similarity(tool_id, w.id) desc, tool_id
-                limit $8
-            ) as n
-        order by similarity(n.tool_id, w.id) desc, n.tool_id"#,
-        tenant.org(),
-        tenant.project(),
-        tenant.principal_name(),
-        public.org(),
-        public.project(),
-        &missing,
-        COMPARED,
-        SUGGESTIONS,
-    )
-    .fetch_all(connection)
-    .await?;
-    for row in rows {
-        near.entry(row.id).or_default().push(row.tool_id.parse()?);
+}
+
+enum Found {
+    Tool(Box<ResolvedTool>),
+    /// It has the name, and is not what is meant.
+    Nothing(Absence, Vec<ToolId>),
+    Unknown,
+}
+
+/// Reads the entries of one name, the nearest first.
+fn read(id: &ToolId, rows: &[Row]) -> Result<Found, RegistryError> {
+    let owner = |row: &Row| match (&row.org, &row.project) {
+        (Some(org), Some(project)) => Scope::new(org, project).ok(),
+        _ => None,
+    };
+    let Some((row, scope)) = rows.first().and_then(|row| Some((row, owner(row)?))) else {
+        return Ok(Found::Unknown);
+    };
+    let mut others: Vec<(bool, Scope)> = Vec::new();
+    for other in &rows[1..] {
+        let is_near = other.is_nearest == Some(true);
+        let known = owner(other).filter(|other| *other != scope);
+        others.extend(known.map(|other| (is_near, other)));
     }
-    Ok(near)
+    if others.iter().any(|(is_near, _)| *is_near) {
+        let near = others.iter().filter(|(is_near, _)| *is_near).map(|(_, other)| other);
+        let names = std::iter::once(&scope).chain(near).map(|scope| id.within(scope)).collect();
+        return Ok(Found::Nothing(Absence::Ambiguous, names));
+    }
+    let (Some(content), Some(integrity)) = (&row.content, &row.integrity) else {
+        return Ok(Found::Unknown);
+    };
+    let name = Fqdn::of_tool(scope.clone(), id);
+    let routing = content::routing(row.routing.as_deref().unwrap_or_default());
+    let (entry, fqdn) = if row.is_server == Some(true) {
+        tool_of_server(&name, id, content, integrity, routing)?
+    } else {
+        content::from_stored(name, content, integrity, routing)?
+    };
+    if id.hash().is_some_and(|hash| fqdn.hash() != Some(&hash)) {
+        let now = fqdn.full_tool().into_iter().collect();
+        return Ok(Found::Nothing(Absence::Changed, now));
+    }
+    let result = match row.result.as_deref() {
+        Some("json") => ResultMode::Json,
+        Some("value") => ResultMode::Value,
+        _ => ResultMode::Text,
+    };
+    let capability = capability(&fqdn, &entry, row.code.clone())?;
+    let version = capability.as_ref().map(|capability| capability.version.clone());
+    let yanked = row.yanked.iter().flatten().map(|scope| Ok(Fqdn::of_tool(scope.parse()?, id)));
+    let yanked = yanked.collect::<Result<_, RegistryError>>()?;
+    let hides = others.into_iter().map(|(_, scope)| Fqdn::of_tool(scope, id)).collect();
+    let tool = tool(id.clone(), fqdn, entry, result)?;
+    Ok(Found::Tool(Box::new(ResolvedTool {
+        capability,
+        version: version.or_else(|| row.version.clone()),
+        hides,
+        yanked,
+        read_only: row.read_only == Some(true),
+        eager: row.eager == Some(true),
+        deterministic: row.deterministic == Some(true),
+        ..tool
+    })))
+}
+
+/// Returns a tool's own entry out of that of a version of its server, as it was when that version was the present one.
+fn tool_of_server(
+    name: &Fqdn,
+    id: &ToolId,
+    content: &str,
+    integrity: &str,
+    routing: Routing,
+) -> Result<(RegistryEntry, Fqdn), RegistryError> {
+    let server = Fqdn::server(name.scope().clone(), name.namespace())?;
+    let (entry, _) = content::from_stored(server, content, integrity, routing)?;
+    let row = seed::row(name.scope(), &servers::server_of(name.namespace(), entry), None)?;
+    let tool = row.tools.into_iter().find(|tool| tool.name == id.action());
+    let tool = tool.ok_or_else(|| RegistryError::IntegrityMismatch(name.clone()))?;
+    content::from_stored(name.clone(), &tool.content, &tool.integrity.to_string(), routing)
 }
 
 fn tool(
@@ -241,6 +432,9 @@ fn tool(
     Ok(ResolvedTool {
         id,
         fqdn,
+        version: None,
+        hides: Vec::new(),
+        yanked: Vec::new(),
         kind: entry.kind,
         routing: entry.routing,
         integrity: entry.integrity,

@@ -76,6 +76,7 @@ impl Operator {
         pattern: &ToolPattern,
         change: RuleChange,
     ) -> Result<(), RegistryError> {
+        refuse_scope(pattern)?;
         let shipped: Vec<(ToolPattern, Routing)> = RoutingRules::shipped().into();
         let shipped = shipped.into_iter().find(|(known, _)| known == pattern);
         let pattern = pattern.to_string();
@@ -122,4 +123,17 @@ impl Operator {
         })
         .await
     }
+}
+
+/// Refuses a pattern with a scope: the operator's rules are for namespaces, whoever owns the entry.
+///
+/// # Errors
+/// Returns [`RegistryError::Invalid`].
+pub(crate) fn refuse_scope(pattern: &ToolPattern) -> Result<(), RegistryError> {
+    if pattern.has_scope() {
+        let message =
+            format!("`{pattern}` names a project; write `namespace:*` or `namespace:action`");
+        return Err(RegistryError::Invalid(message));
+    }
+    Ok(())
 }

@@ -22,12 +22,12 @@ use serde_json::json;
 pub use host::KeyHost;
 pub use master::{DerivedKey, MasterKey, MasterKeyError, MasterKeys};
 pub use rotate::{MasterKeyStatus, Rewrapped};
-pub use value::{SecretName, SecretOwner, SecretRecord, SecretValue};
+pub use value::{SecretName, SecretOwner, SecretRecord, SecretStamp, SecretValue, UsedSecret};
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError, Tenant};
 use data_keys::OpenError;
-use place::{Opened, Place, owner_of};
+use place::{Found, Opened, Place, owner_of};
 
 /// What a stored secret is used for, as the audit log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Registry {
         tenant: &Tenant,
         name: &SecretName,
         purpose: SecretUse,
-    ) -> Result<Option<SecretValue>, RegistryError> {
+    ) -> Result<Option<UsedSecret>, RegistryError> {
         let mut place = Place::new(tenant, SecretOwner::Project, name)?;
         let keys = Arc::clone(&self.master_keys);
         let used = self
@@ -274,17 +274,17 @@ impl Registry {
                             audit::record(connection, &place.tenant, event).await?;
                             Ok(Used::NotForHost(purpose.host))
                         }
-                        Ok(Opened::Value(version, value)) => {
+                        Ok(Opened::Value(stamp, value)) => {
                             let event =
                                 AuditEvent::new("secret.use", &place.name, AuditOutcome::Allowed)
                                     .with_detail(json!({
                                         "for": owner_of(&place.owner).as_str(),
-                                        "version": version,
+                                        "version": stamp.version,
                                         "tool": purpose.tool,
                                         "host": purpose.host,
                                     }));
                             audit::record(connection, &place.tenant, event).await?;
-                            Ok(Used::Value(value))
+                            Ok(Used::Value(UsedSecret { value, stamp }))
                         }
                         Err(OpenError::Registry(error)) => Err(error),
                         Err(OpenError::Unreadable) => {
@@ -304,12 +304,34 @@ impl Registry {
             Used::Unreadable => Err(RegistryError::UnreadableSecret(name.to_string())),
         }
     }
+
+    /// Returns which stored secret a use would get now, or `None` for none. Nothing is opened or recorded.
+    ///
+    /// # Errors
+    /// Returns an error when the database cannot be read.
+    pub async fn secret_stamp(
+        &self,
+        tenant: &Tenant,
+        name: &SecretName,
+        purpose: SecretUse,
+    ) -> Result<Option<SecretStamp>, RegistryError> {
+        let place = Place::new(tenant, SecretOwner::Project, name)?;
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                Ok(match place.find(connection, &purpose).await? {
+                    Found::Row(row) => Some(row.stamp()),
+                    Found::Absent | Found::NotForHost => None,
+                })
+            })
+        })
+        .await
+    }
 }
 
 /// What became of a use. A failure is committed, because it is recorded.
 enum Used {
     Absent,
     NotForHost(KeyHost),
-    Value(SecretValue),
+    Value(UsedSecret),
     Unreadable,
 }

@@ -7,6 +7,7 @@ use protocol::{
     ToolDescriptor, ToolId, ToolPattern,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::{RegistryError, Version, content};
@@ -38,6 +39,9 @@ pub struct CatalogServer {
     /// How a text result is read.
     #[serde(default)]
     pub result: ResultMode,
+    /// The server.json of the official registry that describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_json: Option<Value>,
     /// Its tools.
     pub tools: Vec<CatalogTool>,
 }
@@ -74,7 +78,7 @@ pub(crate) struct ServerRow {
     pub(crate) integrity: Integrity,
     routing: Option<Routing>,
     result: ResultMode,
-    tools: Vec<ToolRow>,
+    pub(crate) tools: Vec<ToolRow>,
 }
 
 /// Who may know of a server, and what is said of it besides its content.
@@ -89,10 +93,11 @@ pub(crate) struct Placement<'a> {
 const OPERATORS: Placement<'static> =
     Placement { visibility: "public", owner: "operator", deprecated: None };
 
-struct ToolRow {
-    name: String,
-    content: String,
-    integrity: Integrity,
+/// A tool as it is stored.
+pub(crate) struct ToolRow {
+    pub(crate) name: String,
+    pub(crate) content: String,
+    pub(crate) integrity: Integrity,
     read_only: bool,
     deterministic: bool,
 }
@@ -140,6 +145,7 @@ pub(crate) fn row(
         tools,
         warnings: server.warnings.clone(),
         server_version: None,
+        server_json: None,
         capability: None,
         deprecated: None,
         // Neither is content; `to_stored` leaves both out.
@@ -170,6 +176,7 @@ pub(crate) fn row(
     let descriptors = server.tools.iter().map(|tool| tool.descriptor.clone()).collect();
     let mut whole = entry(fqdn, &server.description, descriptors);
     whole.server_version = version.map(ToString::to_string);
+    whole.server_json = server.server_json.clone();
     let (content, integrity) = content::to_stored(&whole)?;
     Ok(ServerRow {
         namespace: server.namespace.clone(),

@@ -5,6 +5,8 @@
 
 mod write;
 
+pub(crate) use write::server_of;
+
 use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, Visibility};
 use sqlx::PgConnection;
 
@@ -113,7 +115,8 @@ impl Registry {
                     let changed = sqlx::query!(
                         "update server_versions
                     set deprecated = case when $5 then deprecated else $6 end,
-                        yanked_at = case when $5 then coalesce(yanked_at, now()) else yanked_at end
+                        yanked_at = case when $5 then coalesce(yanked_at, now()) else yanked_at end,
+                        changed_at = now()
                     where org = $1 and project = $2 and namespace = $3
                         and ($4::text is null or version = $4)",
                         scope.org(),
@@ -151,15 +154,22 @@ pub(crate) async fn lock(
     Ok(())
 }
 
-/// Returns the version of a server in the official API, if it is one there.
+/// Returns the version of a server in the official API, if it is one there; of one whose versions are all yanked, the
+/// highest.
 pub(crate) async fn official_version(
     connection: &mut PgConnection,
     scope: &Scope,
     namespace: &str,
 ) -> Result<Option<String>, RegistryError> {
     let row = sqlx::query!(
-        "select content, integrity from mcp_servers
-        where org = $1 and project = $2 and namespace = $3",
+        r#"select content as "content!", integrity as "integrity!" from (
+            select content, integrity, '{}'::int[] as rank, true as is_shown from mcp_servers
+            where org = $1 and project = $2 and namespace = $3
+            union all
+            select content, integrity, rank, false from server_versions
+            where org = $1 and project = $2 and namespace = $3
+        ) known
+        order by is_shown desc, rank desc limit 1"#,
         scope.org(),
         scope.project(),
         namespace,
@@ -171,6 +181,5 @@ pub(crate) async fn official_version(
     let read = content::from_stored(fqdn.clone(), &row.content, &row.integrity, Routing::Client);
     // One that was tampered with can still be deleted.
     let Ok((entry, _)) = read else { return Ok(None) };
-    let server = server_json::of_entry(&fqdn, &entry);
-    Ok(server.and_then(|server| server["version"].as_str().map(str::to_owned)))
+    Ok(server_json::version_of(&entry))
 }

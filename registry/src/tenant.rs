@@ -1,10 +1,9 @@
 //! On whose behalf a query runs, and the transaction that tells the database.
 
-use std::fmt;
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use protocol::Scope;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
-use crate::{Registry, RegistryError};
+use crate::{Principal, Registry, RegistryError};
 
 /// How long the database has for its first answer: a caller is told within two seconds
 /// that it is gone.
@@ -21,44 +20,29 @@ const FIRST: Duration = Duration::from_millis(1_900);
 /// ended by the database itself, after five seconds; this is for one that never answers.
 const WHOLE: Duration = Duration::from_secs(10);
 
-/// Names who acts: a person, a service or a key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Principal(String);
-
-impl Principal {
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Principal {
-    type Err = RegistryError;
-
-    fn from_str(text: &str) -> Result<Self, RegistryError> {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b);
-        if (1..=128).contains(&text.len()) && text.bytes().all(allowed) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(RegistryError::Invalid(
-                "a principal is 1 to 128 ASCII letters, digits or `. _ : @ + -`".to_owned(),
-            ))
-        }
-    }
-}
-
-impl fmt::Display for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// On whose behalf something is read or written: a scope and a principal in it,
 /// or nobody, who sees public entries only.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Tenant {
     scope: Option<Scope>,
     principal: Option<Principal>,
+    /// Who made the key that the principal acts with, for the audit log alone.
+    key_made_by: Option<Arc<str>>,
+}
+
+/// Who made its key makes no difference to what a principal may see and do.
+impl PartialEq for Tenant {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.scope, &self.principal) == (&other.scope, &other.principal)
+    }
+}
+
+impl Eq for Tenant {}
+
+impl Hash for Tenant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.scope, &self.principal).hash(state);
+    }
 }
 
 impl Tenant {
@@ -69,12 +53,24 @@ impl Tenant {
 
     /// Returns a scope without a principal; entries that are private to one stay hidden.
     pub fn of(scope: Scope) -> Self {
-        Self { scope: Some(scope), principal: None }
+        Self { scope: Some(scope), ..Self::default() }
     }
 
     /// Returns a principal in a scope.
     pub fn member(scope: Scope, principal: Principal) -> Self {
-        Self { scope: Some(scope), principal: Some(principal) }
+        Self { scope: Some(scope), principal: Some(principal), key_made_by: None }
+    }
+
+    /// Adds who made the key that the principal acts with.
+    #[must_use]
+    pub fn with_key_made_by(mut self, maker: Option<Arc<str>>) -> Self {
+        self.key_made_by = maker;
+        self
+    }
+
+    /// Returns who made the key that the principal acts with, if it is somebody else.
+    pub(crate) fn other_maker(&self) -> Option<&str> {
+        self.key_made_by.as_deref().filter(|maker| *maker != self.principal_name())
     }
 
     /// Returns the scope, unless this is nobody.

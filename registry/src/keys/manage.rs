@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{ApiKey, Rights};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::catalog::{EXACT_TOTAL, Total};
-use crate::{Principal, Registry, RegistryError, Role, Tenant};
+use crate::{Principal, PrincipalKind, Registry, RegistryError, Role, Tenant};
 
 /// The most keys on one page.
 const PAGE_LIMIT: u32 = 100;
@@ -57,6 +57,8 @@ pub struct KeyRecord {
     pub replaced_by: Option<Uuid>,
     /// The highest role in the organisation that can act through it.
     pub org_role: Option<Role>,
+    /// Who made the key and saw it: a principal, or `operator`; `null` for keys that are older than this record.
+    pub made_by: Option<String>,
 }
 
 /// A page of the tenant's keys.
@@ -83,6 +85,7 @@ struct KeyRow {
     revoked_at: Option<DateTime<Utc>>,
     replaced_by: Option<Uuid>,
     org_role: Option<String>,
+    made_by: Option<String>,
 }
 
 impl KeyRow {
@@ -98,6 +101,7 @@ impl KeyRow {
             revoked_at: self.revoked_at,
             replaced_by: self.replaced_by,
             org_role: self.org_role.map(|role| role.parse()).transpose()?,
+            made_by: self.made_by,
         })
     }
 }
@@ -105,9 +109,12 @@ impl KeyRow {
 impl Registry {
     /// Makes a key of the tenant and returns it, for the only time.
     ///
+    /// Whoever holds a key acts as its principal. So a principal makes keys for itself, for a service, and keys that
+    /// act for themselves; keys for somebody else are the operator's to make.
+    ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the scope does not exist and
-    /// [`RegistryError::Invalid`] when the key would have no right.
+    /// Returns [`RegistryError::NotFound`] when the scope does not exist, [`RegistryError::Invalid`] when the key would
+    /// have no right or a reserved principal, and [`RegistryError::NotAllowed`] when it would act as somebody else.
     pub async fn create_key(
         &self,
         tenant: &Tenant,
@@ -117,9 +124,15 @@ impl Registry {
         if new.rights == Rights::default() {
             return Err(RegistryError::Invalid("a key needs at least one right".to_owned()));
         }
+        let id = Uuid::now_v7();
+        if let Some(wanted) = &new.principal {
+            if wanted.kind() == PrincipalKind::Reserved {
+                return Err(reserved(wanted));
+            }
+            self.require_holder(tenant, "key.create", &id.to_string(), wanted, None).await?;
+        }
         let key = ApiKey::generate()?;
         let hash = key.hash();
-        let id = Uuid::now_v7();
         let principal = match new.principal {
             Some(principal) => principal,
             None => format!("key:{id}").parse()?,
@@ -144,6 +157,7 @@ impl Registry {
                         revoked_at: None,
                         replaced_by: None,
                         org_role: new.org_role,
+                        made_by: Some(maker(&actor)),
                     };
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
                     audit::record(connection, &actor, event).await?;
@@ -172,7 +186,8 @@ impl Registry {
             Box::pin(async move {
                 let rows = sqlx::query_as!(
                     KeyRow,
-                    "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role
+                    "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role,
+                        made_by
                     from api_keys
                     where org = $1 and project = $2
                         and ($3::timestamptz is null or (created_at, id) > ($3, $4::uuid))
@@ -224,8 +239,8 @@ impl Registry {
     /// end after a grace time. A key is rotated once.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the tenant has no such key and
-    /// [`RegistryError::Conflict`] when it is no longer valid or has a successor.
+    /// Returns [`RegistryError::NotFound`] when the tenant has no such key, [`RegistryError::NotAllowed`] when it is
+    /// somebody else's, and [`RegistryError::Conflict`] when it is no longer valid or has a successor.
     pub async fn rotate_key(
         &self,
         tenant: &Tenant,
@@ -233,6 +248,10 @@ impl Registry {
         grace: Duration,
     ) -> Result<(ApiKey, KeyRecord), RegistryError> {
         let scope = tenant.require_scope()?.clone();
+        let old = self.key(tenant, id).await?;
+        let holder: Principal = old.principal.parse()?;
+        let target = id.to_string();
+        self.require_holder(tenant, "key.rotate", &target, &holder, old.made_by.as_deref()).await?;
         let key = ApiKey::generate()?;
         let hash = key.hash();
         let new_id = Uuid::now_v7();
@@ -251,6 +270,7 @@ impl Registry {
                         created_at: DateTime::UNIX_EPOCH,
                         revoked_at: None,
                         replaced_by: None,
+                        made_by: Some(maker(&actor)),
                         ..old
                     };
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
@@ -280,6 +300,29 @@ impl Registry {
             .await;
         self.keys.forget();
         Ok((key, rotated?))
+    }
+
+    /// Refuses, and records, that somebody is handed a key of another principal. The operator, who owns the database, is
+    /// recorded when the key is made.
+    async fn require_holder(
+        &self,
+        tenant: &Tenant,
+        action: &str,
+        target: &str,
+        holder: &Principal,
+        made_by: Option<&str>,
+    ) -> Result<(), RegistryError> {
+        let Some(actor) = tenant.principal() else { return Ok(()) };
+        if actor.may_hold_key_of(holder, made_by) {
+            return Ok(());
+        }
+        let event = AuditEvent::new(action, target, AuditOutcome::Refused)
+            .with_detail(serde_json::json!({ "for": holder.as_str() }));
+        self.audit(tenant, event).await?;
+        Err(RegistryError::NotAllowed(format!(
+            "whoever holds a key of `{holder}` acts as `{holder}`, and you are `{actor}`: make keys for yourself or for \
+             a `service:NAME`; a key for somebody else is made by the operator, or by its holder"
+        )))
     }
 
     /// Revokes a key of the tenant, on every replica at once. Revoking it again
@@ -324,7 +367,7 @@ async fn find(
 ) -> Result<KeyRecord, RegistryError> {
     sqlx::query_as!(
         KeyRow,
-        "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role
+        "select id, principal, name, rights, created_at, expires_at, revoked_at, replaced_by, org_role, made_by
         from api_keys where org = $1 and project = $2 and id = $3",
         scope.org(),
         scope.project(),
@@ -344,8 +387,8 @@ async fn insert(
 ) -> Result<DateTime<Utc>, RegistryError> {
     let created_at = sqlx::query_scalar!(
         "insert into api_keys
-            (id, org, project, principal, name, key_hash, rights, expires_at, org_role)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            (id, org, project, principal, name, key_hash, rights, expires_at, org_role, made_by)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         returning created_at",
         record.id,
         record.scope.org(),
@@ -356,10 +399,21 @@ async fn insert(
         &record.rights.words(),
         record.expires_at,
         record.org_role.map(Role::as_str),
+        record.made_by.as_deref(),
     )
     .fetch_one(connection)
     .await?;
     Ok(created_at)
+}
+
+/// Returns who is shown a new key, as the audit log names them.
+fn maker(actor: &Tenant) -> String {
+    actor.principal().map_or("operator", Principal::as_str).to_owned()
+}
+
+/// Says that a name stands for PML itself.
+pub(crate) fn reserved(principal: &Principal) -> RegistryError {
+    RegistryError::Invalid(format!("the principal `{principal}` is reserved; use another name"))
 }
 
 /// Hides the form of a cursor, so that nobody comes to depend on it.

@@ -17,15 +17,27 @@ pub(super) struct Memory<K, V> {
     /// Rises when everything is forgotten, so that a look-up from before does
     /// not remember its answer after.
     generation: AtomicU64,
+    /// How long an answer is believed, in milliseconds.
+    believed: AtomicU64,
 }
 
 impl<K, V> Default for Memory<K, V> {
     fn default() -> Self {
-        Self { known: Mutex::default(), generation: AtomicU64::new(0) }
+        let believed = AtomicU64::new(BELIEVED.as_millis() as u64);
+        Self { known: Mutex::default(), generation: AtomicU64::new(0), believed }
     }
 }
 
 impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+    pub(super) fn believe_for(&self, time: Duration) {
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.believed.store(milliseconds, Ordering::SeqCst);
+    }
+
+    fn believed(&self) -> Duration {
+        Duration::from_millis(self.believed.load(Ordering::SeqCst))
+    }
+
     pub(super) fn forget(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.lock().clear();
@@ -39,13 +51,14 @@ impl<K: Eq + Hash, V: Clone> Memory<K, V> {
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let known = self.lock();
         let (value, since) = known.get(key)?;
-        (since.elapsed() < BELIEVED).then(|| value.clone())
+        (since.elapsed() < self.believed()).then(|| value.clone())
     }
 
     pub(super) fn remember(&self, key: K, value: V, generation: u64) {
         let mut known = self.lock();
         if known.len() >= REMEMBERED {
-            known.retain(|_, (_, since)| since.elapsed() < BELIEVED);
+            let believed = self.believed();
+            known.retain(|_, (_, since)| since.elapsed() < believed);
         }
         // Within the lock: `forget` raises the number before it clears.
         if known.len() < REMEMBERED && self.generation() == generation {

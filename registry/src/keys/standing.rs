@@ -27,6 +27,7 @@ pub(crate) struct Standing {
     at_most: Option<Rights>,
     org_role: Option<Role>,
     expires_at: Option<DateTime<Utc>>,
+    key_made_by: Option<Arc<str>>,
 }
 
 impl Registry {
@@ -59,7 +60,12 @@ impl Registry {
             Some(at_most) => claimed.rights.within(at_most),
             None => claimed.rights,
         };
-        Ok(Arc::new(Caller { rights, org_role: standing.org_role, ..claimed }))
+        Ok(Arc::new(Caller {
+            rights,
+            org_role: standing.org_role,
+            key_made_by: standing.key_made_by.clone(),
+            ..claimed
+        }))
     }
 
     async fn standing(
@@ -85,6 +91,7 @@ impl Registry {
                     at_most: None,
                     org_role: its.org_role.map(|role| role.parse()).transpose()?,
                     expires_at: None,
+                    key_made_by: None,
                 };
                 if its.is_bound {
                     standing.at_most = Some(Rights::of_words(&its.rights)?);
@@ -92,7 +99,7 @@ impl Registry {
                 let Some(key_id) = key_id else { return Ok(standing) };
                 // A rotated key may go on for a while; its sessions do not.
                 let key = sqlx::query!(
-                    "select rights, expires_at, org_role from api_keys
+                    "select rights, expires_at, org_role, made_by from api_keys
                     where org = $1 and project = $2 and principal = $3 and id = $4
                         and revoked_at is null and replaced_by is null",
                     scope.org(),
@@ -115,6 +122,7 @@ impl Registry {
                     org_role: standing.org_role.min(ceiling),
                     expires_at: key.expires_at,
                     is_valid: standing.is_valid,
+                    key_made_by: key.made_by.map(Arc::from),
                 })
             })
         })

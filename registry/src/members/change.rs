@@ -6,8 +6,9 @@ use sqlx::PgConnection;
 
 use super::{Actor, Membership};
 use crate::audit::{AuditEvent, AuditOutcome};
+use crate::keys::manage::reserved;
 use crate::tenant::{Work, act_for};
-use crate::{Principal, RegistryError, Role};
+use crate::{Principal, PrincipalKind, RegistryError, Role};
 
 /// Lets one at a time change who and what an organisation has, until the transaction ends: two owners who take each
 /// other's role away, or delete each other's project, do so one after the other.
@@ -123,6 +124,10 @@ async fn decide(
         return Err(RegistryError::NotFound(principal.to_string()));
     }
     if let Some(role) = role {
+        // Whoever administers a service can hold its keys, and nobody is PML itself.
+        if matches!(principal.kind(), PrincipalKind::Service | PrincipalKind::Reserved) {
+            return Err(reserved(principal));
+        }
         if place.is_empty() && actor.org_role < Some(role) {
             return Err(RegistryError::NotAllowed(format!(
                 "only an `{role}` of the organisation makes another one"

@@ -5,7 +5,9 @@ use protocol::{Fqdn, Integrity, Scope};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::response;
+use protocol::server_json::{ServerPlace, place_of};
+
+use super::{Facts, Status, response, server_json};
 use crate::RegistryError;
 
 /// Which approved servers to read; all of these must hold.
@@ -29,8 +31,8 @@ pub(super) struct ApprovedRow {
     pub(super) version: String,
     content: String,
     integrity: String,
-    status: String,
-    latest: bool,
+    pub(super) status: String,
+    pub(super) latest: bool,
     pub(super) published_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -69,14 +71,35 @@ pub(super) async fn approved_servers(
     Ok(rows)
 }
 
-/// Says an approved server with the very server.json that was approved, if it still has its hash.
-pub(super) fn approved_response(row: &ApprovedRow) -> Result<Value, RegistryError> {
+/// Describes an approved server by the very server.json that was approved, if it still has its hash.
+///
+/// A server behind HTTP is reached through the gateway, as every other one: the gateway has its key, its rules and
+/// its audit log.
+pub(super) fn approved_response(
+    row: &ApprovedRow,
+    gateway: Option<&str>,
+) -> Result<Value, RegistryError> {
     let fqdn = Fqdn::server(Scope::new(&row.org, &row.project)?, &row.namespace)?;
     let server: Option<Value> = serde_json::from_str(&row.content).ok();
-    let server = server
+    let mut server = server
         .filter(|server| row.integrity == Integrity::of_json(server).to_string())
         .filter(|server| server["name"] == row.name && server["version"] == row.version)
         .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
+    if let Ok(ServerPlace::Http { env_required, .. }) = place_of(&server) {
+        server["remotes"] = server_json::remotes(&fqdn, &env_required, gateway);
+    }
+    let status = match row.status.as_str() {
+        "active" => Status::Active,
+        "deprecated" => Status::Deprecated,
+        _ => Status::Deleted,
+    };
+    let facts = Facts {
+        status,
+        message: None,
+        published_at: row.published_at,
+        updated_at: row.updated_at,
+        latest: row.latest,
+    };
     let own = json!({ "fqdn": fqdn.to_string(), "integrity": row.integrity });
-    Ok(response(server, &row.status, row.published_at, row.updated_at, row.latest, own))
+    Ok(response(server, facts, own))
 }

@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::RegistryError;
 use crate::catalog::unhex;
 
-/// Where a page begins: behind one of our own servers, or behind an approved one. Own ones come first.
+/// Where a page begins: behind a version of one of our own servers, or behind an approved one. Own ones come first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum After {
-    Own([String; 3]),
+    Own([String; 4]),
     Approved([String; 2]),
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_back_with_its_search_and_others_are_refused() {
-        let own = After::Own(["acme", "web", "db"].map(str::to_owned));
+        let own = After::Own(["acme", "web", "db", "1.0.0"].map(str::to_owned));
         let approved = After::Approved(["io.x/y", "1.0.0"].map(str::to_owned));
         for (after, search) in [(own, None), (approved, Some("é"))] {
             let read = read_cursor(&write_cursor(&after, search)).unwrap();

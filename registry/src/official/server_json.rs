@@ -9,34 +9,87 @@ const DESCRIPTION_LIMIT: usize = 100;
 /// How an argument of ours names the user's workspace.
 const WORKSPACE: &str = "${workspace}";
 
-/// Says an entry as server.json; `None` for what a client can neither start nor reach by it.
-pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry) -> Option<Value> {
-    let name = format!("{}/{}", fqdn.scope(), fqdn.namespace());
-    let (field, place, version) = match entry.kind {
-        EntryType::Stdio => {
-            let package = package(entry.install.as_ref()?)?;
-            let version = package["version"].as_str().map(str::to_owned);
-            ("packages", package, version)
+/// Returns the name of a server of this registry in the official API.
+pub(crate) fn name_of(fqdn: &Fqdn) -> String {
+    format!("{}/{}", fqdn.scope(), fqdn.namespace())
+}
+
+/// Describes an entry as server.json; `None` for what a client can neither start nor reach by it.
+///
+/// `gateway` is the address under which clients reach the gateway, where it is known.
+pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>) -> Option<Value> {
+    let mut server = match &entry.server_json {
+        Some(published) => {
+            let mut server = published.clone();
+            if let Some(title) = server["title"].as_str().map(escape_text) {
+                server["title"] = json!(title);
+            }
+            server
         }
-        EntryType::Http => ("remotes", remote(entry)?, None),
+        None => json!({ "name": "", "title": fqdn.namespace() }),
+    };
+    // What the publisher wrote may have been for another name or version.
+    server["name"] = json!(name_of(fqdn));
+    server["description"] = json!(description(&entry.description, fqdn.namespace()));
+    server["version"] = json!(version_of(entry)?);
+    match entry.kind {
+        EntryType::Stdio if entry.server_json.is_some() => {}
+        EntryType::Stdio => server["packages"] = json!([package(entry.install.as_ref()?)?]),
+        EntryType::Http => server["remotes"] = remotes(fqdn, &entry.env_required, gateway),
+        EntryType::Deno | EntryType::Native => return None,
+    }
+    Some(server)
+}
+
+/// Returns an entry's version in the official API; `None` for what is not listed there.
+pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
+    let packaged = match entry.kind {
+        EntryType::Http => None,
+        EntryType::Stdio if entry.server_json.is_some() => None,
+        EntryType::Stdio => {
+            package(entry.install.as_ref()?)?["version"].as_str().map(str::to_owned)
+        }
         EntryType::Deno | EntryType::Native => return None,
     };
     // What has no version of its own is named by its content: other content is another version.
-    let version = entry.server_version.clone().or(version).unwrap_or_else(|| {
-        let hash: String =
-            entry.integrity.into_bytes()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let by_content = || {
+        let hash = &entry.integrity.into_bytes()[..4];
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("0.0.0-{hash}")
-    });
-    Some(json!({
-        "name": name,
-        "title": fqdn.namespace(),
-        "description": description(&entry.description, fqdn.namespace()),
-        "version": version,
-        field: [place],
-    }))
+    };
+    Some(entry.server_version.clone().or(packaged).unwrap_or_else(by_content))
 }
 
-/// Returns the first of a description, as the form allows it; never an empty one, which clients refuse.
+/// Returns how a server behind HTTP is reached: through the gateway, with a key of the gateway.
+///
+/// Its own address and keys are not told: a client that went there directly would go past keys, rules and audit log.
+pub(crate) fn remotes(fqdn: &Fqdn, env_required: &[String], gateway: Option<&str>) -> Value {
+    let Some(gateway) = gateway else { return json!([]) };
+    let key = json!({ "description": "An API key of this gateway", "isRequired": true, "isSecret": true });
+    let mut headers = vec![json!({
+        "name": "Authorization",
+        "description": "An API key of this gateway with the right `execute`",
+        "value": "Bearer {pml_api_key}",
+        "isRequired": true,
+        "isSecret": true,
+        "variables": { "pml_api_key": key },
+    })];
+    headers.extend(env_required.iter().map(|name| {
+        json!({
+            "name": format!("X-PML-Key-{}", name.replace('_', "-")),
+            "description": format!("`{name}`, unless it is stored on the gateway"),
+            "isRequired": false,
+            "isSecret": true,
+        })
+    }));
+    json!([{
+        "type": "streamable-http",
+        "url": format!("{gateway}/mcp/proxy/{fqdn}"),
+        "headers": headers,
+    }])
+}
+
+/// Returns the first line of a description, as the form allows it; never an empty one, which clients refuse.
 fn description(text: &str, name: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(name);
     let escaped = escape_text(line);
@@ -147,21 +200,6 @@ fn argument(text: &str) -> Value {
 
 fn variable(name: &str) -> Value {
     json!({ "name": name, "isRequired": true, "isSecret": true })
-}
-
-fn remote(entry: &RegistryEntry) -> Option<Value> {
-    let mut remote = json!({ "type": "streamable-http", "url": entry.proxy_to.as_ref()? });
-    if let Some(name) = entry.env_required.first() {
-        // As the gateway itself sends it.
-        remote["headers"] = json!([{
-            "name": "Authorization",
-            "value": format!("Bearer {{{name}}}"),
-            "isRequired": true,
-            "isSecret": true,
-            "variables": { name: { "isRequired": true, "isSecret": true } },
-        }]);
-    }
-    Some(remote)
 }
 
 #[cfg(test)]

@@ -176,6 +176,8 @@ fn to_catalog(server: &Value, namespace: &str) -> Result<CatalogServer, String> 
         routing: None,
         warnings: Vec::new(),
         result: ResultMode::Text,
+        // Stands in `official_versions`, with the others that were approved.
+        server_json: None,
         tools: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use ring::hkdf;
+use hkdf::Hkdf;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -84,13 +84,10 @@ impl MasterKey {
 
     /// Derives a key for another purpose (HKDF, RFC 5869), from which nobody gets this one back.
     fn derive(&self, purpose: &str) -> Result<DerivedKey, RegistryError> {
-        let failed = |_| RegistryError::Invalid("a key cannot be derived".to_owned());
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        hkdf::Salt::new(hkdf::HKDF_SHA256, b"pml derived key")
-            .extract(self.key.bytes())
-            .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
-            .and_then(|derived| derived.fill(bytes.as_mut()))
-            .map_err(failed)?;
+        Hkdf::<Sha256>::new(Some(b"pml derived key"), self.key.bytes())
+            .expand(purpose.as_bytes(), bytes.as_mut())
+            .map_err(|_| RegistryError::Invalid("a key cannot be derived".to_owned()))?;
         Ok(DerivedKey { id: self.id.clone(), bytes })
     }
 
@@ -179,7 +176,13 @@ fn is_weak(bytes: &[u8]) -> bool {
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
     let step = |pair: &[u8]| pair[1].wrapping_sub(pair[0]);
     let counts = bytes.windows(2).all(|pair| step(pair) == step(&bytes[..2]));
-    different < DIFFERENT_BYTES || is_text || counts
+    // One half made of the other: the same, backwards, or with the same change to each byte.
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let is_mirrored = first.iter().eq(second.iter().rev());
+    let mut changes = first.iter().zip(second).map(|(a, b)| a ^ b);
+    let change = changes.next();
+    let is_repeated = changes.all(|other| Some(other) == change);
+    different < DIFFERENT_BYTES || is_text || counts || is_mirrored || is_repeated
 }
 
 /// The master keys that a program knows: one that seals anew, and others for
@@ -240,6 +243,9 @@ mod tests {
     fn a_key_that_can_be_guessed_is_none() {
         let encoded = |bytes: &[u8]| BASE64.encode(bytes);
         let counted: Vec<u8> = (0..32).collect();
+        let half = decode(HEX).unwrap()[..16].to_vec();
+        let mirrored: Vec<u8> = half.iter().rev().copied().collect();
+        let inverted: Vec<u8> = half.iter().map(|byte| !byte).collect();
         for (text, expected) in [
             ("", MasterKeyError::Empty),
             (" \n", MasterKeyError::Empty),
@@ -252,6 +258,9 @@ mod tests {
             (&"a5".repeat(32), MasterKeyError::Weak),
             (&"0123456789abcdef".repeat(4), MasterKeyError::Weak),
             (&encoded(&counted), MasterKeyError::Weak),
+            (&HEX[..32].repeat(2), MasterKeyError::Weak),
+            (&encoded(&[half.clone(), mirrored].concat()), MasterKeyError::Weak),
+            (&encoded(&[half.clone(), inverted].concat()), MasterKeyError::Weak),
             (&encoded(b"changemechangemechangemechangeme"), MasterKeyError::Weak),
             (&encoded(b"correct horse battery staple 42!"), MasterKeyError::Weak),
         ] {
@@ -291,6 +300,32 @@ mod tests {
         assert_ne!(*derived.bytes, *key.key.bytes());
         assert_eq!(derived.id, key.id());
         assert_eq!(format!("{derived:?}"), format!("DerivedKey {{ id: {:?}, .. }}", key.id()));
+    }
+
+    /// What older versions wrapped, checked and derived, with another library, is the same today.
+    #[test]
+    fn what_older_versions_made_still_counts() {
+        let decode = |text: &str| data_encoding::HEXLOWER.decode(text.as_bytes()).unwrap();
+        let master = HEX.parse::<MasterKey>().unwrap();
+        assert_eq!(master.id(), "a5c5b831d024e89b");
+        assert!(master.opens(&decode(
+            "01212eda951398bfc44126e02099ea2eb957a0cbb295920a583811cdd1599789da9837fae3cb5114cc4d99"
+        )));
+        let wrapped = decode(
+            "01bdd6c03f1a5d90bbc04d0c1bb8ef97660fcc5eed4cba0746c4bf61e9c6176628e003bea6db0917beae8a4aa8b07faa\
+             30a53266dee94d46cb29394d12",
+        );
+        let expected: [u8; KEY_BYTES] = std::array::from_fn(|index| (index * 7 + 3) as u8);
+        assert_eq!(master.unwrap("acme", 3, &wrapped).unwrap().bytes(), &expected);
+        let derived = decode("94b8bd6ff506166afde75567234d7cc6c80ee217cd031733bbd08d0d8aecf72a");
+        assert_eq!(master.derive("sessions, HS256").unwrap().bytes.as_slice(), derived);
+        let parts = ["acme", "web", "alice", "pml.mcp.x", "https://x.test/mcp"];
+        let handle = decode(
+            "0106446b91c11173a0ccf06c38af57f5c3ab2c609344d39c92ef42baa57723f66012c576d6f4920057e14a168b",
+        );
+        let opened =
+            master.session_key().unwrap().open(&Purpose::new("mcp session", &parts), &handle);
+        assert_eq!(opened.unwrap().as_slice(), b"upstream-session");
     }
 
     /// SE-17: a master key is never shown.

@@ -1,12 +1,15 @@
 //! Where a secret stands, and what is sealed for exactly that place.
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use zeroize::Zeroizing;
 
 use super::data_keys::{self, OpenError, WrappedKey};
 use super::seal::{Purpose, Unreadable};
-use super::{KeyHost, MasterKeys, SecretName, SecretOwner, SecretRecord, SecretUse, SecretValue};
+use super::{
+    KeyHost, MasterKeys, SecretName, SecretOwner, SecretRecord, SecretStamp, SecretUse, SecretValue,
+};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{RegistryError, Tenant};
 
@@ -21,8 +24,41 @@ pub(super) enum Opened {
     Absent,
     /// There are some, and none may go to the host.
     NotForHost,
-    /// This one, with its version.
-    Value(i64, SecretValue),
+    /// This one.
+    Value(SecretStamp, SecretValue),
+}
+
+/// What there is for whoever asks, still sealed.
+pub(super) enum Found {
+    /// There is none.
+    Absent,
+    /// There are some, and none may go to the host.
+    NotForHost,
+    /// This one.
+    Row(Row),
+}
+
+/// A stored secret with the data key that seals it.
+pub(super) struct Row {
+    owner: String,
+    version: i64,
+    updated_at: DateTime<Utc>,
+    sealed: Vec<u8>,
+    hosts: Option<Vec<String>>,
+    data_key: i32,
+    master_key: String,
+    wrapped: Vec<u8>,
+}
+
+impl Row {
+    /// Returns which secret this is.
+    pub(super) fn stamp(&self) -> SecretStamp {
+        SecretStamp {
+            owner: self.owner.clone(),
+            version: self.version,
+            updated_at: self.updated_at,
+        }
+    }
 }
 
 /// Where a secret stands.
@@ -122,15 +158,15 @@ impl Place {
         })
     }
 
-    /// Opens the secret that counts for whoever asks, and becomes its place.
-    pub(super) async fn open(
-        &mut self,
+    /// Finds the secret that counts for whoever asks, without opening it.
+    pub(super) async fn find(
+        &self,
         connection: &mut PgConnection,
-        keys: &MasterKeys,
         purpose: &SecretUse,
-    ) -> Result<Opened, OpenError> {
-        let rows = sqlx::query!(
-            r#"select s.owner, s.version, s.sealed, s.hosts,
+    ) -> Result<Found, RegistryError> {
+        let mut rows = sqlx::query_as!(
+            Row,
+            r#"select s.owner, s.version, s.updated_at, s.sealed, s.hosts,
                 k.version as data_key, k.master_key, k.wrapped
             from secrets s join data_keys k on k.org = s.org and k.version = s.data_key
             where s.org = $1 and s.project = $2 and s.name = $3 and s.owner in ('', $4)
@@ -141,22 +177,36 @@ impl Place {
             self.tenant.principal_name(),
         )
         .fetch_all(connection)
-        .await
-        .map_err(RegistryError::from)?;
+        .await?;
         if rows.is_empty() {
-            return Ok(Opened::Absent);
+            return Ok(Found::Absent);
         }
-        let row = rows.into_iter().find(|row| {
+        let fits = rows.iter().position(|row| {
             let stored = row.hosts.as_ref();
             // A host that is none was not stored by us: the row does not open either.
             let hosts: Option<Vec<KeyHost>> =
                 stored.map(|hosts| hosts.iter().filter_map(|host| host.parse().ok()).collect());
             purpose.may_have(hosts.as_deref())
         });
-        let Some(row) = row else { return Ok(Opened::NotForHost) };
+        Ok(fits.map_or(Found::NotForHost, |place| Found::Row(rows.swap_remove(place))))
+    }
+
+    /// Opens the secret that counts for whoever asks, and becomes its place.
+    pub(super) async fn open(
+        &mut self,
+        connection: &mut PgConnection,
+        keys: &MasterKeys,
+        purpose: &SecretUse,
+    ) -> Result<Opened, OpenError> {
+        let row = match self.find(connection, purpose).await? {
+            Found::Absent => return Ok(Opened::Absent),
+            Found::NotForHost => return Ok(Opened::NotForHost),
+            Found::Row(row) => row,
+        };
         if keys.is_empty() {
             return Err(OpenError::Registry(RegistryError::NoMasterKey));
         }
+        let stamp = row.stamp();
         self.owner = row.owner;
         let wrapped =
             WrappedKey { version: row.data_key, master_key: row.master_key, wrapped: row.wrapped };
@@ -164,7 +214,7 @@ impl Place {
         let mut bytes = key.open(&self.purpose(row.version, row.hosts.as_deref()), &row.sealed)?;
         let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|_| Unreadable)?;
         let value = SecretValue::new(Zeroizing::new(text)).map_err(|_| Unreadable)?;
-        Ok(Opened::Value(row.version, value))
+        Ok(Opened::Value(stamp, value))
     }
 
     /// Records that something here does not open.

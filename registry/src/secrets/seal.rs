@@ -6,13 +6,17 @@
 
 use std::fmt;
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aes_gcm::aead::{AeadInOut as _, KeyInit as _};
+use aes_gcm::{Aes256Gcm, Nonce, Tag};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::RegistryError;
 
 /// The form of sealed values that this program writes, and the only one it reads.
 const FORMAT: u8 = 1;
+/// The bytes of a nonce, and those of a tag.
+const NONCE_LEN: usize = 12;
+const TAG_LEN: usize = 16;
 /// The bytes of a key.
 pub(super) const KEY_BYTES: usize = 32;
 
@@ -46,23 +50,20 @@ impl SealingKey {
         let mut nonce = [0; NONCE_LEN];
         fill(&mut nonce)?;
         // One buffer of the final size: none is left behind by a growing one.
-        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + value.len() + AES_256_GCM.tag_len());
+        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + value.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(value);
-        let tag = self
-            .key()
-            .and_then(|key| {
-                let nonce = Nonce::assume_unique_for_key(nonce);
-                let text = &mut sealed[1 + NONCE_LEN..];
-                key.seal_in_place_separate_tag(nonce, Aad::from(&purpose.0), text)
-                    .map_err(|_| Unreadable)
-            })
-            .map_err(|Unreadable| {
-                // What could not be sealed must not stay behind either.
+        let text = (&mut sealed[1 + NONCE_LEN..]).into();
+        let tag = match self.cipher().encrypt_inout_detached(&nonce.into(), &purpose.0, text) {
+            Ok(tag) => tag,
+            Err(_) => {
+                // The plaintext must not stay behind either.
                 sealed.zeroize();
-                RegistryError::Invalid("the value is too large to be sealed".to_owned())
-            })?;
+                let reason = "the value is too large to be sealed".to_owned();
+                return Err(RegistryError::Invalid(reason));
+            }
+        };
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
     }
@@ -74,22 +75,24 @@ impl SealingKey {
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Unreadable> {
         let (&format, rest) = sealed.split_first().ok_or(Unreadable)?;
-        let (nonce, text) = rest.split_at_checked(NONCE_LEN).ok_or(Unreadable)?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(Unreadable)?;
+        let (text, tag) = rest.split_last_chunk::<TAG_LEN>().ok_or(Unreadable)?;
         if format != FORMAT {
             return Err(Unreadable);
         }
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unreadable)?;
+        // Wiped at its end, whether it opens or not.
         let mut value = Zeroizing::new(text.to_vec());
-        let opened = self.key()?.open_in_place(nonce, Aad::from(&purpose.0), &mut value);
-        let length = opened.map_err(|_| Unreadable)?.len();
-        value.truncate(length);
+        let text = value.as_mut_slice().into();
+        let (nonce, tag): (&Nonce<_>, &Tag<_>) = (nonce.into(), tag.into());
+        self.cipher()
+            .decrypt_inout_detached(nonce, &purpose.0, text, tag)
+            .map_err(|_| Unreadable)?;
         Ok(value)
     }
 
-    fn key(&self) -> Result<LessSafeKey, Unreadable> {
-        UnboundKey::new(&AES_256_GCM, self.0.as_slice())
-            .map(LessSafeKey::new)
-            .map_err(|_| Unreadable)
+    /// Expands the key, for one use; the expanded keys are wiped when it is over.
+    fn cipher(&self) -> Aes256Gcm {
+        Aes256Gcm::new((&*self.0).into())
     }
 }
 
@@ -147,6 +150,30 @@ mod tests {
             let other_kind =
                 Purpose::new("data key", &["acme", "web", "alice", "TAVILY_API_KEY", "1"]);
             key.open(&other_kind, &sealed).unwrap_err();
+        }
+    }
+
+    /// Rows that older versions sealed, with another library, open as they were.
+    #[test]
+    fn what_older_versions_sealed_still_opens() {
+        let bytes: [u8; KEY_BYTES] = std::array::from_fn(|index| (index * 7 + 3) as u8);
+        let key = SealingKey::from_slice(&bytes).unwrap();
+        let golden: [(&str, &[u8]); 3] = [
+            (
+                "01c7fd59eb61f27bdca0785657fefc746a747503ddee64635a07c4629be111f3aabe3b7ffc621b1bd90e463081ae",
+                b"tvly-golden-value",
+            ),
+            ("01457832e9f0696c7931858ba69f4f46cf9b04363869972b86a71c109b", b""),
+            (
+                "0107aa80946357ea8ad10a2e5f2525a6610b602a493fa0f92a3067624412d5e870f12afd675910c261c038b45c31ac\
+                 54469be3ca7a8ff80c86e608c5407f6dded0e42590c94f80abaa0117e2dc3213356d4dc92bef755fac0e67efaf3b\
+                 abe65ead82f10d21727ae7382a37d0c6d2145ff86afdf54e3b7e105be8d0032c4d525b31",
+                &[7; 100],
+            ),
+        ];
+        for (sealed, value) in golden {
+            let sealed = data_encoding::HEXLOWER.decode(sealed.as_bytes()).unwrap();
+            assert_eq!(key.open(&purpose(), &sealed).unwrap().as_slice(), value);
         }
     }
 

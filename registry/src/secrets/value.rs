@@ -102,6 +102,23 @@ impl SecretOwner {
     }
 }
 
+/// Which stored secret it is. Another value, another owner, or the same value stored again has another stamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretStamp {
+    pub(super) owner: String,
+    pub(super) version: i64,
+    pub(super) updated_at: DateTime<Utc>,
+}
+
+/// A stored secret, opened for one use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedSecret {
+    /// The secret.
+    pub value: SecretValue,
+    /// Which one it is.
+    pub stamp: SecretStamp,
+}
+
 /// A secret as it is listed; its value cannot be had again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SecretRecord {

@@ -106,11 +106,13 @@ async fn check_name(
             (select min(near.namespace) from (
                 select namespace from mcp_servers
                 where name_skeleton(namespace) = name_skeleton($3)
-                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+                    and ((org = $1 and (project = $2 or visibility in ('org', 'public')))
+                        or (org = $4 and project = $5))
                 union
                 select namespace from capabilities
                 where name_skeleton(namespace) = name_skeleton($3)
-                    and ((org = $1 and project = $2) or (org = $4 and project = $5))
+                    and ((org = $1 and (project = $2 or visibility in ('org', 'public')))
+                        or (org = $4 and project = $5))
             ) near where near.namespace <> $3) as look_alike"#,
         scope.org(),
         scope.project(),
@@ -299,7 +301,8 @@ pub(super) async fn show_latest(
     Ok(())
 }
 
-fn server_of(namespace: &str, entry: RegistryEntry) -> CatalogServer {
+/// Reads a stored entry as what a catalog has of a server.
+pub(crate) fn server_of(namespace: &str, entry: RegistryEntry) -> CatalogServer {
     let routing = match entry.kind {
         EntryType::Http => Routing::Server,
         _ => Routing::Client,
@@ -314,6 +317,7 @@ fn server_of(namespace: &str, entry: RegistryEntry) -> CatalogServer {
         routing: Some(routing),
         warnings: entry.warnings,
         result: protocol::ResultMode::default(),
+        server_json: entry.server_json,
         tools: entry
             .tools
             .into_iter()

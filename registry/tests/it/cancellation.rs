@@ -36,7 +36,7 @@ async fn dropped_requests_leave_no_settings_and_no_transaction() {
     // so it is where settings of somebody else would show.
     sqlx::raw_sql(
         "create or replace function key_by_hash(presented bytea)
-            returns table (id uuid, org text, project text, principal text, rights text[], expires_at timestamptz, org_role text)
+            returns table (id uuid, org text, project text, principal text, rights text[], expires_at timestamptz, org_role text, made_by text)
             volatile language plpgsql as $$
         begin
             if app_org() is not null or app_project() is not null or app_principal() is not null then

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use protocol::Visibility;
-use registry::{CatalogFilter, DiscoverQuery, Registry, Tenant, Total};
+use protocol::{ToolId, Visibility};
+use registry::{Absence, CatalogFilter, DiscoverQuery, Registry, Tenant, Total};
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 
@@ -232,17 +232,26 @@ async fn shows_nothing_foreign(registry: &Registry) {
                     assert_eq!(found.is_ok(), seen.contains(&namespace), "{full} as {who}");
                     assert!(found.is_ok() || is_not_found(found));
                 }
-                // By its id: a program calls its own scope's tools only.
-                let callable = owner == scope && seen.contains(&namespace);
-                let id = format!("{namespace}:find_canary").parse().unwrap();
-                let resolved = registry.resolve(&caller, &[id]).await.unwrap();
+                // By its id: a program calls the tools of its organisation; strangers' by their full names.
+                let callable = of_org(scope, &namespace) && seen.contains(&namespace);
+                let id: ToolId = format!("{namespace}:find_canary").parse().unwrap();
+                let resolved = registry.resolve(&caller, std::slice::from_ref(&id)).await.unwrap();
+                assert_eq!(resolved.tools.len(), usize::from(callable), "{namespace} as {who}");
+                for missing in resolved.missing {
+                    let told = !missing.suggestions.is_empty() && missing.why == Absence::Elsewhere;
+                    assert!(!told || seen.contains(&namespace), "{missing:?} as {who}");
+                }
+                let full = id.within(&owner.parse().unwrap());
+                let resolved = registry.resolve(&caller, &[full]).await.unwrap();
+                let callable = seen.contains(&namespace);
                 assert_eq!(resolved.tools.len(), usize::from(callable), "{namespace} as {who}");
                 // What is near it, for one that nobody has.
                 let near = format!("{namespace}x:find_canary").parse().unwrap();
                 let missing = registry.resolve(&caller, &[near]).await.unwrap().missing;
                 for suggested in &missing[0].suggestions {
                     assert!(
-                        own(scope, suggested.namespace()) && seen.contains(suggested.namespace()),
+                        of_org(scope, suggested.namespace())
+                            && seen.contains(suggested.namespace()),
                         "{suggested} as {who}"
                     );
                 }
@@ -260,8 +269,10 @@ async fn shows_nothing_foreign(registry: &Registry) {
                 .into_iter()
                 .map(|tool| tool.id.namespace().to_owned())
                 .collect();
+            // What strangers made public is found by its words, and not where everything is listed.
+            let by_words = matches!(query, DiscoverQuery::Text(_));
             let expected: BTreeSet<String> =
-                seen.iter().filter(|name| own(scope, name)).cloned().collect();
+                seen.iter().filter(|name| by_words || of_org(scope, name)).cloned().collect();
             assert_eq!(found, expected, "{query:?} as {who}");
         }
         for name in ["canary_foreign_private", "canary_foreign_project"] {
@@ -269,20 +280,19 @@ async fn shows_nothing_foreign(registry: &Registry) {
                 .discover(&caller, &DiscoverQuery::Name(name.to_owned()), 100)
                 .await
                 .unwrap();
-            assert_eq!(!found.is_empty(), own(scope, name) && seen.contains(name), "{name} {who}");
+            assert_eq!(!found.is_empty(), seen.contains(name), "{name} {who}");
         }
     }
 }
 
-/// Tells whether a canary is of the scope itself.
-fn own(scope: &str, namespace: &str) -> bool {
-    let name = match scope {
-        "acme.web" => "canary_web_",
-        "acme.shop" => "canary_shop_",
-        "other.web" => "canary_foreign_",
-        _ => return false,
+/// Tells whether a canary is of the scope's organisation.
+fn of_org(scope: &str, namespace: &str) -> bool {
+    let names: &[&str] = match scope {
+        "acme.web" | "acme.shop" => &["canary_web_", "canary_shop_"],
+        "other.web" => &["canary_foreign_"],
+        _ => &[],
     };
-    namespace.starts_with(name)
+    names.iter().any(|name| namespace.starts_with(name))
 }
 
 /// GW-09: what is foreign and what does not exist answer alike, and nothing changes.

@@ -8,6 +8,9 @@
 #[path = "../../../server/src/embedded_postgres.rs"]
 pub mod embedded_postgres;
 
+#[path = "../../../tests/src/skipped.rs"]
+mod skipped;
+
 mod audit;
 mod cancellation;
 mod catalog;
@@ -24,6 +27,7 @@ mod keys;
 mod launcher;
 mod members;
 mod migrations;
+mod names;
 mod outage;
 mod projects;
 mod publish;

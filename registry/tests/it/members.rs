@@ -11,7 +11,7 @@ use sqlx::{Executor as _, Row as _};
 
 use crate::cluster::DEADLINE;
 use crate::database::{Database, act_as, is_not_found, sqlstate};
-use crate::keys::{listening, new_key};
+use crate::keys::{HOUR, listening, new_key};
 
 pub(crate) fn principal(name: &str) -> Principal {
     name.parse().unwrap()
@@ -50,6 +50,7 @@ fn token(of_scope: &str, name: &str, session: Option<Session>) -> Caller {
         expires_at: None,
         org_role: Some(Role::Owner),
         session,
+        key_made_by: None,
     }
 }
 
@@ -165,18 +166,23 @@ async fn a_session_ends_with_its_key() {
 async fn a_removal_reaches_other_gateways_at_once() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
-    let [here, there] = [database.registry().await, database.registry().await];
+    let here = database.registry().await;
+    let there = database.registry().await.believing_keys_for(HOUR);
     listening(&database, 2).await;
     let operator = database.operator().await;
     operator.set_member("acme", None, &principal("boss"), Role::Owner).await.unwrap();
     let boss = caller(&here, "acme.web", of("boss")).await;
     let alice = principal("alice");
-    for _ in 0..20 {
+    for _ in 0..8 {
         here.set_member(&boss, None, &alice, Role::Member).await.unwrap();
         let (key, _) = here.create_key(&Tenant::of(scope("acme.web")), of("alice")).await.unwrap();
         let claimed = token("acme.web", "alice", None);
-        there.authenticate(key.expose()).await.unwrap();
-        there.admit(claimed.clone()).await.unwrap();
+        // The last round's removal is remembered as well, until the new membership is heard of.
+        crate::cluster::eventually("the member to be let in", async || {
+            let admitted = there.admit(claimed.clone()).await.is_ok();
+            (there.authenticate(key.expose()).await.is_ok() && admitted).then_some(())
+        })
+        .await;
         let remembered = Instant::now();
         here.remove_member(&boss, None, &alice).await.unwrap();
         here.authenticate(key.expose()).await.unwrap_err();
@@ -186,11 +192,7 @@ async fn a_removal_reaches_other_gateways_at_once() {
             assert!(remembered.elapsed() < DEADLINE, "a removed member still calls");
             tokio::task::yield_now().await;
         }
-        if remembered.elapsed() < std::time::Duration::from_millis(900) {
-            return;
-        }
     }
-    panic!("a removal shows only when the answer is forgotten anyway");
 }
 
 /// GW-31: who manages what, and that nobody makes themselves more than they are.

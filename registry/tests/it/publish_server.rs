@@ -17,7 +17,7 @@ fn member(principal: &str) -> Tenant {
 }
 
 /// A server that says more of itself than counts.
-fn server(namespace: &str, command: &str) -> NewServer {
+pub(crate) fn server(namespace: &str, command: &str) -> NewServer {
     let descriptor = ToolDescriptor {
         name: "add".to_owned(),
         description: "Adds".to_owned(),
@@ -39,6 +39,7 @@ fn server(namespace: &str, command: &str) -> NewServer {
         routing: Some(Routing::Server),
         warnings: Vec::new(),
         result: ResultMode::Json,
+        server_json: None,
         tools: vec![CatalogTool { descriptor, read_only: true, deterministic: true }],
     };
     NewServer { server, version: Some("1.0.0".parse().unwrap()), visibility: None }

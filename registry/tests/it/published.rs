@@ -107,6 +107,7 @@ fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String)
         tools: tools.into_iter().map(|tool| serde_json::from_value(tool).unwrap()).collect(),
         warnings: Vec::new(),
         server_version: None,
+        server_json: None,
         capability: None,
         deprecated: None,
         routing: Routing::Server,

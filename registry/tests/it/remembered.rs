@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::Visibility;
+use protocol::{Scope, Visibility};
 use registry::{Effects, EntryName, Registry, RegistryError, ResolvedTool, ServedEntry, Tenant};
 use sqlx::Executor as _;
 
@@ -118,8 +118,10 @@ async fn a_flipped_byte_is_never_served() {
 }
 
 async fn tool(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<ResolvedTool>> {
+    let base = tenant.scope().cloned().unwrap_or_else(Scope::public);
     let ids = [id.parse().unwrap()];
-    registry.resolve_remembered(tenant, &ids).await.unwrap().tools.into_iter().next()
+    let found = registry.resolve_remembered(tenant, &base, &ids).await.unwrap();
+    found.tools.into_iter().next()
 }
 
 /// A tool is looked up once, and again after each change of what is known of it; what the operator says of it counts
@@ -138,7 +140,10 @@ async fn a_tool_is_remembered_until_it_changes() {
         .map(|id| id.parse().unwrap());
     let plain = registry.resolve(&web, &ids).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(registry.resolve_remembered(&web, &ids).await.unwrap(), plain);
+        assert_eq!(
+            registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await.unwrap(),
+            plain
+        );
     }
     assert_eq!((plain.tools.len(), plain.missing.len()), (3, 1));
     let operator = database.operator().await;
@@ -158,7 +163,7 @@ async fn a_tool_is_remembered_until_it_changes() {
     )
     .await;
     eventually("the changed tool is refused", async || {
-        let refused = registry.resolve_remembered(&web, &ids).await;
+        let refused = registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await;
         matches!(refused, Err(RegistryError::IntegrityMismatch(_))).then_some(())
     })
     .await;

@@ -48,7 +48,7 @@ async fn with(database: &Database, keys: Vec<MasterKey>) -> Registry {
 
 async fn used(registry: &Registry, tenant: &Tenant, text: &str) -> Option<String> {
     let used = registry.use_secret(tenant, &name(text), purpose()).await.unwrap();
-    used.map(|value| value.expose().to_owned())
+    used.map(|used| used.value.expose().to_owned())
 }
 
 async fn events(registry: &Registry, tenant: &Tenant, action: &str) -> Vec<AuditRecord> {
@@ -98,6 +98,45 @@ async fn ones_own_secret_goes_before_the_projects() {
     assert_eq!(events(&registry, &alice, "secret.put").await.len(), 3);
     assert_eq!(events(&registry, &alice, "secret.delete").await.len(), 1);
     assert_eq!(registry.first_bad_event(&alice).await.unwrap(), None);
+}
+
+/// A stamp tells a stored secret from any other, also from the same value stored again.
+#[tokio::test]
+async fn a_stamp_stands_for_one_stored_secret() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web", "acme.shop"]).await;
+    let registry = with(&database, vec![master_key()()]).await;
+    let (alice, bob) = (member("acme.web", "alice"), member("acme.web", "bob"));
+    let (me, project) = (SecretOwner::Me, SecretOwner::Project);
+    let (key, other) = (name("API_KEY"), name("OTHER"));
+    let put = async |tenant: &Tenant, owner, key: &SecretName| {
+        registry.put_secret(tenant, owner, key, value("same"), vec![]).await.unwrap();
+    };
+    let now = async |tenant: &Tenant| registry.secret_stamp(tenant, &key, purpose()).await.unwrap();
+    assert_eq!(now(&alice).await, None);
+    put(&alice, project, &key).await;
+    let used = registry.use_secret(&alice, &key, purpose()).await.unwrap().unwrap();
+    assert_eq!(now(&alice).await.as_ref(), Some(&used.stamp));
+    assert_eq!(now(&bob).await.as_ref(), Some(&used.stamp));
+    // What concerns others changes nothing.
+    put(&alice, project, &other).await;
+    put(&member("acme.shop", "alice"), project, &key).await;
+    put(&bob, me, &key).await;
+    assert_eq!(now(&alice).await.as_ref(), Some(&used.stamp));
+    // One's own takes the place of the project's.
+    let mut seen = vec![used.stamp.clone(), now(&bob).await.unwrap()];
+    assert_ne!(seen[0], seen[1]);
+    put(&alice, project, &key).await;
+    seen.push(now(&alice).await.unwrap());
+    registry.delete_secret(&alice, project, &key).await.unwrap();
+    assert_eq!(now(&alice).await, None);
+    put(&alice, project, &key).await;
+    let last = now(&alice).await.unwrap();
+    assert!(!seen.contains(&last), "{seen:?}");
+    // A host that it may not go to gets none, and looking is no use.
+    let elsewhere = registry.secret_stamp(&alice, &key, to("evil.example", false)).await.unwrap();
+    assert_eq!(elsewhere, None);
+    assert_eq!(events(&registry, &alice, "secret.use").await.len(), 1);
 }
 
 /// P4, SE-01: no table has a value.
@@ -198,7 +237,7 @@ async fn a_key_goes_to_its_hosts_alone() {
     let (alice, key) = (member("acme.web", "alice"), name("K"));
     let asked = async |host: &str, by_operator| {
         let used = registry.use_secret(&alice, &key, to(host, by_operator)).await;
-        used.map(|value| value.map(|value| value.expose().to_owned()))
+        used.map(|used| used.map(|used| used.value.expose().to_owned()))
     };
     let (me, project) = (SecretOwner::Me, SecretOwner::Project);
     registry.put_secret(&alice, project, &key, value("plain"), vec![]).await.unwrap();
@@ -294,7 +333,7 @@ async fn hosts_outlast_a_new_master_key() {
     ] {
         let used = registry.use_secret(&web, &name(text), to(host, by_operator)).await;
         match found {
-            Some(found) => assert_eq!(used.unwrap().unwrap().expose(), found),
+            Some(found) => assert_eq!(used.unwrap().unwrap().value.expose(), found),
             None => assert!(is_not_for_host(&used), "{text} {host}"),
         }
     }

@@ -1,0 +1,44 @@
+//! Says why a database cannot be connected to.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Error};
+
+use crate::RegistryError;
+
+/// How long the attempt may take that finds the reason.
+const LIMIT: Duration = Duration::from_millis(1_500);
+
+/// Returns the error of a first connection with its place and its reason.
+///
+/// A pool tries again until its time is up and does not say what was in the way, so one more attempt asks.
+pub(crate) async fn explain(options: &PgConnectOptions, error: Error) -> RegistryError {
+    let error = match error {
+        Error::PoolTimedOut => match tokio::time::timeout(LIMIT, options.connect()).await {
+            Ok(Ok(_)) => {
+                return no_connection(options, "all of its connections are taken".to_owned());
+            }
+            Ok(Err(error)) => error,
+            Err(_) => return no_connection(options, "it does not answer".to_owned()),
+        },
+        error => error,
+    };
+    let reason = match &error {
+        Error::Io(error) => error.to_string(),
+        Error::Tls(error) => error.to_string(),
+        Error::Database(refused) => refused.message().to_owned(),
+        _ => return error.into(),
+    };
+    no_connection(options, reason)
+}
+
+fn no_connection(options: &PgConnectOptions, reason: String) -> RegistryError {
+    let user = options.get_username();
+    let database = options.get_database().unwrap_or(user);
+    let at = match options.get_socket() {
+        Some(socket) => format!("in `{}`", socket.display()),
+        None => format!("at {}:{}", options.get_host(), options.get_port()),
+    };
+    RegistryError::NoConnection { place: format!("database `{database}` {at} as `{user}`"), reason }
+}

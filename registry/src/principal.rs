@@ -1,0 +1,155 @@
+//! Who acts: a member, a service, a key, or a subject of an identity provider.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::RegistryError;
+
+/// Names that the audit log and the registry use for PML itself. They are compared without regard to case.
+const RESERVED: [&str; 9] = [
+    "operator",
+    "pml",
+    "pml-server",
+    "system",
+    "local",
+    "public",
+    "anonymous",
+    "admin",
+    "administrator",
+];
+
+/// Names that begin like this are given by PML, each kind in its own way.
+const KINDS: [(&str, PrincipalKind); 3] = [
+    ("service:", PrincipalKind::Service),
+    ("key:", PrincipalKind::Key),
+    ("sub:", PrincipalKind::Subject),
+];
+
+/// Names who acts: a person, a service or a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Principal(String);
+
+/// What kind of principal a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrincipalKind {
+    /// A person, or whatever else the operator or an identity provider names.
+    Member,
+    /// `service:NAME`: a program whose keys the administrators of its project make.
+    Service,
+    /// `key:ID`: a key that acts for itself.
+    Key,
+    /// `sub:HASH`: a subject of a token whose name has other characters than a principal.
+    Subject,
+    /// A name that stands for PML itself, or that could be taken for one of the above.
+    Reserved,
+}
+
+impl Principal {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns what kind of principal the name stands for.
+    pub fn kind(&self) -> PrincipalKind {
+        let folded = self.0.to_ascii_lowercase();
+        if RESERVED.contains(&folded.as_str()) {
+            return PrincipalKind::Reserved;
+        }
+        for (prefix, kind) in KINDS {
+            let is_spelt_so = self.0.starts_with(prefix) && self.0.len() > prefix.len();
+            if folded.starts_with(prefix) {
+                return if is_spelt_so { kind } else { PrincipalKind::Reserved };
+            }
+        }
+        // `operator:` and `pml:` read like kinds of their own.
+        match folded.split_once(':') {
+            Some((first, _)) if RESERVED.contains(&first) => PrincipalKind::Reserved,
+            _ => PrincipalKind::Member,
+        }
+    }
+
+    /// Tells whether this principal may be handed a key of another one: whoever holds the key acts as that principal.
+    ///
+    /// `made_by` is who was shown the key that already exists, if there is one.
+    pub(crate) fn may_hold_key_of(&self, other: &Self, made_by: Option<&str>) -> bool {
+        match other.kind() {
+            PrincipalKind::Service => true,
+            PrincipalKind::Key if self != other => made_by == Some(self.as_str()),
+            _ => self == other,
+        }
+    }
+}
+
+impl FromStr for Principal {
+    type Err = RegistryError;
+
+    fn from_str(text: &str) -> Result<Self, RegistryError> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b);
+        if (1..=128).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(RegistryError::Invalid(
+                "a principal is 1 to 128 ASCII letters, digits or `. _ : @ + -`".to_owned(),
+            ))
+        }
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(text: &str) -> Principal {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_tells_the_kind_of_its_principal() {
+        for (text, kind) in [
+            ("alice", PrincipalKind::Member),
+            ("operator@acme.example", PrincipalKind::Member),
+            ("urn:acme:alice", PrincipalKind::Member),
+            ("service:ci", PrincipalKind::Service),
+            ("key:0195d2a0-0000-7000-8000-000000000000", PrincipalKind::Key),
+            ("sub:00", PrincipalKind::Subject),
+            ("operator", PrincipalKind::Reserved),
+            ("Operator", PrincipalKind::Reserved),
+            ("PML", PrincipalKind::Reserved),
+            ("pml:ci", PrincipalKind::Reserved),
+            ("Service:ci", PrincipalKind::Reserved),
+            ("KEY:x", PrincipalKind::Reserved),
+            ("service:", PrincipalKind::Reserved),
+        ] {
+            assert_eq!(principal(text).kind(), kind, "{text}");
+        }
+    }
+
+    /// NX-08: whoever holds a key acts as its principal.
+    #[test]
+    fn a_key_of_a_person_is_held_by_that_person_alone() {
+        let (alice, own) = (principal("alice"), principal("key:1"));
+        for (actor, of, made_by, expected) in [
+            (&alice, "alice", None, true),
+            (&alice, "bob", None, false),
+            (&alice, "bob", Some("alice"), false),
+            (&alice, "Alice", None, false),
+            (&alice, "sub:00", None, false),
+            (&alice, "operator", Some("alice"), false),
+            (&alice, "service:ci", None, true),
+            (&alice, "key:1", Some("alice"), true),
+            (&alice, "key:1", Some("operator"), false),
+            (&alice, "key:1", None, false),
+            (&own, "key:1", None, true),
+            (&own, "alice", None, false),
+        ] {
+            assert_eq!(actor.may_hold_key_of(&principal(of), made_by), expected, "{actor} {of}");
+        }
+    }
+}
