@@ -60,6 +60,7 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
                 rounds.add(name, started.elapsed());
             }
         };
+        let base = tenant.scope().cloned().unwrap_or_else(protocol::Scope::public);
         let started = Instant::now();
         registry.installation_id().await?;
         note(TRIP, started);
@@ -76,9 +77,9 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
             check(&registry.resolve(&tenant, std::slice::from_ref(id)).await?, 1, 0)?;
         }
         note(SINGLY, started);
-        registry.resolve_remembered(&tenant, &ids).await?;
+        registry.resolve_remembered(&tenant, &base, &ids).await?;
         let started = Instant::now();
-        let again = registry.resolve_remembered(&tenant, &ids).await?;
+        let again = registry.resolve_remembered(&tenant, &base, &ids).await?;
         note(AGAIN, started);
         check(&again, TOOLS as usize, 0)?;
         if round < UNKNOWN_ROUNDS {

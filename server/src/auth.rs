@@ -10,6 +10,7 @@ use protocol::{ErrorCode, Scope};
 use registry::{Caller, RegistryError, Right, Tenant};
 
 use crate::error::ApiError;
+use crate::progress::Progress;
 use crate::state::SharedGateway;
 use crate::tokens::TokenError;
 use crate::upstreams::keys::CallerKeys;
@@ -32,6 +33,8 @@ pub struct Requester {
     pub client: ClientKind,
     /// The caller's keys for upstreams.
     pub keys: CallerKeys,
+    /// Where the request's progress is told.
+    pub progress: Progress,
 }
 
 impl Requester {
@@ -41,7 +44,8 @@ impl Requester {
             Some(b"package") => ClientKind::Package,
             _ => ClientKind::Plain,
         };
-        Self { caller, client, keys: CallerKeys::from_headers(headers) }
+        let keys = CallerKeys::from_headers(headers);
+        Self { caller, client, keys, progress: Progress::default() }
     }
 
     /// Returns the tenant's scope.
@@ -136,16 +140,19 @@ pub async fn check_credential(
 }
 
 /// Lets a request through only with a valid key; the [`Caller`] goes along in
-/// the request's extensions.
+/// the request's extensions, and so does what had [changed](registry::Changes) until then.
 pub async fn require_caller(
     State(gateway): State<SharedGateway>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
+    // Before the credential is looked at: what stays open then hears of every change since.
+    let seen = *gateway.registry.changes().borrow();
     let caller = find_caller(&gateway, request.headers())
         .await?
         .ok_or_else(|| ApiError::new(ErrorCode::Unauthorized, "the request carries no API key"))?;
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(seen);
     Ok(next.run(request).await)
 }
 

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt as _};
+use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
     CallLog, CallNote, EntryType, Envelope, ErrorBody, ErrorCode, Routing, ToolId,
     unwrap_tool_result, wrap_value,
 };
-use registry::{AuditEvent, AuditOutcome, ResolvedTool};
+use registry::{AuditEvent, AuditOutcome, ResolvedTool, Right};
 use rmcp::model::CallToolResult;
 use sandbox::{CallError, ToolCall, ToolCaller};
 use serde_json::{Value, json};
@@ -79,13 +80,19 @@ impl ToolCaller for ProgramCalls {
         async move {
             let started = Instant::now();
             let answer = run.answer(&call.namespace, &call.action, call.args, cancel).await;
+            let id = ToolId::from_call(&call.namespace, &call.action);
             let note = CallNote {
-                tool: format!("{}:{}", call.namespace, call.action),
+                // One tool has one name in the log, whether the program wrote `@latest` or not.
+                tool: id.map_or_else(
+                    |_| format!("{}:{}", call.namespace, call.action),
+                    |id| id.to_string(),
+                ),
                 routing: Routing::Server,
                 ok: answer.is_ok(),
                 duration_ms: started.elapsed().as_secs_f64() * 1e3,
                 through: Vec::new(),
             };
+            run.of.requester.progress.call_ended();
             run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
@@ -106,7 +113,8 @@ impl RunningProgram {
         arguments: Value,
         cancel: CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let declared = ToolId::new(namespace, action).ok().and_then(|id| self.declared.get(&id));
+        let declared =
+            ToolId::from_call(namespace, action).ok().and_then(|id| self.declared.get(&id));
         let Some(tool) = declared.filter(|tool| tool.routing == Routing::Server) else {
             let id = protocol::escape_text(&format!("{namespace}:{action}"));
             let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
@@ -168,24 +176,16 @@ async fn call_registered(
     arguments: Value,
     cancel: CancellationToken,
 ) -> Result<Value, ErrorBody> {
+    let tenant = requester.tenant();
+    let base = capabilities::scope_of(&tenant);
     let (resolved, reached) =
-        capabilities::reach(gateway, &requester.tenant(), std::slice::from_ref(id)).await?;
+        capabilities::reach(gateway, &tenant, &base, std::slice::from_ref(id)).await?;
     let Some(tool) = resolved.tools.first() else {
-        let near: Vec<String> = resolved
+        let why = resolved
             .missing
-            .iter()
-            .flat_map(|missing| &missing.suggestions)
-            .map(|id| format!("`{id}`"))
-            .collect();
-        let hint = if near.is_empty() {
-            String::new()
-        } else {
-            format!(" (did you mean {}?)", near.join(" or "))
-        };
-        return Err(ErrorBody::new(
-            ErrorCode::ToolNotFound,
-            format!("tool `{id}` is not registered{hint}"),
-        ));
+            .first()
+            .map_or_else(|| format!("`{id}` is not registered"), crate::execute::why_missing);
+        return Err(ErrorBody::new(ErrorCode::ToolNotFound, format!("tool {why}")));
     };
     if tool.routing == Routing::Client {
         let mut error = ErrorBody::new(
@@ -216,6 +216,9 @@ async fn call(
     let _end = inner.clone().drop_guard();
     let answer = async {
         match (tool.kind, &tool.capability) {
+            (EntryType::Native, _) if tool.id.as_str() == SEARCH_TOOLS => {
+                search_tools(gateway, requester, arguments).await
+            }
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
                 let key = match Need::of_tool(tool) {
@@ -244,6 +247,21 @@ async fn call(
             Err(ErrorBody::new(ErrorCode::Cancelled, format!("the call of `{}` was cancelled", tool.id)))
         }
     }
+}
+
+/// Answers a program as `pml_discover` answers an agent, who needs the same right.
+async fn search_tools(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    arguments: Value,
+) -> Result<Value, ErrorBody> {
+    if !requester.caller.rights.contains(Right::Read) {
+        let message = format!("`{SEARCH_TOOLS}` needs the right `{}`", Right::Read.as_str());
+        return Err(ErrorBody::new(ErrorCode::Forbidden, message));
+    }
+    let request = DiscoverRequest::of_program(arguments)?;
+    let found = crate::discover::discover(gateway, requester, request).await?;
+    Ok(json!({ "content": [], "structuredContent": found }))
 }
 
 async fn call_native(tool: &ResolvedTool, arguments: Value) -> Result<Value, ErrorBody> {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use protocol::{
-    CAPABILITY_DEPTH, CAPABILITY_REACH, ErrorBody, ErrorCode, Routing, RoutingRules, ToolId,
+    CAPABILITY_DEPTH, CAPABILITY_REACH, ErrorBody, ErrorCode, Routing, RoutingRules, Scope, ToolId,
 };
-use registry::{Resolved, ResolvedCapability, ResolvedTool, Tenant};
+use registry::{Absence, MissingTool, Resolved, ResolvedCapability, ResolvedTool, Tenant};
 use sandbox::{Limits, Program};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::calls::{ProgramCalls, RunOf};
 use crate::error::registry_error;
@@ -24,10 +26,28 @@ use crate::state::SharedGateway;
 /// The most processes that one run can have beside its own: each run has one of its capabilities at work, and the
 /// others wait. A tenant's memory is bounded by its places for programs, so it must not grow with what those call.
 pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
-/// Everything that a program reaches, by id.
-pub type Reach = HashMap<ToolId, Arc<ResolvedTool>>;
+/// A tool as a program of a scope names it: two scopes can mean different things by one short name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Named {
+    /// The scope whose program it is: the caller's, or that of a capability.
+    pub base: Scope,
+    /// What the program writes.
+    pub id: ToolId,
+}
 
-/// Finds what the ids stand for, and all that they reach. A capability runs where all of that can run.
+/// Everything that a program reaches, by name.
+pub type Reach = HashMap<Named, Arc<ResolvedTool>>;
+
+/// Returns the scope that a caller's own programs belong to.
+pub fn scope_of(tenant: &Tenant) -> Scope {
+    tenant.scope().cloned().unwrap_or_else(Scope::public)
+}
+
+/// Finds what the ids stand for in programs of the scope `base`, and all that they reach. A capability runs where all
+/// of that can run.
+///
+/// What a capability calls is looked up as its own scope knows it, so that a stranger's program never comes to what
+/// the caller has under the same name; and of that, only what the caller may see.
 ///
 /// # Errors
 /// Returns `TOOL_NOT_FOUND` when a capability calls what the caller does not know, and `TOO_COMPLEX` when
@@ -35,92 +55,132 @@ pub type Reach = HashMap<ToolId, Arc<ResolvedTool>>;
 pub async fn reach(
     gateway: &SharedGateway,
     tenant: &Tenant,
+    base: &Scope,
     ids: &[ToolId],
 ) -> Result<(Resolved, Reach), ErrorBody> {
-    let look_up = async |ids: &[ToolId]| {
+    let look_up = async |base: &Scope, ids: &[ToolId]| {
         gateway
             .registry
-            .resolve_remembered(tenant, ids)
+            .resolve_remembered(tenant, base, ids)
             .await
             .map_err(|error| registry_error(&error))
     };
-    let mut resolved = look_up(ids).await?;
+    let mut resolved = look_up(base, ids).await?;
     let mut reached = Reach::new();
-    let mut found = resolved.tools.clone();
+    let mut found: Vec<(Scope, Arc<ResolvedTool>)> =
+        resolved.tools.iter().map(|tool| (base.clone(), Arc::clone(tool))).collect();
     while !found.is_empty() {
         let mut next = BTreeSet::new();
-        for tool in found {
-            let calls = tool.capability.iter().flat_map(|capability| &capability.calls);
-            next.extend(calls.cloned());
-            reached.insert(tool.id.clone(), tool);
+        for (base, tool) in found {
+            next.extend(inner(&tool));
+            reached.insert(Named { base, id: tool.id.clone() }, tool);
         }
-        next.retain(|id| !reached.contains_key(id));
+        next.retain(|named| !reached.contains_key(named));
         if reached.len() + next.len() > CAPABILITY_REACH {
             let message =
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
             return Err(ErrorBody::new(ErrorCode::TooComplex, message));
         }
-        let next: Vec<ToolId> = next.into_iter().collect();
-        let step = look_up(&next).await?;
-        if let Some(missing) = step.missing.first() {
-            return Err(unknown(&missing.id, &reached));
+        let next: Vec<Named> = next.into_iter().collect();
+        found = Vec::new();
+        for of_scope in next.chunk_by(|one, other| one.base == other.base) {
+            let ids: Vec<ToolId> = of_scope.iter().map(|named| named.id.clone()).collect();
+            let base = &of_scope[0].base;
+            let step = look_up(base, &ids).await?;
+            if let Some(missing) = step.missing.first() {
+                return Err(unknown(base, missing, &reached));
+            }
+            found.extend(step.tools.into_iter().map(|tool| (base.clone(), tool)));
         }
-        found = step.tools;
     }
-    let routings: Vec<(ToolId, Routing)> = reached
-        .values()
-        .filter(|tool| tool.capability.is_some())
-        .map(|tool| Ok((tool.id.clone(), routing_of(&below(&tool.id, &reached)?, &reached))))
+    let capabilities = reached.iter().filter(|(_, tool)| tool.capability.is_some());
+    let routings: Vec<(Named, Routing)> = capabilities
+        .map(|(named, _)| Ok((named.clone(), routing_of(&below(named, &reached)?, &reached))))
         .collect::<Result<_, ErrorBody>>()?;
-    for (id, routing) in routings {
-        if let Some(tool) = reached.get_mut(&id) {
+    for (named, routing) in routings {
+        if let Some(tool) = reached.get_mut(&named) {
             Arc::make_mut(tool).routing = routing;
         }
     }
     for tool in &mut resolved.tools {
-        if let Some(known) = reached.get(&tool.id) {
+        if let Some(known) = reached.get(&Named { base: base.clone(), id: tool.id.clone() }) {
             *tool = Arc::clone(known);
         }
     }
     Ok((resolved, reached))
 }
 
+/// Returns what the program of a capability names.
+fn inner(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
+    let calls = tool.capability.iter().flat_map(|capability| &capability.calls);
+    calls.map(|id| Named { base: tool.fqdn.scope().clone(), id: id.clone() })
+}
+
 /// Returns what a capability reaches, sorted; nothing for a tool.
 ///
 /// # Errors
 /// As [`reach`].
-pub fn below(id: &ToolId, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody> {
+pub fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBody> {
     let mut all = BTreeSet::new();
-    let mut level: BTreeSet<&ToolId> = BTreeSet::from([id]);
+    let mut level = BTreeSet::from([named.clone()]);
     for _ in 0..=CAPABILITY_DEPTH {
-        level = level
-            .iter()
-            .filter_map(|id| reached.get(*id)?.capability.as_ref())
-            .flat_map(|capability| &capability.calls)
-            .collect();
+        level =
+            level.iter().filter_map(|named| reached.get(named)).flat_map(|t| inner(t)).collect();
         if level.is_empty() {
             return Ok(all);
         }
-        all.extend(level.iter().map(|id| (*id).clone()));
+        all.extend(level.iter().cloned());
     }
-    let how = if all.contains(id) { "calls itself" } else { "calls others too deep" };
-    let message =
-        format!("capability `{id}` {how}; at most {CAPABILITY_DEPTH} may be within one another");
+    // The same capability can stand in it by its short name and by its full one.
+    let fqdn = |named: &Named| reached.get(named).map(|tool| &tool.fqdn);
+    let calls_itself = all.iter().any(|inner| fqdn(inner) == fqdn(named));
+    let how = if calls_itself { "calls itself" } else { "calls others too deep" };
+    let message = format!(
+        "capability `{}` {how}; at most {CAPABILITY_DEPTH} may be within one another",
+        named.id
+    );
     Err(ErrorBody::new(ErrorCode::TooComplex, message))
 }
 
-fn routing_of(below: &BTreeSet<ToolId>, reached: &Reach) -> Routing {
-    let tools = below.iter().filter_map(|id| reached.get(id));
+/// Returns the names of what a capability reaches as a program of the scope `base` would have to write them, sorted.
+///
+/// # Errors
+/// As [`reach`].
+pub fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody> {
+    let below = below(named, reached)?;
+    Ok(below
+        .into_iter()
+        .map(|inner| match reached.get(&inner) {
+            Some(tool) if inner.base != named.base && *tool.fqdn.scope() != Scope::public() => {
+                inner.id.within(tool.fqdn.scope())
+            }
+            _ => inner.id,
+        })
+        .collect())
+}
+
+fn routing_of(below: &BTreeSet<Named>, reached: &Reach) -> Routing {
+    let tools = below.iter().filter_map(|named| reached.get(named));
     let tools = tools.filter(|tool| tool.capability.is_none());
     RoutingRules::decide(false, tools.map(|tool| tool.routing))
 }
 
-fn unknown(id: &ToolId, reached: &Reach) -> ErrorBody {
+fn unknown(base: &Scope, missing: &MissingTool, reached: &Reach) -> ErrorBody {
     let caller = reached.values().find(|tool| {
-        tool.capability.as_ref().is_some_and(|capability| capability.calls.contains(id))
+        tool.fqdn.scope() == base
+            && tool
+                .capability
+                .as_ref()
+                .is_some_and(|capability| capability.calls.contains(&missing.id))
     });
+    let id = &missing.id;
     let by = caller.map_or_else(String::new, |tool| format!(", which `{}` calls,", tool.id));
-    ErrorBody::new(ErrorCode::ToolNotFound, format!("tool `{id}`{by} is not registered"))
+    let why = match missing.why {
+        Absence::Ambiguous => "stands for several entries there",
+        Absence::Changed => "has other content now",
+        Absence::Unknown | Absence::Elsewhere => "is not registered",
+    };
+    ErrorBody::new(ErrorCode::ToolNotFound, format!("tool `{id}`{by} {why}"))
 }
 
 /// How a run may call capabilities.
@@ -169,13 +229,22 @@ pub fn run<'a>(
                 "its program is not understood as it was when it was published; publish it again";
             return Err(fail(ErrorCode::IntegrityMismatch, what));
         }
-        let declared = capability.calls.iter().filter_map(|id| of.reach.get(id).cloned());
+        let declared = inner(tool).filter_map(|named| of.reach.get(&named).cloned());
         let inner = RunOf { nesting: of.nesting.inner(), ..of.clone() };
         let calls = Arc::new(ProgramCalls::new(inner, declared));
-        let program =
-            Program { source: analysis.program.clone(), args, epoch_ms: None, seed: None };
+        let program = Program {
+            source: analysis.program.clone(),
+            implicit_returns: analysis.implicit_returns.clone(),
+            args,
+            ..Program::default()
+        };
         let limits = Limits::server();
-        let outcome = of.gateway.nested.run(program, &limits, calls.clone(), cancel).await;
+        let (gateway, callee) = (of.gateway.clone(), calls.clone());
+        // In a task of its own: polled within the run that calls it, each level would add to one stack.
+        let task = async move { gateway.nested.run(program, &limits, callee, cancel).await };
+        let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
+        let outcome =
+            task.await.map_err(|_| fail(ErrorCode::Internal, "its run broke off; try again"))?;
         outcome.result.map_err(|why| {
             let error = failure::error_body(&why, &capability.code, &calls.log());
             fail(error.error_code, &error.message)

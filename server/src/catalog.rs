@@ -11,6 +11,7 @@ use crate::tools::{self, NativeTool};
 pub fn all() -> Vec<CatalogServer> {
     let mut servers = registry::shipped_catalog();
     servers.extend(native());
+    servers.push(own());
     servers
 }
 
@@ -31,10 +32,30 @@ fn native() -> Vec<CatalogServer> {
             env_required: Vec::new(),
             routing: Some(Routing::Server),
             warnings: Vec::new(),
+            server_json: None,
             result: ResultMode::Value,
             tools,
         })
         .collect()
+}
+
+/// Describes the tools by which programs use PML itself.
+fn own() -> CatalogServer {
+    let descriptor = protocol::discovery::search_tools();
+    let tool = CatalogTool { descriptor, read_only: true, deterministic: false };
+    CatalogServer {
+        namespace: "pml".to_owned(),
+        kind: EntryType::Native,
+        description: "PML itself, for programs.".to_owned(),
+        install: None,
+        proxy_to: None,
+        env_required: Vec::new(),
+        routing: Some(Routing::Server),
+        warnings: Vec::new(),
+        result: ResultMode::Text,
+        server_json: None,
+        tools: vec![tool],
+    }
 }
 
 fn describe(tool: &NativeTool) -> CatalogTool {

@@ -6,17 +6,19 @@ mod quotas;
 mod routing;
 mod secrets;
 mod serve;
+mod table;
 mod tenancy;
 mod tools;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use protocol::Scope;
+use protocol::redaction::keys_in_use;
 use tokio::runtime::Runtime;
 
-use crate::config::{Cli, Command, ScopeCommand, Serve};
+use crate::config::{Cli, Command, ScopeCommand};
 use crate::database::Database;
 
 /// Runs the chosen command to its end.
@@ -31,11 +33,7 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         return Ok(if seen.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     match cli.command {
-        None => {
-            // The flags of `serve` come from the environment when it is not named.
-            let serve = <Serve as ParseDefault>::parse_default()?;
-            serve::serve(settings, &serve, runtime)?;
-        }
+        None => bail!("no command was named, and `serve` was not taken for it"),
         Some(Command::Serve(serve)) => serve::serve(settings, &serve, runtime)?,
         Some(Command::Migrate) => {
             let database = Database::open(settings)?;
@@ -91,24 +89,6 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the settings of `serve` when the command line does not name it.
-trait ParseDefault: Sized {
-    fn parse_default() -> anyhow::Result<Self>;
-}
-
-impl ParseDefault for Serve {
-    fn parse_default() -> anyhow::Result<Self> {
-        use clap::Parser as _;
-        // A wrong setting is told, and ends the program, as on any command line.
-        let parsed =
-            Cli::try_parse_from(["pml-server", "serve"]).unwrap_or_else(|error| error.exit());
-        match parsed.command {
-            Some(Command::Serve(serve)) => Ok(*serve),
-            _ => anyhow::bail!("`serve` did not parse as itself"),
-        }
-    }
-}
-
 async fn seed(database: &Database) -> anyhow::Result<()> {
     let operator = database.operator().await?;
     operator.migrate().await?;
@@ -152,5 +132,6 @@ fn say(text: &str) -> anyhow::Result<()> {
 /// Writes an error and its causes to stderr.
 pub fn say_error(error: &anyhow::Error) {
     // There is nowhere left to report a failure of stderr.
-    let _ = writeln!(std::io::stderr(), "error: {error:#}");
+    let text = format!("error: {error:#}");
+    let _ = writeln!(std::io::stderr(), "{}", keys_in_use().text(&text));
 }

@@ -1,21 +1,29 @@
 //! The gateway's command line and settings.
 
 mod catalog;
+mod connections;
 mod credentials;
 mod identity;
+mod public_url;
 mod rates;
 mod tenancy;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use protocol::redaction::{UsedKey, keys_in_use};
 use sandbox::PoolConfig;
 use zeroize::Zeroizing;
 
 pub use catalog::{CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, ToolsCommand};
+pub use connections::ConnectionSettings;
 pub use credentials::{CreateKey, KeysCommand, ScopeCommand, SecretsCommand};
 pub use identity::OauthSettings;
+pub use public_url::PublicUrl;
 pub use rates::{RateLimit, RateSettings};
 pub use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 
@@ -33,6 +41,7 @@ key, and prints what to do next.
 
 Examples:
   pml-server                                   start on 127.0.0.1:3001
+  pml-server --listen 0.0.0.0:3001             start with settings of `serve`
   pml-server keys create --scope local.default make a key, printed alone on stdout
   pml-server scope create acme.web             make a tenant")]
 pub struct Cli {
@@ -46,6 +55,34 @@ pub struct Cli {
     /// What to do; `serve` when nothing is named.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Cli {
+    /// Reads the command line and the environment of this process; what is wrong is told, and ends it.
+    pub fn of_process() -> Self {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        Self::read(&arguments).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Reads a command line. Without a command it is one of `serve`, whose flags need not come behind its name.
+    fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let parsed = Self::try_parse_from(arguments);
+        let may_be_serve = match &parsed {
+            Ok(cli) => cli.command.is_none() && !cli.sandbox_selftest,
+            Err(error) => error.kind() == ErrorKind::UnknownArgument,
+        };
+        if !may_be_serve {
+            return parsed;
+        }
+        let (program, rest) = arguments.split_at(1.min(arguments.len()));
+        let serve = std::iter::once(OsString::from("serve"));
+        let serving = program.iter().cloned().chain(serve).chain(rest.iter().cloned());
+        match (Self::try_parse_from(serving), parsed) {
+            // Neither knows it: the first names what there is.
+            (Err(second), Err(first)) if second.kind() == ErrorKind::UnknownArgument => Err(first),
+            (second, _) => second,
+        }
+    }
 }
 
 /// The settings that every command reads.
@@ -152,7 +189,7 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// The address to listen on; port 0 takes a free one.
-    #[arg(long, env = "PML_LISTEN", default_value = "127.0.0.1:3001", value_name = "ADDR:PORT")]
+    #[arg(long, env = "PML_LISTEN", default_value = "127.0.0.1:3001", value_name = "ADDR:PORT", value_parser = listen_address)]
     pub listen: SocketAddr,
 
     /// Further host names under which clients reach the gateway.
@@ -160,6 +197,13 @@ pub struct Serve {
     /// Loopback names are always accepted; others are refused, against DNS rebinding.
     #[arg(long, env = "PML_ALLOWED_HOSTS", value_delimiter = ',', value_name = "HOST[:PORT]")]
     pub allowed_hosts: Vec<String>,
+
+    /// The address under which clients reach the gateway, for example `https://gw.example`.
+    ///
+    /// The registry tells it as the address of servers behind HTTP. Default: the `Host` of a request, if it is a name
+    /// of this gateway.
+    #[arg(long, env = "PML_PUBLIC_URL", value_name = "URL")]
+    pub public_url: Option<PublicUrl>,
 
     /// Browser origins that may call the gateway, for example `https://console.example`.
     #[arg(long, env = "PML_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
@@ -207,6 +251,27 @@ pub struct Serve {
     /// How many requests may come.
     #[command(flatten)]
     pub rates: RateSettings,
+
+    /// How many connections there may be.
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
+}
+
+/// Reads the address to listen on; `localhost` is 127.0.0.1.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let of_all = text.trim_start_matches([':', '*']);
+    Err(match of_all.parse::<u16>() {
+        Ok(port) => format!(
+            "write ADDRESS:PORT: `127.0.0.1:{port}` for this machine alone, `0.0.0.0:{port}` for every network"
+        ),
+        Err(_) => "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only name that is taken".to_owned(),
+    })
 }
 
 impl Serve {
@@ -248,18 +313,20 @@ pub enum Switch {
 }
 
 /// A value that never shows itself in logs or debug output, and is wiped from memory at its end.
+///
+/// While there is one, what the process logs is written without its value, also where a library quotes it.
 #[derive(Clone)]
-pub struct Secret(Zeroizing<String>);
+pub struct Secret(Arc<(Zeroizing<String>, UsedKey)>);
 
 impl Secret {
     /// Takes a value.
     pub fn new(value: &str) -> Self {
-        Self(Zeroizing::new(value.to_owned()))
+        Self(Arc::new((Zeroizing::new(value.to_owned()), keys_in_use().hold(value))))
     }
 
     /// Returns the value, for the one place that needs it.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.0.0
     }
 }
 
@@ -309,6 +376,51 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_address_to_listen_on_is_told_as_it_is_written() {
+        assert_eq!(listen_address("localhost:3001").unwrap().to_string(), "127.0.0.1:3001");
+        assert_eq!(listen_address("[::1]:0").unwrap().to_string(), "[::1]:0");
+        for (text, told) in [
+            (
+                "3001",
+                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine alone, `0.0.0.0:3001` for every network",
+            ),
+            (
+                ":3001",
+                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine alone, `0.0.0.0:3001` for every network",
+            ),
+            (
+                "gw.acme.example:3001",
+                "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only name that is taken",
+            ),
+        ] {
+            assert_eq!(listen_address(text).unwrap_err(), told, "{text}");
+        }
+    }
+
+    /// `pml-server --listen …` is what people try first.
+    #[test]
+    fn flags_of_serve_need_not_name_it() {
+        let read = |arguments: &[&str]| {
+            let all = std::iter::once("pml-server").chain(arguments.iter().copied());
+            Cli::read(&all.map(OsString::from).collect::<Vec<_>>())
+        };
+        let port = |arguments: &[&str]| match read(arguments).unwrap().command {
+            Some(Command::Serve(serve)) => serve.listen.port(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(port(&["--listen", "127.0.0.1:7"]), 7);
+        assert_eq!(port(&["--data-dir", "/d", "--listen=127.0.0.1:7"]), 7);
+        assert_eq!(port(&["serve", "--listen", "127.0.0.1:7"]), 7);
+        assert_eq!(port(&[]), 3001);
+        assert!(matches!(read(&["migrate"]).unwrap().command, Some(Command::Migrate)));
+        assert!(read(&["--sandbox-selftest"]).unwrap().command.is_none());
+        let told = |arguments: &[&str]| read(arguments).unwrap_err().to_string();
+        assert!(told(&["--listen", "7"]).contains("write ADDRESS:PORT"));
+        assert!(told(&["migrate", "--listen", "127.0.0.1:7"]).contains("--listen"));
+        assert!(told(&["--listn", "127.0.0.1:7"]).contains("--listn"));
     }
 
     /// SE-17: a database URL never shows in debug output.

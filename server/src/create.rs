@@ -34,13 +34,15 @@ pub async fn create(
                 console: Vec::new(),
                 console_truncated: false,
                 warnings: Vec::new(),
-                calls: Vec::new(),
+                calls: None,
+                failed_calls: Vec::new(),
+                meta: None,
             };
             Envelope::Success(Box::new(Success {
                 result: json!(made),
                 run,
-                tools_used: Vec::new(),
-                dag: json!({ "tasks": [] }),
+                tools_used: None,
+                dag: None,
             }))
         }
         Err(error) => Envelope::error(error),

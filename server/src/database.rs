@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use registry::{Operator, Registry};
+use registry::{Operator, Registry, RegistryError};
 
 use crate::config::Settings;
 use crate::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
@@ -59,7 +59,7 @@ impl Database {
                 "set PML_MIGRATE_URL: this runs as the owner of the database, not as `pml_app`",
             )?,
         };
-        Operator::connect(&url).await.context("could not connect to the database as its owner")
+        Operator::connect(&url).await.map_err(|error| self.explain(error, "PML_MIGRATE_URL"))
     }
 
     /// Connects as the role that serves, with at most so many connections.
@@ -71,7 +71,25 @@ impl Database {
             Self::Embedded(embedded) => embedded.app_url(),
             Self::External { app_url, .. } => app_url.clone(),
         };
-        Registry::connect_with(&url, connections).await.context("could not connect to the database")
+        let connected = Registry::connect_with(&url, connections).await;
+        connected.map_err(|error| self.explain(error, "PML_DATABASE_URL"))
+    }
+
+    /// Says what to do where no connection came about.
+    fn explain(&self, error: RegistryError, variable: &str) -> anyhow::Error {
+        match error {
+            RegistryError::NoConnection { .. } if !self.is_embedded() => {
+                anyhow::anyhow!("{error}; start that Postgres, or correct {variable}")
+            }
+            RegistryError::Invalid(reason) if !self.is_embedded() => {
+                let reason = reason.trim_start_matches("the database URL: ");
+                let reason = reason.trim_start_matches("error with configuration: ");
+                anyhow::anyhow!(
+                    "{variable} cannot be used: {reason}; write `postgres://ROLE:PASSWORD@HOST:PORT/DATABASE`"
+                )
+            }
+            other => anyhow::Error::new(other).context("could not connect to the database"),
+        }
     }
 
     /// Returns when the private Postgres is no more; never for the operator's own.

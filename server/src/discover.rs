@@ -1,79 +1,94 @@
 //! `pml_discover`: finds tools by name, pattern or words.
 
-use protocol::model_text::{TextFlags, description_for_model, schema_for_model};
-use protocol::{ErrorBody, ErrorCode};
-use registry::{DiscoverQuery, RegistryError};
-use serde::Deserialize;
+use protocol::discovery::{self, DiscoverFilter, DiscoverRequest, FoundTool, Lookup};
+use protocol::ranking;
+use protocol::{EntryType, ErrorBody, ErrorCode, ToolUseType};
+use registry::{DiscoverQuery, Discovered, RegistryError};
 use serde_json::{Value, json};
 
 use crate::auth::Requester;
 use crate::error::registry_error;
 use crate::state::SharedGateway;
 
-/// The arguments of `pml_discover`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DiscoverRequest {
-    /// What the tool should do, in words.
-    #[serde(default)]
-    pub intent: Option<String>,
-    /// A tool pattern.
-    #[serde(default)]
-    pub pattern: Option<String>,
-    /// One tool's exact id.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// How many to return, 1 to 50.
-    #[serde(default)]
-    pub limit: Option<u32>,
-}
+/// How many tools are looked at where a filter may drop some.
+const FILTERED: usize = 100;
 
 /// Finds tools that the caller can use, best first.
 ///
 /// # Errors
-/// Returns `INVALID_REQUEST` unless exactly one way to look is given.
+/// Returns `INVALID_REQUEST` and what to write for arguments that do not fit together.
 pub async fn discover(
     gateway: &SharedGateway,
     requester: &Requester,
     request: DiscoverRequest,
 ) -> Result<Value, ErrorBody> {
-    let invalid = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
-    let query = match (request.name, request.pattern, request.intent) {
-        (Some(name), None, None) => DiscoverQuery::Name(name),
-        (None, Some(pattern), None) => DiscoverQuery::Pattern(pattern),
-        (None, None, Some(intent)) => DiscoverQuery::Text(intent),
-        (None, None, None) => DiscoverQuery::Pattern("*".to_owned()),
-        _ => return Err(invalid("give one of `intent`, `pattern` and `name`".to_owned())),
+    let limit = request.limit()?;
+    let of = |query: DiscoverQuery| {
+        let (filter, include) = (request.filter, request.include.clone());
+        async move {
+            let found = find(gateway, requester, query, limit, filter.as_ref()).await?;
+            Ok::<_, ErrorBody>(found.iter().map(|tool| tool.told(&include)).collect::<Vec<_>>())
+        }
     };
-    let limit = request.limit.unwrap_or(10).clamp(1, 50);
-    let found =
-        gateway.registry.discover(&requester.tenant(), &query, limit).await.map_err(|error| {
-            match error {
-                RegistryError::Invalid(reason) => invalid(reason),
-                other => registry_error(&other),
+    match request.lookup()? {
+        Lookup::Intent(intent) => Ok(json!({ "tools": of(DiscoverQuery::Text(intent)).await? })),
+        Lookup::Pattern(pattern) => {
+            Ok(json!({ "tools": of(DiscoverQuery::Pattern(pattern)).await? }))
+        }
+        Lookup::Intents(intents) => {
+            let mut results = Vec::new();
+            for intent in intents {
+                let tools = of(DiscoverQuery::Text(intent.clone())).await?;
+                results.push((intent, tools));
             }
-        })?;
-    let tools: Vec<Value> = found
-        .into_iter()
-        .map(|tool| {
-            // Strangers wrote these texts, and a model reads them.
-            let mut flags = TextFlags::default();
-            let descriptor = &tool.descriptor;
-            let mut shown = json!({
-                "id": tool.id,
-                "fqdn": tool.fqdn.to_string(),
-                "call": tool.id.call_form(),
-                "description": description_for_model(&descriptor.description, &mut flags),
-                "routing": tool.routing,
-                "read_only": tool.read_only,
-                "input_schema": schema_for_model(&descriptor.input_schema, &mut flags),
-                "output_schema": descriptor.output_schema.as_ref().map(|out| schema_for_model(out, &mut flags)),
-            });
-            if !flags.is_empty() {
-                shown["flags"] = json!(flags.words());
+            Ok(discovery::told_by_intent(results))
+        }
+        Lookup::Name(name) => {
+            let tools = of(DiscoverQuery::Name(name.clone())).await?;
+            let mut answer = json!({ "tools": tools });
+            if tools.is_empty() {
+                let asked = name.clone();
+                let near = DiscoverQuery::Text(name);
+                let near = find(gateway, requester, near, discovery::NEAR, None).await?;
+                let near = near.iter().map(|tool| tool.id.to_string()).collect();
+                let near = ranking::nearest(&asked, near, discovery::SUGGESTIONS);
+                answer["suggestions"] = json!(near);
             }
-            shown
-        })
-        .collect();
-    Ok(json!({ "tools": tools }))
+            Ok(answer)
+        }
+    }
+}
+
+async fn find(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    query: DiscoverQuery,
+    limit: usize,
+    filter: Option<&DiscoverFilter>,
+) -> Result<Vec<FoundTool>, ErrorBody> {
+    let looked_at = if filter.is_some() { FILTERED } else { limit };
+    let looked_at = u32::try_from(looked_at).unwrap_or(u32::MAX);
+    let found = gateway.registry.discover(&requester.tenant(), &query, looked_at).await;
+    let found = found.map_err(|error| match error {
+        RegistryError::Invalid(reason) => ErrorBody::new(ErrorCode::InvalidRequest, reason),
+        other => registry_error(&other),
+    })?;
+    let found = found.into_iter().map(found_tool).filter(|tool| tool.passes(filter));
+    Ok(found.take(limit).collect())
+}
+
+fn found_tool(found: Discovered) -> FoundTool {
+    let is_capability = found.kind == EntryType::Deno;
+    FoundTool {
+        id: found.id,
+        fqdn: Some(found.fqdn.to_string()),
+        kind: if is_capability { ToolUseType::Capability } else { ToolUseType::Tool },
+        routing: found.routing,
+        read_only: found.read_only,
+        wraps_value: found.kind == EntryType::Native,
+        score: found.score,
+        version: found.version,
+        hides: found.hides.iter().map(ToString::to_string).collect(),
+        descriptor: found.descriptor,
+    }
 }

@@ -25,6 +25,9 @@ pub struct ApiError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingRight(pub Right);
 
+/// What is said of an id or a name that is nobody's, or somebody else's.
+pub const NOT_FOUND: &str = "nothing that your key can see has this name or id";
+
 impl ApiError {
     /// Makes an error with the status that belongs to its code.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
@@ -42,13 +45,17 @@ impl ApiError {
     pub fn no_such_path(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
-        Self::new(ErrorCode::InvalidRequest, detail).with_status(StatusCode::NOT_FOUND)
+        Self::new(ErrorCode::InvalidRequest, detail)
+            .with_status(StatusCode::NOT_FOUND)
+            .with_member("hint", "`GET /openapi.json` lists the paths.")
     }
 
     /// Makes the answer to a method that a path does not have; the router adds `Allow`.
     pub fn no_such_method(method: &Method) -> Self {
         let detail = format!("this path does not take `{method}`; `Allow` has those it takes");
-        Self::new(ErrorCode::InvalidRequest, detail).with_status(StatusCode::METHOD_NOT_ALLOWED)
+        Self::new(ErrorCode::InvalidRequest, detail)
+            .with_status(StatusCode::METHOD_NOT_ALLOWED)
+            .with_member("hint", "`GET /openapi.json` lists the methods of each path.")
     }
 
     /// Makes the answer to a caller that lacks a right.
@@ -63,7 +70,7 @@ impl ApiError {
 
     /// Makes the answer to an id that is nobody's, or somebody else's.
     pub fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "nothing of that id is here")
+        Self::new(ErrorCode::NotFound, NOT_FOUND)
     }
 
     /// Answers with another status than the code's own.
@@ -162,6 +169,42 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// The longest text of a library that is told.
+const TEXT_LIMIT: usize = 4 * 1024;
+
+/// Gives refusals that the router or a library makes, in plain text or without a word, the form of all others.
+pub async fn in_one_form(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_plain = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !(status.is_client_error() || status.is_server_error()) || !is_plain {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, TEXT_LIMIT).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let detail = match text.trim() {
+        "" => status.canonical_reason().unwrap_or("the request was refused").to_lowercase(),
+        text => protocol::escape_text(text),
+    };
+    let code = match status {
+        StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
+        StatusCode::FORBIDDEN => ErrorCode::Forbidden,
+        StatusCode::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
+        StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Busy,
+        status if status.is_server_error() => ErrorCode::Internal,
+        _ => ErrorCode::InvalidRequest,
+    };
+    let mut told = ApiError::new(code, detail).with_status(status).into_response();
+    for (name, value) in &parts.headers {
+        if ![header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name) {
+            told.headers_mut().insert(name, value.clone());
+        }
+    }
+    told.extensions_mut().extend(parts.extensions);
+    told
 }
 
 impl From<RegistryError> for ApiError {

@@ -7,14 +7,14 @@ pub(crate) mod failure;
 mod named;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use analysis::Analysis;
+use analysis::{Analysis, Place};
 use protocol::{
-    CallLog, ContinueRequest, Delegation, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
-    ExecutedOn, Integrity, Routing, RoutingRules, RunError, RunNote, Success, ToolId, ToolUse,
+    CallLog, ContinueRequest, Delegation, DryRun, DryTask, Envelope, ErrorBody, ErrorCode,
+    ExecuteOptions, ExecuteRequest, ExecutedOn, Include, Integrity, Routing, RoutingRules,
+    RunError, RunNote, Scope, Side, Success, ToolId, ToolUse,
 };
 use registry::{
     Decision, ExecutionEnd, FinishedExecution, MissingTool, NewExecution, RegistryError,
@@ -25,13 +25,15 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::named::{local_tool_use, local_tools, tool_use, unknown_tools};
+pub(crate) use self::named::why_missing;
+use self::named::{local_tool_use, local_tools, shadowing, tool_use, unknown_tools};
 use crate::auth::{ClientKind, Requester};
 use crate::calls::{ProgramCalls, RunOf};
-use crate::capabilities::{self, Reach};
+use crate::capabilities::{self, Named, Reach};
 use crate::error::registry_error;
 use crate::state::SharedGateway;
 use crate::turns::Places;
+use crate::upstreams::keys::{self, Need};
 
 /// How a user gets the CLI.
 pub const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
@@ -45,6 +47,11 @@ struct Plan {
     reach: Reach,
     tools_used: Vec<ToolUse>,
     routing: Routing,
+    /// The caller's own.
+    scope: Scope,
+    /// The scope in which the program's names are looked up.
+    base: Scope,
+    warnings: Vec<String>,
 }
 
 /// Executes a program, or says who has to.
@@ -57,8 +64,12 @@ pub async fn execute(
     if let Some(decision) = &request.continue_workflow {
         return continue_workflow(decision);
     }
-    let options = request.options.unwrap_or_default();
-    let plan = match plan(gateway, requester, request).await {
+    let options = request.options.clone().unwrap_or_default();
+    if request.within.is_some() && !options.dry_run {
+        let message = "`within` is for a dry run: a program runs as the caller's own";
+        return Envelope::error(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
+    let mut plan = match plan(gateway, requester, request).await {
         Ok(plan) => plan,
         Err(error) => {
             tracing::info!(
@@ -69,14 +80,17 @@ pub async fn execute(
             return Envelope::error(error);
         }
     };
-    if options.dry_run {
-        return dry_run(plan);
+    let may_run_there = plan.routing == Routing::Client || options.dry_run;
+    if requester.client == ClientKind::Package && may_run_there {
+        note_missing_keys(gateway, requester, &mut plan).await;
     }
-    match (plan.routing, requester.client) {
-        (Routing::Server, _) => run(gateway, requester, plan, options.timeout_ms, cancel).await,
+    let envelope = match (plan.routing, requester.client) {
+        _ if options.dry_run => dry_run(plan),
+        (Routing::Server, _) => run(gateway, requester, plan, &options, cancel).await,
         (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan).await,
         (Routing::Client, ClientKind::Plain) => Envelope::error(needs_package(&plan)),
-    }
+    };
+    envelope.with_only(&options.include)
 }
 
 /// Answers a decision about a paused run of the gateway.
@@ -111,8 +125,10 @@ async fn plan(
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }
-    let (resolved, reach) =
-        capabilities::reach(gateway, &requester.tenant(), &analysis.tools).await?;
+    let tenant = requester.tenant();
+    let scope = capabilities::scope_of(&tenant);
+    let base = request.within.unwrap_or_else(|| scope.clone());
+    let (resolved, reach) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
     let unknown: Vec<&MissingTool> =
         resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();
     if !unknown.is_empty() {
@@ -125,14 +141,41 @@ async fn plan(
         .iter()
         .map(|id| match resolved.get(id) {
             Some(tool) if tool.routing == Routing::Client || !local_tools.contains(id) => {
-                tool_use(tool, &reach)
+                tool_use(tool, &base, &reach)
             }
             _ => Ok(local_tool_use(id)),
         })
         .collect::<Result<Vec<_>, ErrorBody>>()?;
     let routing =
         RoutingRules::decide(analysis.dynamic, tools_used.iter().map(|tool| tool.routing));
-    Ok(Plan { code, args, analysis, tools: resolved.tools, reach, tools_used, routing })
+    let registered = resolved
+        .tools
+        .iter()
+        .filter(|tool| tool.routing == Routing::Client || !local_tools.contains(&tool.id));
+    let warnings = shadowing(registered);
+    Ok(Plan {
+        code,
+        args,
+        analysis,
+        tools: resolved.tools,
+        reach,
+        tools_used,
+        routing,
+        scope,
+        base,
+        warnings,
+    })
+}
+
+/// Says which calls would fail for want of a key, so that the caller's machine asks nobody about them.
+async fn note_missing_keys(gateway: &SharedGateway, requester: &Requester, plan: &mut Plan) {
+    for used in plan.tools_used.iter_mut().filter(|used| used.routing == Routing::Server) {
+        let tool = plan.tools.iter().find(|tool| tool.id.as_str() == used.id);
+        let Some(need) = tool.and_then(|tool| Need::of_tool(tool)) else { continue };
+        if !keys::is_there(&gateway.registry, requester, need).await {
+            used.lacks_key = Some(need.variable.to_owned());
+        }
+    }
 }
 
 fn client_tools(plan: &Plan) -> Vec<String> {
@@ -157,13 +200,43 @@ fn needs_package(plan: &Plan) -> ErrorBody {
 }
 
 fn dry_run(plan: Plan) -> Envelope {
-    let result = json!({
-        "dry_run": true,
-        "routing": plan.routing,
-        "dynamic": plan.analysis.dynamic,
-        "client_tools": client_tools(&plan),
-        "diagnostics": plan.analysis.diagnostics,
+    let place = |id: &ToolId| {
+        let used = plan.tools_used.iter().find(|used| used.id == id.as_str());
+        let side = used.map_or(Side::Unknown, |used| used.routing.into());
+        let named = Named { base: plan.base.clone(), id: id.clone() };
+        let below = capabilities::below(&named, &plan.reach).unwrap_or_default();
+        let is_elsewhere = |named: &Named| {
+            plan.reach.get(named).is_none_or(|tool| tool.routing == Routing::Server)
+        };
+        Place {
+            side,
+            sends_within: side == Side::Client && below.iter().any(is_elsewhere),
+            well_known: true,
+        }
+    };
+    let told = analysis::plan_with(&plan.analysis, plan.routing.into(), place);
+    let tasks = told.tasks.into_iter().map(|task| DryTask {
+        id: task.id,
+        tool: task.tool,
+        side: task.side,
+        sends_within: task.sends_within,
+        sends_to: None,
+        line: task.line,
     });
+    let told = DryRun {
+        dry_run: true,
+        routing: plan.routing,
+        dynamic: plan.analysis.dynamic,
+        scope: Some(plan.scope.clone()),
+        client_tools: client_tools(&plan),
+        tasks: tasks.collect(),
+        order: told.order,
+        text_goes_to: None,
+        egress: told.egress,
+        args_egress: told.args_egress,
+        diagnostics: json!(plan.analysis.diagnostics),
+    };
+    let result = json!(told);
     Envelope::Success(Box::new(Success {
         result,
         run: RunNote {
@@ -172,11 +245,13 @@ fn dry_run(plan: Plan) -> Envelope {
             duration_ms: 0.0,
             console: Vec::new(),
             console_truncated: false,
-            warnings: Vec::new(),
-            calls: Vec::new(),
+            warnings: plan.warnings,
+            calls: Some(Vec::new()),
+            failed_calls: Vec::new(),
+            meta: None,
         },
-        dag: dag(&plan.analysis),
-        tools_used: plan.tools_used,
+        dag: Some(dag(&plan.analysis)),
+        tools_used: Some(plan.tools_used),
     }))
 }
 
@@ -196,6 +271,7 @@ async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) ->
     Envelope::ExecuteLocally(Box::new(Delegation {
         code_hash: Integrity::of(plan.code.as_bytes()),
         client_tools: client_tools(&plan),
+        warnings: plan.warnings,
         dag: dag(&plan.analysis),
         static_structure: serde_json::to_value(&plan.analysis.structure).unwrap_or_default(),
         tools_used: plan.tools_used,
@@ -210,7 +286,8 @@ fn dag(analysis: &Analysis) -> Value {
 
 /// Returns what the program names and what it reaches through capabilities, sorted.
 fn recorded_tools(plan: &Plan) -> Vec<ToolId> {
-    let named = plan.analysis.tools.iter().chain(plan.reach.keys());
+    let reached = plan.reach.keys().map(|named| &named.id);
+    let named = plan.analysis.tools.iter().chain(reached);
     named.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
 
@@ -240,7 +317,7 @@ async fn run(
     gateway: &SharedGateway,
     requester: &Requester,
     plan: Plan,
-    timeout_ms: Option<NonZeroU64>,
+    options: &ExecuteOptions,
     cancel: CancellationToken,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
@@ -248,7 +325,7 @@ async fn run(
         return Envelope::error(busy(gateway.turns.places()));
     };
     let mut limits = Limits::server();
-    if let Some(timeout) = timeout_ms {
+    if let Some(timeout) = options.timeout_ms {
         limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
     }
     // The decision to run is on record before its effect.
@@ -261,8 +338,8 @@ async fn run(
     let program = Program {
         source: plan.analysis.program.clone(),
         args: plan.args.clone(),
-        epoch_ms: None,
-        seed: None,
+        implicit_returns: plan.analysis.implicit_returns.clone(),
+        ..Program::default()
     };
     let _turn = tokio::select! {
         // The pool tells what was cancelled.
@@ -278,7 +355,7 @@ async fn run(
     let calls_made = u32::try_from(outcome.calls).unwrap_or(u32::MAX);
     let result_bytes = outcome.result.as_ref().map_or(0, |value| value.to_string().len());
     let duration = outcome.duration;
-    let envelope = envelope(execution_id, &plan, &calls.log(), outcome);
+    let envelope = envelope(execution_id, &plan, &options.include, &calls.log(), outcome);
     let error_code = match &envelope {
         Envelope::Error(failed) => Some(failed.error.error_code),
         _ => None,
@@ -308,7 +385,19 @@ fn busy(Places { running, waiting }: Places) -> ErrorBody {
     ErrorBody::new(ErrorCode::Busy, message).with_details(json!({ "retry_after_s": 1 }))
 }
 
-fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) -> Envelope {
+fn envelope(
+    execution_id: Uuid,
+    plan: &Plan,
+    include: &[Include],
+    calls: &CallLog,
+    outcome: Outcome,
+) -> Envelope {
+    let mut warnings = plan.warnings.clone();
+    warnings.extend(plan.analysis.run_warnings());
+    warnings.extend(protocol::unanswered_calls(&outcome.unanswered));
+    if outcome.returned_nothing && outcome.console.is_empty() {
+        warnings.push(protocol::NO_VALUE.to_owned());
+    }
     let run = RunNote {
         execution_id: execution_id.to_string(),
         executed: ExecutedOn::Server,
@@ -319,15 +408,17 @@ fn envelope(execution_id: Uuid, plan: &Plan, calls: &CallLog, outcome: Outcome) 
             .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
             .collect(),
         console_truncated: outcome.console_truncated,
-        warnings: protocol::unanswered_calls(&outcome.unanswered),
-        calls: calls.notes(),
+        warnings,
+        calls: Some(calls.notes()),
+        failed_calls: Vec::new(),
+        meta: None,
     };
     match outcome.result {
         Ok(result) => Envelope::Success(Box::new(Success {
             result,
             run,
-            tools_used: plan.tools_used.clone(),
-            dag: dag(&plan.analysis),
+            tools_used: Some(plan.tools_used.clone()),
+            dag: include.contains(&Include::Dag).then(|| dag(&plan.analysis)),
         })),
         Err(failure) => Envelope::Error(Box::new(RunError {
             error: failure::error_body(&failure, &plan.code, calls),

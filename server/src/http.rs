@@ -22,28 +22,47 @@ pub mod servers;
 pub mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, options};
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::{self, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::{RequestBodyTimeoutLayer, TimeoutLayer};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-use self::observe::Seen;
 use self::openapi::Auth;
 use self::pages::Pages;
 use crate::auth;
 use crate::config::Serve;
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::limits;
 use crate::state::SharedGateway;
 
 /// The largest request body, in bytes.
 pub const BODY_LIMIT: usize = 10 * 1024 * 1024;
+
+/// How long a request's body may be silent.
+const BODY_SILENCE: Duration = Duration::from_secs(20);
+/// How long a request of the API may take, its body included. What waits for a database or an upstream ends sooner.
+const API_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a page of another origin may send to the official registry's API.
+const SHARED_HEADERS: [HeaderName; 4] = [
+    header::ACCEPT,
+    header::AUTHORIZATION,
+    header::CONTENT_TYPE,
+    HeaderName::from_static("x-api-key"),
+];
+/// How long a browser remembers that it may.
+const PREFLIGHT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the gateway's routes.
 pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
@@ -54,49 +73,57 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     let api = Router::from(api_routes())
         // Within the check of the caller: an answer is kept for whoever it was given to.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
+    let timed = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, API_TIMEOUT);
+    // A run and a stream have limits of their own.
     let keyed = Router::from(mcp_routes())
         .layer(Extension(mcp))
-        .layer(Extension(Arc::new(Pages::new(serve))))
-        .merge(api)
+        .merge(api.merge(publishing()).layer(timed))
         .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
-    // The outermost layer is the last one added.
-    keyed
-        .merge(public_routes())
-        .merge(official())
-        .merge(open_routes())
+    let open = Router::from(public_routes()).merge(official()).merge(login()).merge(open_routes());
+    let router = keyed
+        .merge(open.layer(timed))
+        .layer(Extension(Arc::new(Pages::new(serve))))
         .with_state(gateway.clone())
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
+        // The outermost layer is the last one added.
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(gateway, around))
+        .layer(RequestBodyTimeoutLayer::new(BODY_SILENCE))
+        .layer(middleware::from_fn_with_state(gateway, around));
+    observe::observed(router)
 }
 
-/// What is done for every request. It is one layer: each costs a request about as much as a handler.
+/// Counts a request, and gives its answer the form and the headers of all others. It is one layer: each costs a
+/// request about as much as a handler.
 async fn around(State(gateway): State<SharedGateway>, request: Request, next: Next) -> Response {
-    observe::observe(Seen::of(&request), async {
-        // Before a credential is looked at: guesses count too.
-        let counted = match limits::origin(&gateway.limits, &request) {
-            Some(origin) => limits::count_address(&gateway, origin).await,
-            None => Ok(()),
-        };
-        let mut response = match counted {
-            Ok(()) => oauth::challenge(&gateway, request, next).await,
-            Err(refusal) => refusal.into_response(),
-        };
-        harden(response.headers_mut());
-        response
-    })
-    .await
+    // What an upstream answers is passed on as it is.
+    let is_passed_on = request.uri().path().starts_with("/mcp/proxy/");
+    // Before a credential is looked at: guesses count too.
+    let counted = match limits::origin(&gateway.limits, &request) {
+        Some(origin) => limits::count_address(&gateway, origin).await,
+        None => Ok(()),
+    };
+    let mut response = match counted {
+        Ok(()) => oauth::challenge(&gateway, request, next).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    if !is_passed_on {
+        response = error::in_one_form(response).await;
+    }
+    harden(response.headers_mut());
+    response
 }
 
 /// The groups of routes, each with what it needs.
-fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 6] {
+fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 8] {
     [
         (Auth::Key, mcp_routes()),
         (Auth::Key, api_routes()),
+        (Auth::Key, publishing_routes()),
         (Auth::Public, public_routes()),
         (Auth::Public, official_routes()),
         (Auth::None, linked_routes()),
+        (Auth::Body, login_routes()),
         (Auth::None, open_routes()),
     ]
 }
@@ -162,8 +189,23 @@ fn linked_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(official::get_linked_version))
 }
 
+/// What the official registry's publisher calls.
+fn publishing_routes() -> OpenApiRouter<SharedGateway> {
+    OpenApiRouter::new().routes(
+        routes!(official::publish::publish_server)
+            .layer(DefaultBodyLimit::max(official::publish::BODY_LIMIT)),
+    )
+}
+
+/// The same, with the path that `mcp-publisher` uses: it still speaks of `v0`.
+fn publishing() -> Router<SharedGateway> {
+    let publish = post(official::publish::publish_server)
+        .layer(DefaultBodyLimit::max(official::publish::BODY_LIMIT));
+    Router::from(publishing_routes()).route("/v0/publish", publish)
+}
+
 /// The official registry's API in all its spellings, for pages of any origin: clients differ in whether they end a
-/// path with a slash.
+/// path with a slash, and some still speak of `v0`.
 fn official() -> Router<SharedGateway> {
     let mut router = Router::from(official_routes()).merge(linked_routes());
     for (base, list, versions, version) in [
@@ -175,17 +217,48 @@ fn official() -> Router<SharedGateway> {
             get(official::get_linked_version),
         ),
     ] {
-        let servers = format!("{base}/v0.1/servers");
         let places =
             [("", list), ("/{name}/versions", versions), ("/{name}/versions/{version}", version)];
         for (place, answer) in places {
-            let path = format!("{servers}{place}");
+            let path = format!("{base}/v0.1/servers{place}");
+            let old = format!("{base}/v0/servers{place}");
             router = router
-                .route(&format!("{path}/"), answer.options(official::preflight))
-                .route(&path, options(official::preflight));
+                .route(&format!("{path}/"), answer.clone())
+                .route(&format!("{old}/"), answer.clone())
+                .route(&old, answer);
         }
     }
-    router.layer(middleware::map_response(official::share))
+    let shared = HeaderName::from_static("cross-origin-resource-policy");
+    router
+        // Set here already: one that is set later would replace the layers around it, and with them preflights.
+        .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
+        .layer(CompressionLayer::new())
+        .layer(SetResponseHeaderLayer::overriding(shared, HeaderValue::from_static("cross-origin")))
+        // Credentials of a browser are no key here, so any page may ask.
+        .layer(
+            CorsLayer::new()
+                .allow_origin(cors::Any)
+                .allow_methods([Method::GET])
+                .allow_headers(SHARED_HEADERS)
+                .max_age(PREFLIGHT_LASTS)
+                // The answer is the same for every origin.
+                .vary(Vec::<HeaderName>::new()),
+        )
+}
+
+/// Where the official registry's publisher takes its key.
+fn login_routes() -> OpenApiRouter<SharedGateway> {
+    OpenApiRouter::new().routes(
+        routes!(official::login::exchange_key)
+            .layer(DefaultBodyLimit::max(official::login::BODY_LIMIT)),
+    )
+}
+
+/// The same, with the path that `mcp-publisher` uses.
+fn login() -> Router<SharedGateway> {
+    let exchange = post(official::login::exchange_key)
+        .layer(DefaultBodyLimit::max(official::login::BODY_LIMIT));
+    Router::from(login_routes()).route("/v0/auth/github-at", exchange)
 }
 
 /// What is open to all.
@@ -196,7 +269,12 @@ fn open_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(health::version))
         .routes(routes!(oauth::get_metadata))
         .routes(routes!(oauth::get_mcp_metadata))
-        .routes(routes!(openapi::get_openapi))
+        .routes(routes!(openapi::get_openapi).layer(CompressionLayer::new()))
+}
+
+/// Returns the cursor of a query; an empty one is none, as in the official API.
+fn cursor(given: Option<&String>) -> Option<&str> {
+    given.map(String::as_str).filter(|cursor| !cursor.is_empty())
 }
 
 /// Adds the headers that keep a browser from reading an answer as something else.

@@ -16,6 +16,7 @@ pub mod capabilities;
 pub mod catalog;
 pub mod commands;
 pub mod config;
+pub mod connections;
 pub mod create;
 pub mod database;
 pub mod discover;
@@ -23,8 +24,11 @@ pub mod embedded_postgres;
 pub mod error;
 pub mod execute;
 pub mod http;
+mod http_client;
 pub mod limits;
 pub mod master_key;
+pub mod memory;
+mod progress;
 pub mod proxy;
 pub mod publish;
 pub mod sessions;
@@ -35,10 +39,8 @@ pub mod tools;
 pub mod turns;
 pub mod upstreams;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -49,39 +51,28 @@ use crate::state::SharedGateway;
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Serves until `shutdown` is cancelled, then lets requests in flight end.
-///
-/// # Errors
-/// Returns an error when the listener fails.
 pub async fn serve(
     gateway: SharedGateway,
     serve: &Serve,
     listener: TcpListener,
+    connections: connections::Limits,
     shutdown: CancellationToken,
-) -> std::io::Result<()> {
+) {
     // Requests in flight get their grace before their work is cancelled.
     let abandon = CancellationToken::new();
     let router = crate::http::router(gateway, serve, abandon.clone());
-    // Small JSON answers must not wait for the next packet.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = %error, "Could not set TCP_NODELAY");
-        }
-    });
-    let stop = shutdown.clone();
-    // The address of the peer goes along with each request.
-    let router = router.into_make_service_with_connect_info::<SocketAddr>();
-    let server =
-        axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
+    let proxies = serve.rates.trusted_proxies.clone();
+    let is_proxy = move |peer| proxies.iter().any(|proxy| proxy.contains(&peer));
+    let served = connections::serve(listener, router, connections, is_proxy, shutdown.clone());
     let deadline = async {
         shutdown.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
-        ended = std::future::IntoFuture::into_future(server) => ended,
+        () = served => {}
         () = deadline => {
             abandon.cancel();
             tracing::warn!("Requests were still running after {} s; stopping anyway", GRACE.as_secs());
-            Ok(())
         }
     }
 }

@@ -25,8 +25,10 @@ use crate::state::SharedGateway;
 const SLICES: u64 = 100_000;
 /// How long a slice is held without use.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long a draw may take. A dead database is told within two seconds; this is a part of them.
+/// How long the draw for a request may take. A dead database is told within two seconds; this is a part of them.
 const DRAW_LIMIT: Duration = Duration::from_millis(300);
+/// How long the draw for a call may take. One that cannot be counted is refused, so a busy database gets more time.
+const QUOTA_DRAW_LIMIT: Duration = Duration::from_millis(600);
 /// How long a database that did not answer is not asked again.
 const UNKNOWN: Duration = Duration::from_secs(1);
 /// The largest slice.
@@ -153,7 +155,7 @@ impl Limits {
                 other => other.to_string(),
             };
             let bucket = Bucket::Quota { scope: whose, pattern: quota.pattern.to_string() };
-            let wait = match self.draw_one(registry, &bucket, rate).await {
+            let wait = match self.draw_one(registry, &bucket, rate, QUOTA_DRAW_LIMIT).await {
                 Counted::Yes => continue,
                 Counted::Refused(wait) => wait,
                 Counted::Unknown => {
@@ -174,7 +176,7 @@ impl Limits {
     }
 
     async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
-        match self.draw_one(registry, &bucket, rate).await {
+        match self.draw_one(registry, &bucket, rate, DRAW_LIMIT).await {
             Counted::Refused(wait) => Err(too_many(&bucket, rate, wait)),
             // What is asked for needs the database too, and says so.
             Counted::Yes | Counted::Unknown => Ok(()),
@@ -182,7 +184,13 @@ impl Limits {
     }
 
     /// Takes one from a bucket.
-    async fn draw_one(&self, registry: &Registry, bucket: &Bucket, rate: Rate) -> Counted {
+    async fn draw_one(
+        &self,
+        registry: &Registry,
+        bucket: &Bucket,
+        rate: Rate,
+        limit: Duration,
+    ) -> Counted {
         let slice = self.slices.get_with_by_ref(bucket, async { Arc::default() }).await;
         let mut slice = slice.lock().await;
         if slice.left == 0 {
@@ -194,7 +202,7 @@ impl Limits {
             if slice.unknown_until.is_some_and(|until| until > now) {
                 return Counted::Unknown;
             }
-            match draw(registry, bucket, rate).await {
+            match draw(registry, bucket, rate, limit).await {
                 Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
@@ -213,10 +221,15 @@ impl Limits {
 }
 
 /// Draws a slice; `None` when the database does not answer soon.
-async fn draw(registry: &Registry, bucket: &Bucket, rate: Rate) -> Option<TokenGrant> {
+async fn draw(
+    registry: &Registry,
+    bucket: &Bucket,
+    rate: Rate,
+    limit: Duration,
+) -> Option<TokenGrant> {
     let name = bucket.name();
     // The registry finishes what is given up here: a statement that is dropped half-way would cost its connection.
-    match tokio::time::timeout(DRAW_LIMIT, registry.take_tokens(&name, wanted(rate), rate)).await {
+    match tokio::time::timeout(limit, registry.take_tokens(&name, wanted(rate), rate)).await {
         Ok(Ok(drawn)) => return Some(drawn),
         Ok(Err(error)) => tracing::warn!(error = %error, "Requests could not be counted"),
         Err(_) => tracing::warn!("Requests could not be counted in time"),
@@ -261,7 +274,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAdd
 }
 
 /// Returns what one subscriber is given: an IPv4 address, or the first half of an IPv6 one.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => {

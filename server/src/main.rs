@@ -2,15 +2,19 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use server::analyser::ANALYSE;
 use server::config::Cli;
-use server::{commands, telemetry};
+use server::{commands, master_key, telemetry};
 
 fn main() -> ExitCode {
     // A sandbox child is this same program; it never gets past this line.
     sandbox::child_main_if_requested(&[ANALYSE]);
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
+    // What is in `cli` by now, and what only the environment has: others of the same user could read it there.
+    for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
+        sandbox::take_variable(name);
+    }
+    master_key::take_variables();
     match start(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -21,6 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    sandbox::keep_private().map_err(|error| anyhow::anyhow!("cannot keep others out: {error}"))?;
     telemetry::start(&cli.settings.log)?;
     rustls::crypto::ring::default_provider()
         .install_default()

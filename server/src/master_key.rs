@@ -1,9 +1,12 @@
 //! Where the master keys for stored secrets come from.
 
+use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -44,6 +47,21 @@ pub struct MasterKeySettings {
     /// The file of the master key whose place it took; or PML_MASTER_KEY_OLD.
     #[arg(long, env = "PML_MASTER_KEY_OLD_FILE", global = true, value_name = "FILE")]
     pub master_key_old_file: Option<PathBuf>,
+}
+
+/// What stood in the variables of master keys.
+static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
+
+/// Takes the master keys out of this process's environment, which others of the same user could read.
+///
+/// Call it first in `main`, before there are threads.
+pub fn take_variables() {
+    let take = |name: &'static CStr| {
+        let text = sandbox::take_variable(name)?.into_string().unwrap_or_default();
+        Some((name.to_str().ok()?, Zeroizing::new(text)))
+    };
+    let names = [c"PML_MASTER_KEY", c"PML_MASTER_KEY_NEW", c"PML_MASTER_KEY_OLD"];
+    VARIABLES.get_or_init(|| names.into_iter().filter_map(take).collect());
 }
 
 /// The master keys that the settings give.
@@ -173,12 +191,9 @@ fn write_beside(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
 
 /// Reads a key from its variable, or from its file.
 fn given(variable: &str, file: Option<&Path>) -> anyhow::Result<Option<MasterKey>> {
-    match (std::env::var_os(variable), file) {
+    match (VARIABLES.get().and_then(|taken| taken.get(variable)), file) {
         (Some(_), Some(_)) => bail!("set {variable} or {variable}_FILE, not both"),
-        (Some(text), None) => {
-            let text = Zeroizing::new(text.into_string().unwrap_or_default());
-            parse(&text, variable).map(Some)
-        }
+        (Some(text), None) => parse(text, variable).map(Some),
         (None, Some(path)) => {
             let key = read_file(path, GIVEN_MODE)?;
             let missing = || format!("{variable}_FILE: there is no `{}`", path.display());

@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use protocol::redaction::Redactor;
 use protocol::{EntryType, ErrorBody, ErrorCode, Routing, ToolId};
-use registry::{AuditEvent, AuditOutcome, McpServer, RegistryError};
+use registry::{AuditEvent, AuditOutcome, Changes, McpServer, RegistryError};
 use reqwest::Url;
 use serde_json::json;
 
+use self::events::{Cleaner, Events, Texts};
 pub use self::exchanges::Exchanges;
 use self::message::{BadMessage, Kind, Message};
 use self::relay::Relay;
@@ -31,7 +33,6 @@ use crate::calls::TOOL_TIMEOUT;
 use crate::error::{ApiError, registry_error};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, FoundKey, Need};
-use crate::upstreams::redact::Redactor;
 
 /// The largest JSON answer, and the largest event of a stream whose events are looked at.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
@@ -65,6 +66,8 @@ pub struct Passage {
     headers: HeaderMap,
     server: McpServer,
     url: Url,
+    /// What had changed before the caller's credential was checked.
+    seen: Changes,
 }
 
 impl Passage {
@@ -77,6 +80,7 @@ impl Passage {
         requester: Requester,
         headers: HeaderMap,
         server: McpServer,
+        seen: Changes,
     ) -> Result<Self, ApiError> {
         let name = &server.fqdn;
         let unavailable = |what: String| ApiError::new(ErrorCode::ToolUnavailable, what);
@@ -101,7 +105,7 @@ impl Passage {
             .map_err(|why| {
                 unavailable(format!("server `{name}`: {why}")).with_status(StatusCode::BAD_GATEWAY)
             })?;
-        Ok(Self { gateway, requester, headers, server, url })
+        Ok(Self { gateway, requester, headers, server, url, seen })
     }
 
     /// Passes a message of the client on.
@@ -235,7 +239,8 @@ impl Passage {
             Err(_) => return Err(self.timed_out()),
         };
         let known = handle.zip(session.as_deref());
-        self.answer(method, answer, known, key, redactor, trace).await
+        let listens = message.is_some_and(|(message, _)| message.method == "subscriptions/listen");
+        self.answer(method, listens, answer, known, key, redactor, trace).await
     }
 
     /// Opens a handle of the caller.
@@ -263,9 +268,11 @@ impl Passage {
     }
 
     /// Turns the server's answer into ours.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact of the one exchange")]
     async fn answer(
         &self,
         method: Method,
+        listens: bool,
         answer: reqwest::Response,
         known: Option<(&HeaderValue, &str)>,
         key: Option<FoundKey>,
@@ -303,16 +310,25 @@ impl Passage {
         out.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
-        if kind.eq_ignore_ascii_case("text/event-stream") && status.is_success() {
-            out.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        let is_json = kind.eq_ignore_ascii_case("application/json");
+        let is_events = kind.eq_ignore_ascii_case("text/event-stream");
+        // The answer to `subscriptions/listen` has no end, whatever the server calls it.
+        if status.is_success() && (is_events || (is_json && listens)) {
+            let kind = if is_json { "application/json" } else { "text/event-stream" };
+            out.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             // Whoever stands between must not keep events back.
             out.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            let stored = key.is_some_and(|key| key.is_stored);
-            let relay = Relay::new(&self.gateway, &self.requester, &self.headers, stored, trace);
-            let events = relay.events(answer, redactor);
-            return Ok((status, out, Body::from_stream(events)).into_response());
+            let stored = key.and_then(|key| key.stored);
+            let relay =
+                Relay::new(&self.gateway, &self.requester, &self.headers, self.seen, stored, trace);
+            let cleaner = redactor.map(|redactor| match is_json {
+                true => Cleaner::Texts(Texts::new(redactor, ANSWER_LIMIT)),
+                false => Cleaner::Events(Events::new(redactor, ANSWER_LIMIT)),
+            });
+            let stream = relay.stream(answer, cleaner);
+            return Ok((status, out, Body::from_stream(stream)).into_response());
         }
-        if kind.eq_ignore_ascii_case("application/json") {
+        if is_json {
             let body = tokio::time::timeout(TOOL_TIMEOUT, relay::whole(answer, ANSWER_LIMIT)).await;
             let body = match body {
                 Ok(Ok(body)) => body,

@@ -1,5 +1,6 @@
 //! Publishing a program under a name, for whoever asks: over HTTP or by a meta-tool.
 
+pub mod official;
 pub mod servers;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::capabilities;
 use crate::error::{ApiError, registry_error};
+use crate::execute::why_missing;
 use crate::state::SharedGateway;
 
 /// The longest description, in characters.
@@ -34,6 +36,7 @@ pub struct Publish {
     /// The program.
     pub code: String,
     /// Three numbers; without them, the next patch.
+    #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub version: Option<String>,
     /// Who may know of it; without it, as before, and first the project.
     pub visibility: Option<Visibility>,
@@ -103,11 +106,11 @@ pub async fn publish(
         return Err(invalid(format!("the description has 1 to {DESCRIPTION_LIMIT} characters")));
     }
     let tenant = caller.tenant();
-    let (resolved, _) = capabilities::reach(gateway, &tenant, &analysis.tools).await?;
+    let base = capabilities::scope_of(&tenant);
+    let (resolved, _) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
     if !resolved.missing.is_empty() {
-        let unknown: Vec<String> =
-            resolved.missing.iter().map(|missing| format!("`{}`", missing.id)).collect();
-        return Err(invalid(format!("it calls what is not registered: {}", unknown.join(", "))));
+        let unknown: Vec<String> = resolved.missing.iter().map(why_missing).collect();
+        return Err(invalid(format!("it calls what cannot be called: {}", unknown.join("; "))));
     }
     let input_schema = given_schema.unwrap_or_else(|| {
         let of_tool = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
@@ -254,9 +257,10 @@ async fn dependencies(
 }
 
 fn parse_id(name: &str) -> Result<ToolId, ErrorBody> {
-    let parsed = match name.split_once('.') {
-        Some((namespace, action)) if !name.contains(':') => ToolId::new(namespace, action),
-        _ => name.parse(),
+    // A scope is the key's, and a version stands in a field of its own.
+    let parsed = match name.split_once([':', '.']) {
+        Some((namespace, action)) => ToolId::new(namespace, action),
+        None => name.parse(),
     };
     parsed.map_err(|error| invalid(format!("`name`: {error}")))
 }
@@ -288,7 +292,7 @@ fn invalid(detail: impl Into<String>) -> ErrorBody {
 }
 
 fn not_found() -> ErrorBody {
-    ErrorBody::new(ErrorCode::NotFound, "nothing of that id is here")
+    ErrorBody::new(ErrorCode::NotFound, crate::error::NOT_FOUND)
 }
 
 fn refused(error: RegistryError) -> ErrorBody {
@@ -311,7 +315,8 @@ mod tests {
     #[test]
     fn a_name_is_written_as_an_id_or_as_in_code() {
         assert_eq!(parse_id("db:query").unwrap(), parse_id("db.query").unwrap());
-        for name in ["", "db", "db.", "db.a.b", "db:a:b", "a.b:c", "../x:y"] {
+        for name in ["", "db", "db.", "db.a.b", "db:a:b", "a.b:c", "../x:y", "a:b@1.0.0", "o.p.a:b"]
+        {
             parse_id(name).expect_err(name);
         }
     }

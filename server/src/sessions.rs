@@ -1,8 +1,8 @@
 //! Sessions: short tokens of the gateway's own, made of a key or of an identity provider's token.
 //!
 //! A session is a JWT by the rules of RFC 8725. Its header is one text for each master key, which a token must have to
-//! the letter: nothing in it is read, so it can choose neither the algorithm nor the kind of token. It is signed with
-//! HMAC-SHA-256 by a key that is derived from the master key for this alone, so every gateway on the database accepts
+//! the letter before `jsonwebtoken` sees it, so it can choose neither the algorithm nor the kind of token. It is signed
+//! with HMAC-SHA-256 by a key that is derived from the master key for this alone, so every gateway on the database accepts
 //! it and no other installation does. It holds no right by itself: at each use the key that it was made of must still
 //! be valid, and the membership of its principal counts.
 
@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use data_encoding::BASE64URL_NOPAD;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use protocol::Scope;
 use registry::{Caller, Registry, RegistryError, Rights, Session};
-use ring::hmac;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use uuid::Uuid;
 
 /// The kind of token, in its header.
@@ -36,9 +35,25 @@ pub struct Sessions {
 }
 
 struct Signer {
+    header: Header,
     /// The header as it stands in a token, with the dot after it.
-    header: String,
-    key: hmac::Key,
+    prefix: String,
+    signs: EncodingKey,
+    verifies: DecodingKey,
+}
+
+impl Signer {
+    fn new(id: &str, secret: &[u8]) -> Result<Self, serde_json::Error> {
+        let header = Header {
+            typ: Some(TYPE.to_owned()),
+            kid: Some(id.to_owned()),
+            ..Header::new(Algorithm::HS256)
+        };
+        let prefix = BASE64URL_NOPAD.encode(&serde_json::to_vec(&header)?) + ".";
+        let (signs, verifies) =
+            (EncodingKey::from_secret(secret), DecodingKey::from_secret(secret));
+        Ok(Self { header, prefix, signs, verifies })
+    }
 }
 
 /// What a session says.
@@ -75,12 +90,9 @@ impl Sessions {
         let signers: Vec<Signer> = registry
             .derived_keys(PURPOSE)?
             .into_iter()
-            .map(|derived| {
-                let header = json!({ "alg": "HS256", "kid": derived.id, "typ": TYPE }).to_string();
-                let key = hmac::Key::new(hmac::HMAC_SHA256, derived.bytes.as_ref());
-                Signer { header: BASE64URL_NOPAD.encode(header.as_bytes()) + ".", key }
-            })
-            .collect();
+            .map(|derived| Signer::new(&derived.id, derived.bytes.as_ref()))
+            .collect::<Result<_, _>>()
+            .map_err(|error| RegistryError::Invalid(format!("a session's header: {error}")))?;
         if signers.is_empty() {
             return Ok(None);
         }
@@ -91,14 +103,14 @@ impl Sessions {
     /// Makes a session of a caller, which ends with the caller's own credential at the latest.
     ///
     /// # Errors
-    /// Returns an error only when the claims cannot be written.
+    /// Returns an error only when the claims cannot be written or signed.
     pub fn make(
         &self,
         caller: &Caller,
         id: Uuid,
         rights: &Rights,
         lasts: Duration,
-    ) -> Result<MadeSession, serde_json::Error> {
+    ) -> Result<MadeSession, jsonwebtoken::errors::Error> {
         let now = Utc::now();
         let lasts = TimeDelta::from_std(lasts.min(LONGEST)).unwrap_or_default();
         let ends = caller.expires_at.map_or(now + lasts, |at| at.min(now + lasts)).timestamp();
@@ -114,17 +126,14 @@ impl Sessions {
             rights: rights.clone(),
         };
         let signer = &self.signers[0];
-        let payload = BASE64URL_NOPAD.encode(&serde_json::to_vec(&claims)?);
-        let signed = format!("{}{payload}", signer.header);
-        let tag = hmac::sign(&signer.key, signed.as_bytes());
-        let token = format!("{signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()));
+        let token = jsonwebtoken::encode(&signer.header, &claims, &signer.signs)?;
         let expires_at = DateTime::from_timestamp(ends, 0).unwrap_or(now);
         Ok(MadeSession { token, expires_at })
     }
 
     /// Tells whether a credential has the header of a session.
     pub fn is_one(&self, credential: &str) -> bool {
-        self.signers.iter().any(|signer| credential.starts_with(&signer.header))
+        self.signers.iter().any(|signer| credential.starts_with(&signer.prefix))
     }
 
     /// Returns who calls with a session.
@@ -146,14 +155,15 @@ impl Sessions {
         if credential.len() > TOKEN_LIMIT {
             return None;
         }
-        let signer = self.signers.iter().find(|signer| credential.starts_with(&signer.header))?;
-        let (signed, tag) = credential.rsplit_once('.')?;
-        let tag = BASE64URL_NOPAD.decode(tag.as_bytes()).ok()?;
-        hmac::verify(&signer.key, signed.as_bytes(), &tag).ok()?;
-        // A dot more is in no alphabet of base64.
-        let payload = signed.strip_prefix(&signer.header)?;
-        let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?;
-        let claims: Claims = serde_json::from_slice(&payload).ok()?;
+        let signer = self.signers.iter().find(|signer| credential.starts_with(&signer.prefix))?;
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.leeway = 0;
+        validation.set_required_spec_claims(&["iss", "aud", "sub", "exp"]);
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_audience(&[&self.issuer]);
+        let decoded = jsonwebtoken::decode(credential, &signer.verifies, &validation).ok()?;
+        let claims: Claims = decoded.claims;
+        // The library takes lists of issuers and audiences, and does not look at `iat`.
         let now = Utc::now().timestamp();
         let lasts = i64::try_from(LONGEST.as_secs()).ok()?;
         let is_now = claims.iat <= now + 30 && now < claims.exp && claims.exp <= claims.iat + lasts;
@@ -168,21 +178,19 @@ impl Sessions {
             expires_at: DateTime::from_timestamp(claims.exp, 0),
             org_role: None,
             session: Some(Session { id: claims.jti, key_id: claims.sid }),
+            key_made_by: None,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn sessions(issuer: &str, secret: &[u8]) -> Sessions {
-        let header = json!({ "alg": "HS256", "kid": "a", "typ": TYPE }).to_string();
-        let signer = Signer {
-            header: BASE64URL_NOPAD.encode(header.as_bytes()) + ".",
-            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
-        };
-        Sessions { issuer: issuer.to_owned(), signers: vec![signer] }
+        Sessions { issuer: issuer.to_owned(), signers: vec![Signer::new("a", secret).unwrap()] }
     }
 
     fn caller() -> Caller {
@@ -194,14 +202,16 @@ mod tests {
             expires_at: None,
             org_role: None,
             session: None,
+            key_made_by: None,
         }
     }
 
     fn signed(sessions: &Sessions, header: &str, claims: &serde_json::Value) -> String {
         let part = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
         let signed = format!("{}.{}", part(header), part(&claims.to_string()));
-        let tag = hmac::sign(&sessions.signers[0].key, signed.as_bytes());
-        format!("{signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
+        let key = &sessions.signers[0].signs;
+        let tag = jsonwebtoken::crypto::sign(signed.as_bytes(), key, Algorithm::HS256).unwrap();
+        format!("{signed}.{tag}")
     }
 
     fn claims(ours: &Sessions) -> serde_json::Value {
@@ -233,7 +243,7 @@ mod tests {
     fn no_other_header_counts() {
         let ours = sessions("urn:a", b"secret");
         let claims = claims(&ours);
-        let good = r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt"}"#;
+        let good = r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#;
         let token = signed(&ours, good, &claims);
         assert!(ours.read(&token).is_some(), "the twin");
         for header in [
@@ -245,7 +255,7 @@ mod tests {
             r#"{"alg":"HS256","kid":"b","typ":"pml-session+jwt"}"#,
             r#"{"alg":"HS256","kid":"a"}"#,
             r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt","crit":["exp"]}"#,
-            r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#,
+            r#"{"alg":"HS256","typ":"pml-session+jwt","kid":"a"}"#,
             "{}",
             "",
         ] {
@@ -272,7 +282,7 @@ mod tests {
     #[test]
     fn no_other_claims_count() {
         let ours = sessions("urn:a", b"secret");
-        let header = r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt"}"#;
+        let header = r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#;
         let good = claims(&ours);
         let now = good["iat"].as_i64().unwrap();
         let with = |name: &str, value: serde_json::Value| {

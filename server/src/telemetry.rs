@@ -1,7 +1,8 @@
 //! Logging, set up once.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 
+use protocol::redaction::keys_in_use;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -14,7 +15,7 @@ use tracing_subscriber::{Layer as _, fmt, registry};
 pub fn start(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("PML_LOG is not a log filter: {error}"))?;
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = fmt::layer().with_writer(|| Stderr);
     let lines = if std::io::stderr().is_terminal() {
         lines.with_target(false).boxed()
     } else {
@@ -23,6 +24,21 @@ pub fn start(filter: &str) -> anyhow::Result<()> {
     };
     registry().with(filter).with(limits()).with(lines).init();
     Ok(())
+}
+
+/// Standard error without the keys that are in use. Each event is written whole, in one go.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        io::stderr().lock().write_all(keys_in_use().line(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// What may be logged at all, whatever the filter says.

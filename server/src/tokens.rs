@@ -11,16 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use moka::sync::Cache;
 use protocol::Scope;
-use registry::{Caller, Principal, Registry, RegistryError, Right};
+use registry::{Caller, Principal, PrincipalKind, Registry, RegistryError, Right};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use jwks::Jwks;
-use jws::Jws;
+use jws::Header;
 
 /// How far the clocks of the issuer and of the gateway may be apart, in seconds.
-const LEEWAY: f64 = 30.0;
+const LEEWAY: u64 = 30;
+/// How many verified tokens are remembered, and for how long.
+const REMEMBERED: u64 = 10_000;
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// What stands before the name of a right among the rights of a token.
 const RIGHT_PREFIX: &str = "pml:";
 
@@ -63,6 +69,16 @@ pub struct Tokens {
     claims: Claims,
     metadata_url: String,
     jwks: Arc<Jwks>,
+    /// Tokens whose signature is known, by their hash: an RSA or P-256 signature costs more than a request.
+    verified: Cache<[u8; 32], Verified>,
+}
+
+/// A token whose signature was verified.
+#[derive(Clone)]
+struct Verified {
+    /// The key that it was verified with. Keys that are fetched anew are others, and verify it again.
+    key: Arc<DecodingKey>,
+    claims: Arc<Map<String, Value>>,
 }
 
 impl Tokens {
@@ -78,6 +94,10 @@ impl Tokens {
         Ok(Self {
             metadata_url: metadata_url(&claims.audience),
             jwks: Arc::new(Jwks::new(jwks_url, max_age)?),
+            verified: Cache::builder()
+                .max_capacity(REMEMBERED)
+                .time_to_live(REMEMBERED_FOR)
+                .build(),
             claims,
         })
     }
@@ -91,17 +111,12 @@ impl Tokens {
         registry: &Registry,
         token: &str,
     ) -> Result<Arc<Caller>, TokenError> {
-        let token = Jws::parse(token).ok_or(TokenError::Invalid("it has not the form of one"))?;
-        let header = &token.header;
+        let header = Header::of(token).ok_or(TokenError::Invalid("it has not the form of one"))?;
         if !is_type(&header.typ, &self.claims.token_type) {
             return Err(TokenError::Invalid("`typ` is another one"));
         }
         let key = self.jwks.find(&header.kid, header.alg).await?;
-        if !key.verifies(header.alg, &token) {
-            return Err(TokenError::Invalid("the signature is not the issuer's"));
-        }
-        let claims: Map<String, Value> = serde_json::from_slice(&token.payload)
-            .map_err(|_| TokenError::Invalid("the claims are no object"))?;
+        let claims = self.verified(token, header.alg, key)?;
         let expires_at = self.check(&claims)?;
         let principal = self.principal(&claims)?;
         let scope = self.scope(&claims).ok_or(TokenError::NoScope)?;
@@ -114,12 +129,38 @@ impl Tokens {
             expires_at: Some(expires_at),
             org_role: None,
             session: None,
+            key_made_by: None,
         };
         // Whoever was a member and is none any more is answered as if there were no such scope.
         registry.admit(claimed).await.map_err(|error| match error {
             RegistryError::InvalidCredential => TokenError::NoScope,
             other => TokenError::Registry(other),
         })
+    }
+
+    /// Verifies a token with a key, unless that was done a moment ago. Claims are checked by the caller, each time.
+    fn verified(
+        &self,
+        token: &str,
+        algorithm: Algorithm,
+        key: Arc<DecodingKey>,
+    ) -> Result<Arc<Map<String, Value>>, TokenError> {
+        let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(known) = self.verified.get(&hash).filter(|it| Arc::ptr_eq(&it.key, &key)) {
+            return Ok(known.claims);
+        }
+        let mut validation = Validation::new(algorithm);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.set_required_spec_claims(&["iss", "aud", "sub", "exp"]);
+        validation.set_issuer(&[&self.claims.issuer]);
+        validation.set_audience(&[&self.claims.audience]);
+        let jws::Claims(claims) = jsonwebtoken::decode(token, &key, &validation)
+            .map_err(|error| TokenError::Invalid(refusal(error.kind())))?
+            .claims;
+        let claims = Arc::new(claims);
+        self.verified.insert(hash, Verified { key, claims: Arc::clone(&claims) });
+        Ok(claims)
     }
 
     /// Returns the metadata of RFC 9728, by which a client finds the issuer.
@@ -139,7 +180,8 @@ impl Tokens {
         &self.metadata_url
     }
 
-    /// Checks the claims that bind a token; returns when it ends.
+    /// Checks what the library reads more widely: a list of issuers or of several audiences, an `iat` to come, and
+    /// claims of a wrong type. Returns when the token ends.
     fn check(&self, claims: &Map<String, Value>) -> Result<DateTime<Utc>, TokenError> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.claims.issuer) {
@@ -157,30 +199,38 @@ impl Tokens {
         if text("sub").is_none_or(str::is_empty) {
             return Err(TokenError::Invalid("there is no `sub`"));
         }
-        let now = Utc::now().timestamp_millis() as f64 / 1_000.0;
-        let ends = claims.get("exp").and_then(Value::as_f64).filter(|at| at.is_finite());
-        let ends = ends.ok_or(TokenError::Invalid("there is no `exp`"))?;
-        if ends + LEEWAY <= now {
+        let now = u64::try_from(Utc::now().timestamp()).unwrap_or_default();
+        // Whole seconds since 1970 alone: readers differ in how they round, and in what a time before it means.
+        let time = |name: &str| match claims.get(name) {
+            None => Ok(None),
+            Some(at) => at.as_u64().map(Some).ok_or(TokenError::Invalid("a time in it is no time")),
+        };
+        let ends = time("exp")?.ok_or(TokenError::Invalid("there is no `exp`"))?;
+        // The library checked it when the signature was verified, which may be a while ago.
+        if ends.saturating_add(LEEWAY) <= now {
             return Err(TokenError::Invalid("it has expired"));
         }
         for name in ["nbf", "iat"] {
-            let begins = claims.get(name).map(Value::as_f64);
-            // A claim of another type says something that we do not understand.
-            if begins.is_some_and(|at| at.is_none_or(|at| at - LEEWAY > now)) {
+            if time(name)?.is_some_and(|at| at > now.saturating_add(LEEWAY)) {
                 return Err(TokenError::Invalid("it is not valid yet"));
             }
         }
-        DateTime::from_timestamp(ends as i64, 0).ok_or(TokenError::Invalid("`exp` is no time"))
+        let ends = i64::try_from(ends).ok().and_then(|at| DateTime::from_timestamp(at, 0));
+        ends.ok_or(TokenError::Invalid("`exp` is no time"))
     }
 
-    /// Returns the principal of a token; never one that a key could be.
+    /// Returns the principal of a token; never one that PML gives its own meaning, as that of a key or a service.
     fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, TokenError> {
         let missing = TokenError::Invalid("the claim with the principal is missing");
         let text = claims.get(&self.claims.principal).and_then(Value::as_str);
         let text = text.filter(|text| !text.is_empty()).ok_or(missing)?;
-        let plain = !text.starts_with("key:") && !text.starts_with("sub:");
-        match text.parse() {
-            Ok(principal) if plain => Ok(principal),
+        let named = text.parse::<Principal>();
+        match named.as_ref().map(Principal::kind) {
+            Ok(PrincipalKind::Member) => Ok(named?),
+            // Administrators hold keys of services, and the audit log means PML itself by a reserved name.
+            Ok(PrincipalKind::Service | PrincipalKind::Reserved) => {
+                Err(TokenError::Invalid("its principal is a service or a reserved name"))
+            }
             // Subjects may have any characters; each has a name of ours, and no two the same.
             _ => {
                 let hash = Sha256::digest(text.as_bytes());
@@ -194,6 +244,20 @@ impl Tokens {
         let scope: Scope = claims.get(&self.claims.scope)?.as_str()?.parse().ok()?;
         // The public catalog has no members.
         (scope.org() != Scope::public().org()).then_some(scope)
+    }
+}
+
+/// Returns for the log why the library refused a token.
+fn refusal(error: &ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::InvalidSignature => "the signature is not the issuer's",
+        ErrorKind::MissingRequiredClaim(_) => "a claim that must be there is missing",
+        ErrorKind::InvalidIssuer => "`iss` is another one",
+        ErrorKind::InvalidAudience => "`aud` is not this gateway alone",
+        ErrorKind::ExpiredSignature => "it has expired",
+        ErrorKind::ImmatureSignature => "it is not valid yet",
+        ErrorKind::InvalidClaimFormat(_) => "a time in it is no time",
+        _ => "it cannot be decoded",
     }
 }
 

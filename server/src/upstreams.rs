@@ -2,16 +2,15 @@
 
 pub mod addresses;
 pub mod keys;
-pub mod redact;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::future::Cache;
+use protocol::redaction::Redactor;
 use protocol::{ErrorBody, ErrorCode, Integrity, Scope};
 use registry::{Registry, ResolvedTool};
-use reqwest::redirect::Policy;
-use rmcp::model::{CallToolRequestParams, ProtocolVersion};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, ProtocolVersion};
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService, ServiceError,
 };
@@ -20,24 +19,24 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 
 use self::addresses::{GuardedResolver, PrivateHosts};
-use self::redact::Redactor;
 use crate::config::Secret;
+use crate::http_client;
 
 /// How many connections are kept.
 const CONNECTIONS: u64 = 1_024;
-
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How many sockets to one host wait for their next use.
-const IDLE_SOCKETS: usize = 64;
 
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// A connection belongs to one tenant, one server and one key.
 type ConnectionKey = (Scope, String, Option<[u8; 32]>);
-type Connection = Arc<RunningService<RoleClient, ()>>;
+type Connection = Arc<Connected>;
+
+/// A connection, and the key that it sends: its tasks write to the log for as long as it lives.
+struct Connected {
+    service: RunningService<RoleClient, ()>,
+    _key: Option<Secret>,
+}
 
 /// Connections to upstream MCP servers.
 pub struct Upstreams {
@@ -52,17 +51,7 @@ impl Upstreams {
     /// # Errors
     /// Returns an error when the system has no certificates to check theirs with.
     pub fn new(private: PrivateHosts) -> Result<Self, reqwest::Error> {
-        let client = reqwest::Client::builder()
-            // A proxy would look the names up itself, and nobody would check what it found.
-            .no_proxy()
-            .dns_resolver(GuardedResolver::new(private.clone()))
-            // A redirect could carry the credential to another host: none is followed.
-            .redirect(Policy::none())
-            .referer(false)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_SOCKETS)
-            .tcp_nodelay(true)
-            .build()?;
+        let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
         Ok(Self { client, private, connections })
     }
@@ -81,11 +70,16 @@ impl Upstreams {
                 }
                 seen = now;
                 let keyed = connections.iter().filter(|(key, _)| key.2.is_some());
-                for (key, _) in keyed.collect::<Vec<_>>() {
+                let keyed = keyed.collect::<Vec<_>>();
+                for (key, _) in &keyed {
                     connections.invalidate(key.as_ref()).await;
-                    tracing::debug!(scope = %key.0, upstream = key.1, "Let go of a connection with a stored key");
                 }
                 connections.run_pending_tasks().await;
+                let closed = keyed.len();
+                tracing::debug!(
+                    closed,
+                    "Stored keys changed: closed {closed} connections that hold one"
+                );
             }
         });
     }
@@ -155,12 +149,24 @@ impl Upstreams {
         if let Value::Object(arguments) = arguments {
             params = params.with_arguments(arguments);
         }
-        match connection.call_tool(params).await {
-            Ok(result) => Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({}))),
-            Err(ServiceError::McpError(error)) => Err(ErrorBody::new(
-                ErrorCode::ToolFailed,
-                format!("`{}`: {}", tool.id, error.message),
+        let failed = |what: String| {
+            Err(ErrorBody::new(ErrorCode::ToolFailed, format!("`{}`: {what}", tool.id)))
+        };
+        // Once: an answer that is no result yet is never taken for one, and nobody here can answer its questions.
+        match connection.service.call_tool_once(params).await {
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))
+            }
+            Ok(CallToolResponse::InputRequired(_)) => failed(format!(
+                "the tool asks the user for input, which a program cannot give; connect the client to \
+                 `/mcp/proxy/{}`, which passes such questions on",
+                tool.id.namespace()
             )),
+            Ok(_) => failed("the tool answered with a task, which was not asked for".to_owned()),
+            Err(ServiceError::UnexpectedResponse) => {
+                failed("its server answered with something that is not a tool result".to_owned())
+            }
+            Err(ServiceError::McpError(error)) => failed(error.message.into_owned()),
             Err(error) => {
                 // The call may have had its effect: it is never repeated here.
                 self.connections.invalidate(&key).await;
@@ -193,7 +199,9 @@ async fn connect(
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
     };
-    ().serve_with_lifecycle(transport, lifecycle).await.map(Arc::new).map_err(|error| {
+    let service = ().serve_with_lifecycle(transport, lifecycle).await;
+    let connected = |service| Arc::new(Connected { service, _key: token.cloned() });
+    service.map(connected).map_err(|error| {
         let error = shown(&error, redactor);
         tracing::warn!(upstream = url, error, "Could not connect to an upstream");
         "its server cannot be reached".to_owned()

@@ -1,13 +1,14 @@
 //! `pml-server keys`: the keys of a scope, for whoever runs the gateway.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{TimeDelta, Utc};
+use protocol::Scope;
 use registry::{ApiKey, KeyRecord, NewKey, Registry, RegistryError, Role, Tenant};
 use serde_json::{Value, json};
 
+use super::table::{table, when};
 use crate::config::{CreateKey, KeysCommand};
 use crate::database::Database;
 
@@ -21,7 +22,7 @@ pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::R
             if *json {
                 return Ok(serde_json::to_string_pretty(&keys)? + "\n");
             }
-            list(&keys)
+            Ok(list(scope, &keys))
         }
         KeysCommand::Revoke { scope, id } => {
             let revoked = registry.revoke_key(&Tenant::of(scope.clone()), *id).await;
@@ -73,20 +74,24 @@ async fn all(registry: &Registry, tenant: &Tenant) -> anyhow::Result<Vec<KeyReco
     }
 }
 
-fn list(keys: &[KeyRecord]) -> anyhow::Result<String> {
-    let mut out = String::new();
-    for key in keys {
-        let state = match (key.revoked_at, key.expires_at) {
-            (Some(at), _) => format!("revoked {}", day(at)),
-            (None, Some(at)) if at <= Utc::now() => format!("expired {}", day(at)),
-            (None, Some(at)) => format!("until {}", day(at)),
-            (None, None) => "valid".to_owned(),
-        };
-        // A name comes from whoever made the key; the terminal is the operator's.
-        let name = protocol::escape_text(&key.name);
-        writeln!(out, "{}  {:18}  {}  {}  {name}", key.id, state, key.rights, key.principal)?;
+fn list(scope: &Scope, keys: &[KeyRecord]) -> String {
+    if keys.is_empty() {
+        return format!("There is no key of `{scope}`.\n");
     }
-    Ok(out)
+    let rows: Vec<[String; 7]> = keys.iter().map(row).collect();
+    table(["ID", "STATE", "MAY", "PRINCIPAL", "MADE", "BY", "NAME"], &rows)
+}
+
+fn row(key: &KeyRecord) -> [String; 7] {
+    let state = match (key.revoked_at, key.expires_at) {
+        (Some(at), _) => format!("revoked {}", when(at)),
+        (None, Some(at)) if at <= Utc::now() => format!("expired {}", when(at)),
+        (None, Some(at)) => format!("until {}", when(at)),
+        (None, None) => "valid".to_owned(),
+    };
+    let (id, may) = (key.id.to_string(), key.rights.to_string());
+    let maker = key.made_by.clone().unwrap_or_else(|| "?".to_owned());
+    [id, state, may, key.principal.clone(), when(key.created_at), maker, key.name.clone()]
 }
 
 /// Prints a new key: alone, for a script that takes it, or with its record.
@@ -110,8 +115,4 @@ fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
         ),
         other => anyhow::Error::new(other).context(what),
     }
-}
-
-fn day(at: DateTime<Utc>) -> impl std::fmt::Display {
-    at.date_naive()
 }

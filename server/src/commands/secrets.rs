@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use registry::{MasterKeyStatus, MasterKeys, Operator};
 
+use super::table::{count, table, when};
 use crate::config::{SecretsCommand, Settings};
 use crate::database::Database;
 use crate::master_key::{self, GivenKeys};
@@ -24,7 +25,7 @@ pub(super) async fn run(
             if *json {
                 return Ok(serde_json::to_string_pretty(&keys)? + "\n");
             }
-            Ok(table(&keys))
+            Ok(shown(&keys))
         }
         SecretsCommand::Rotate { batch } => rotate(&operator, database, settings, *batch).await,
     }
@@ -66,15 +67,19 @@ async fn rotate(
         let names: Vec<String> =
             unreadable.iter().map(|(org, version)| format!("{version} of `{org}`")).collect();
         bail!(
-            "{done} data keys are wrapped with master key `{to}` now, but these cannot be opened, so the \
+            "{} wrapped with master key `{to}` now, but these cannot be opened, so the \
              old one is still needed: {}",
+            if done == 1 { "1 data key is".to_owned() } else { format!("{done} data keys are") },
             names.join(", ")
         );
     }
     if has_own_file {
         replace_own(settings, &keys, &to)?;
     }
-    let mut out = format!("{done} data keys were wrapped anew, with master key `{to}`.\n");
+    let mut out = match done {
+        1 => format!("1 data key was wrapped anew, with master key `{to}`.\n"),
+        _ => format!("{done} data keys were wrapped anew, with master key `{to}`.\n"),
+    };
     for id in &retired {
         writeln!(out, "Master key `{id}` is no longer needed.")?;
     }
@@ -93,18 +98,21 @@ fn replace_own(settings: &Settings, keys: &MasterKeys, id: &str) -> anyhow::Resu
     master_key::replace_own(&master_key::own_file(settings), key)
 }
 
-fn table(keys: &[MasterKeyStatus]) -> String {
+fn shown(keys: &[MasterKeyStatus]) -> String {
     if keys.is_empty() {
         return "There is no master key yet: nobody has started a gateway with one.\n".to_owned();
     }
-    let mut out = String::new();
-    for key in keys {
-        let state = match (key.current, key.data_keys) {
-            (true, _) => "current",
-            (false, 0) => "no longer needed",
-            (false, _) => "being replaced; still needed",
-        };
-        out += &format!("{}  {} data keys  {state}\n", key.id, key.data_keys);
-    }
-    out
+    let rows: Vec<[String; 4]> = keys
+        .iter()
+        .map(|key| {
+            let state = match (key.current, key.data_keys) {
+                (true, _) => "current",
+                (false, 0) => "no longer needed",
+                (false, _) => "being replaced; still needed",
+            };
+            let wraps = count(key.data_keys, "data key");
+            [key.id.clone(), wraps, when(key.created_at), state.to_owned()]
+        })
+        .collect();
+    table(["MASTER KEY", "WRAPS", "SINCE", "STATE"], &rows)
 }

@@ -34,6 +34,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
+    let open_files = crate::connections::raise_descriptors();
     // The port comes first: a second start fails here and touches no database.
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
@@ -44,7 +45,9 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (registry, first_key) = prepare(&database, settings).await?;
         let sessions = Sessions::of(&registry).await.context("sessions cannot be made")?;
         let connections = registry.clone();
-        let upstreams = Upstreams::new(PrivateHosts::new(&serve.upstream_private_hosts))
+        let private = PrivateHosts::new(&serve.upstream_private_hosts)
+            .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
+        let upstreams = Upstreams::new(private)
             .context("upstreams cannot be called from this machine")?;
         let parts = Parts {
             pool: serve.pool(),
@@ -60,18 +63,19 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;
         let address = listener.local_addr()?;
+        let limits = serve.connections.limits(open_files);
         super::say(&welcome(address, &database, settings, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
         let mut serving =
-            std::pin::pin!(crate::serve(gateway, serve, listener, shutdown.clone()));
+            std::pin::pin!(crate::serve(gateway, serve, listener, limits, shutdown.clone()));
         let ended = tokio::select! {
-            served = &mut serving => served.context("the listener failed"),
+            () = &mut serving => Ok(()),
             () = database.ended() => {
                 // It is not brought up here: a start recovers it, and whoever watches
                 // the gateway starts it again.
                 tracing::error!("The private Postgres has ended; stopping");
                 shutdown.cancel();
-                serving.await.context("the listener failed")?;
+                serving.await;
                 Err(anyhow::anyhow!("the private Postgres has ended; start the gateway again, which recovers it"))
             }
         };

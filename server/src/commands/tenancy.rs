@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use registry::{Membership, Operator, ProjectRecord, RegistryError};
 
+use super::table::table;
 use crate::config::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 use crate::database::Database;
 
@@ -78,12 +79,14 @@ pub(super) async fn members(
             if *json {
                 return Ok(serde_json::to_string_pretty(&members)? + "\n");
             }
-            let mut out = String::new();
-            for member in members {
-                let project = member.project.as_deref().unwrap_or("*");
-                writeln!(out, "{:6}  {project:16}  {}", member.role, member.principal)?;
-            }
-            Ok(out)
+            let rows: Vec<[String; 3]> = members
+                .into_iter()
+                .map(|member| {
+                    let project = member.project.unwrap_or_else(|| "*".to_owned());
+                    [member.role.to_string(), project, member.principal]
+                })
+                .collect();
+            Ok(table(["ROLE", "PROJECT", "PRINCIPAL"], &rows))
         }
         MembersCommand::Add { place, role, principal, json } => {
             let scope = place.scope()?;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ErrorCode, Routing, ToolId, ToolUse, ToolUseType};
-use registry::{MissingTool, ResolvedTool};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Routing, Scope, ToolId, ToolUse, ToolUseType};
+use registry::{Absence, MissingTool, ResolvedTool};
 use serde_json::json;
 
 use crate::auth::ClientKind;
-use crate::capabilities::{self, Reach};
+use crate::capabilities::{self, Named, Reach};
 
 /// Reads the ids that only the caller's machine knows; only the CLI may name such.
 pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {
@@ -24,7 +24,16 @@ pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<To
     }
     names
         .iter()
-        .map(|name| name.parse().map_err(|error| refuse(format!("`local_tools`: {error}"))))
+        .map(|name| {
+            let id: ToolId =
+                name.parse().map_err(|error| refuse(format!("`local_tools`: {error}")))?;
+            // A scope and a version are the registry's; what only that machine knows has neither.
+            if id.is_plain() {
+                Ok(id)
+            } else {
+                Err(refuse(format!("`local_tools`: `{id}` names an entry of the registry")))
+            }
+        })
         .collect()
 }
 
@@ -32,46 +41,66 @@ pub(super) fn local_tool_use(id: &ToolId) -> ToolUse {
     ToolUse {
         id: id.to_string(),
         fqdn: None,
+        version: None,
         kind: ToolUseType::Tool,
         routing: Routing::Client,
         integrity: None,
         tools: None,
+        lacks_key: None,
     }
 }
 
-pub(super) fn tool_use(tool: &ResolvedTool, reach: &Reach) -> Result<ToolUse, ErrorBody> {
+pub(super) fn tool_use(
+    tool: &ResolvedTool,
+    base: &Scope,
+    reach: &Reach,
+) -> Result<ToolUse, ErrorBody> {
     let (kind, tools) = match &tool.capability {
         None => (ToolUseType::Tool, None),
         Some(_) => {
-            let below = capabilities::below(&tool.id, reach)?;
+            let named = Named { base: base.clone(), id: tool.id.clone() };
+            let below = capabilities::listed(&named, reach)?;
             (ToolUseType::Capability, Some(below.iter().map(ToolId::to_string).collect()))
         }
     };
     Ok(ToolUse {
         id: tool.id.to_string(),
         fqdn: Some(tool.fqdn.to_string()),
+        version: tool.version.clone(),
         kind,
         routing: tool.routing,
         integrity: Some(tool.integrity),
         tools,
+        lacks_key: None,
     })
 }
 
-/// Names every unknown tool with its nearest relatives, and what was found beside it.
+/// Tells of every tool that stands before others of the same short name, and of what it stands in for.
+pub(super) fn shadowing<'a>(tools: impl IntoIterator<Item = &'a Arc<ResolvedTool>>) -> Vec<String> {
+    let named =
+        |names: &[Fqdn]| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let mut warnings = Vec::new();
+    for tool in tools {
+        let (id, name) = (&tool.id, tool.fqdn.unpinned());
+        if !tool.hides.is_empty() {
+            warnings.push(format!("`{id}` is {name}; it hides {}", named(&tool.hides)));
+        }
+        if !tool.yanked.is_empty() {
+            let yanked = named(&tool.yanked);
+            warnings.push(format!("`{id}` is {name}, because all versions of {yanked} are yanked"));
+        }
+    }
+    warnings
+}
+
+/// Names every unknown tool with what to write instead, and what was found beside it.
 pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>]) -> ErrorBody {
-    let described: Vec<String> = unknown
-        .iter()
-        .map(|tool| match tool.suggestions.as_slice() {
-            [] => format!("`{}`", tool.id),
-            near => {
-                let near: Vec<String> = near.iter().map(|id| format!("`{id}`")).collect();
-                format!("`{}` (did you mean {}?)", tool.id, near.join(" or "))
-            }
-        })
-        .collect();
-    let message = match described.len() {
-        1 => format!("tool {} is not registered", described[0]),
-        _ => format!("tools {} are not registered", described.join(", ")),
+    let message = match unknown {
+        [one] => format!("tool {}", why_missing(one)),
+        _ => {
+            let all: Vec<String> = unknown.iter().map(|missing| why_missing(missing)).collect();
+            format!("tools that cannot be called: {}", all.join("; "))
+        }
     };
     let details = json!({
         "unknown_tools": unknown
@@ -81,4 +110,30 @@ pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>
         "known_tools": known.iter().map(|tool| &tool.id).collect::<Vec<_>>(),
     });
     ErrorBody::new(ErrorCode::ToolNotFound, message).with_details(details)
+}
+
+/// Says why an id stands for nothing, and what does.
+pub(crate) fn why_missing(missing: &MissingTool) -> String {
+    let id = &missing.id;
+    let ids: Vec<String> = missing.suggestions.iter().map(|id| format!("`{id}`")).collect();
+    let calls: Vec<String> =
+        missing.suggestions.iter().map(|id| format!("`{}(…)`", id.call_form())).collect();
+    match (missing.why, ids.is_empty()) {
+        (_, true) => format!("`{id}` is not registered"),
+        (Absence::Unknown, _) => {
+            format!("`{id}` is not registered (did you mean {}?)", ids.join(" or "))
+        }
+        (Absence::Elsewhere, _) => format!(
+            "`{id}` is not in your project, your organisation or the shipped catalog; other organisations have made \
+             that name public: call it by its full name, {}",
+            calls.join(" or ")
+        ),
+        (Absence::Ambiguous, _) => format!(
+            "`{id}` is ambiguous, several projects of your organisation have it: call it by its full name, {}",
+            calls.join(" or ")
+        ),
+        (Absence::Changed, _) => {
+            format!("`{id}` has other content now; it is {}", ids.join(" or "))
+        }
+    }
 }

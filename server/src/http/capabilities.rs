@@ -22,8 +22,10 @@ use crate::state::SharedGateway;
 #[serde(deny_unknown_fields)]
 pub struct Deprecate {
     /// Which one; without it, all.
+    #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: Option<String>,
     /// Why; `null` takes it back.
+    #[schema(min_length = 1, max_length = 1000, pattern = "[^\\s\\u0000]")]
     pub(super) message: Option<String>,
 }
 
@@ -32,6 +34,7 @@ pub struct Deprecate {
 #[serde(deny_unknown_fields)]
 pub struct Yank {
     /// Which one.
+    #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: String,
 }
 

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::body::ApiJson;
 use super::idempotency::ShownOnce;
+use super::members::explain;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
@@ -50,18 +51,19 @@ pub struct KeysQuery {
 #[serde(deny_unknown_fields)]
 pub struct CreateKey {
     /// What its owner calls it: 1 to 200 characters, none of which controls a terminal.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
     /// What it may do; no more than the key that makes it.
     #[schema(min_items = 1)]
     can: Vec<Right>,
-    /// Who acts with it; without it, the key itself.
+    /// Who acts with it: the caller, or a `service:NAME`; without it, the key itself.
     #[schema(pattern = "^[A-Za-z0-9._:@+-]{1,128}$")]
     principal: Option<String>,
     /// From when on it is refused.
     expires_at: Option<DateTime<Utc>>,
     /// How many days it counts, in place of `expires_at`.
     #[schema(minimum = 1, maximum = 3650)]
+    #[serde(default, deserialize_with = "super::body::whole_number")]
     expires_in_days: Option<u16>,
 }
 
@@ -71,7 +73,7 @@ pub struct CreateKey {
 pub struct RotateKey {
     /// How long the old key goes on.
     #[schema(maximum = 604_800)]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::body::whole_number")]
     grace_seconds: u64,
 }
 
@@ -99,7 +101,8 @@ pub async fn list_keys(
     if !(1..=PAGE_LIMIT).contains(&limit) {
         return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} keys")));
     }
-    let page = gateway.registry.keys(&caller.tenant(), query.cursor.as_deref(), limit).await;
+    let page =
+        gateway.registry.keys(&caller.tenant(), super::cursor(query.cursor.as_ref()), limit).await;
     let page = page.map_err(|error| match error {
         RegistryError::Invalid(reason) => invalid(reason),
         other => other.into(),
@@ -142,8 +145,8 @@ pub async fn create_key(
         return Err(invalid("`can` is empty; a key needs at least one right"));
     }
     grants_no_more(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
-    let made = gateway.registry.create_key(&caller.tenant(), new).await?;
-    Ok(shown_once(made))
+    let made = gateway.registry.create_key(&caller.tenant(), new).await;
+    Ok(shown_once(made.map_err(explain)?))
 }
 
 /// Puts a new key in the place of one, which ends after a grace time.

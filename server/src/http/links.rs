@@ -26,7 +26,7 @@ const NAME_LIMIT: usize = 200;
 #[serde(deny_unknown_fields)]
 pub struct CreateLink {
     /// What its maker calls it.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
 }
 

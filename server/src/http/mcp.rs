@@ -1,14 +1,17 @@
 //! `POST /mcp`: MCP Streamable HTTP, in both protocol eras.
 
+mod progress;
 mod refusal;
+mod running;
 
 use std::sync::{Arc, OnceLock};
 
 use axum::Extension;
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, Request};
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
 use protocol::{
     ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
@@ -18,9 +21,10 @@ use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ResultType,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -30,17 +34,28 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
+use self::running::{Name, Running};
 use crate::auth::Requester;
 use crate::config::Serve;
 use crate::create;
-use crate::discover::{self, DiscoverRequest};
-use crate::error::MissingRight;
+use crate::discover;
+use crate::error::{ApiError, MissingRight};
 use crate::execute;
+use crate::memory::Memory;
+use crate::progress::Progress;
 use crate::state::SharedGateway;
 
-/// The MCP endpoint as a tower service.
-pub type McpService = StreamableHttpService<McpHandler, NeverSessionManager>;
+/// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, as far as their text is escaped.
+pub const MESSAGE_LIMIT: usize = 5 * 512 * 1024;
+
+/// The MCP endpoint: what answers requests, and which of them run.
+pub struct McpService {
+    rmcp: StreamableHttpService<McpHandler, NeverSessionManager>,
+    running: Arc<Running>,
+    memory: Memory,
+}
 
 /// Builds the MCP endpoint.
 pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> McpService {
@@ -59,13 +74,16 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
         .map(|host| format!("http://{host}:*"))
         .chain(serve.allowed_origins.iter().cloned())
         .collect();
-    config.max_request_body_bytes = super::BODY_LIMIT;
+    config.max_request_body_bytes = MESSAGE_LIMIT;
     let config = config.enforce_origin_validation();
-    StreamableHttpService::new(
-        move || Ok(McpHandler { gateway: gateway.clone() }),
-        Arc::new(NeverSessionManager::default()),
-        config,
-    )
+    let running = Arc::new(Running::default());
+    let handler = McpHandler { gateway, running: Arc::clone(&running) };
+    let manager = Arc::new(NeverSessionManager::default());
+    McpService {
+        rmcp: StreamableHttpService::new(move || Ok(handler.clone()), manager, config),
+        running,
+        memory: Memory::default(),
+    }
 }
 
 /// A message of MCP.
@@ -88,7 +106,7 @@ struct Message {
 ///
 /// The caller is in the request's extensions.
 #[utoipa::path(post, path = "/mcp", tag = "mcp",
-    params(("Accept" = String, Header, description = "Both kinds of answers", example = "application/json, text/event-stream")),
+    params(("Accept" = String, Header, description = "Both kinds of answers", pattern = "^application/json, text/event-stream$", example = "application/json, text/event-stream")),
     request_body(content = Message, description = "A JSON-RPC 2.0 message",
         example = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })),
     responses(
@@ -96,9 +114,10 @@ struct Message {
         (status = 202, description = "A notification was taken"),
         (status = 400, description = "Not a message of MCP; a JSON-RPC error says why", body = Object),
         (status = 404, description = "Streamable HTTP has no such method, or no such session", body = Object),
-        (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = String, content_type = "text/plain")))]
+        (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = super::openapi::Problem, content_type = "application/problem+json")))]
 pub async fn post_message(
     Extension(service): Extension<Arc<McpService>>,
+    Extension(caller): Extension<Arc<Caller>>,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
@@ -106,25 +125,44 @@ pub async fn post_message(
         let message = "the body is compressed; send it as it is";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response();
     }
-    let read = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await;
-    let body = match read {
-        Ok(body) => body,
-        // Too large, or cut off.
-        Err(rejection) => return rejection.into_response(),
+    let request = Request::from_parts(parts.clone(), body);
+    let read = async {
+        // Without a length it may be as large as a message can be.
+        let size = super::body::declared(request.headers())
+            .map_or(MESSAGE_LIMIT, |size| usize::try_from(size).unwrap_or(usize::MAX));
+        // What is too large is not kept.
+        let kept = if size > MESSAGE_LIMIT { 0 } else { size };
+        let arriving = service.memory.arriving(&caller.scope, kept).await?;
+        let body = super::body::read_message(request, MESSAGE_LIMIT).await?;
+        let parsed = service.memory.parsed(&caller.scope, &body).await?;
+        Ok::<_, ApiError>((body, arriving, parsed))
+    };
+    let (body, _arriving, _parsed) = match read.await {
+        Ok(read) => read,
+        // Too large, too slow, cut off, or too many at once.
+        Err(refusal) => return refusal.into_response(),
     };
     let headers = parts.headers.clone();
     let mut request = Request::from_parts(parts, Body::from(body.clone()));
-    let wait = Wait::default();
-    request.extensions_mut().insert(wait.clone());
-    let lacks = Lacks::default();
-    request.extensions_mut().insert(lacks.clone());
-    let mut response = service.handle(request).await.into_response();
-    if let Some(right) = lacks.0.get() {
+    let aside = Arc::new(Aside::default());
+    request.extensions_mut().insert(Arc::clone(&aside));
+    let mut response = service.rmcp.handle(request).await.into_response();
+    if let Some(right) = aside.lacks.get() {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.extensions_mut().insert(MissingRight(*right));
     }
-    if let Some(seconds) = wait.0.get() {
+    if let Some(seconds) = aside.wait.get() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+    }
+    if aside.greeted.get().is_some() {
+        let id = Uuid::new_v4().simple().to_string();
+        response.headers_mut().extend(HeaderValue::from_str(&id).map(|id| (running::SESSION, id)));
+    }
+    // Notifications are answered so, and nothing else is: no other body is read twice.
+    if response.status() == StatusCode::ACCEPTED
+        && let Some(id) = running::cancelled(&body)
+    {
+        service.running.cancel(&Name::new(&caller, &headers, id));
     }
     // rmcp says why in plain text, and does not say that it is text.
     if response.status().is_client_error() {
@@ -134,20 +172,24 @@ pub async fn post_message(
     refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }
 
-/// How many seconds the caller of a tool is asked to wait before it tries again, if it is: what stands in the
-/// result is for the agent, and the header for the client that sends for it.
-#[derive(Clone, Default)]
-struct Wait(Arc<OnceLock<u64>>);
-
-/// Which right the token of the caller lacks, if it does: its client asks the issuer for it when it is told so
-/// by the status. A key has the rights that it has, and its agent reads the result.
-#[derive(Clone, Default)]
-struct Lacks(Arc<OnceLock<Right>>);
+/// What an answer says beside its body.
+#[derive(Default)]
+struct Aside {
+    /// How many seconds the caller of a tool is asked to wait before it tries again: what stands in the result is
+    /// for the agent, and the header for the client that sends for it.
+    wait: OnceLock<u64>,
+    /// Which right the token of the caller lacks: its client asks the issuer for it when it is told so by the
+    /// status. A key has the rights that it has, and its agent reads the result.
+    lacks: OnceLock<Right>,
+    /// A client has shaken hands.
+    greeted: OnceLock<()>,
+}
 
 /// Answers MCP requests.
 #[derive(Clone)]
 pub struct McpHandler {
     gateway: SharedGateway,
+    running: Arc<Running>,
 }
 
 impl ServerHandler for McpHandler {
@@ -157,6 +199,20 @@ impl ServerHandler for McpHandler {
         info.server_info = Implementation::new("pml-server", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
         info
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, rmcp::ErrorData> {
+        let answer = self.negotiate_initialize(&request)?;
+        context.peer.set_peer_info(request);
+        let parts = context.extensions.get::<http::request::Parts>();
+        if let Some(aside) = parts.and_then(|parts| parts.extensions.get::<Arc<Aside>>()) {
+            let _ = aside.greeted.set(());
+        }
+        Ok(answer)
     }
 
     async fn list_tools(
@@ -183,23 +239,36 @@ impl ServerHandler for McpHandler {
             parts.extensions.get::<Arc<Caller>>().cloned().ok_or_else(|| {
                 rmcp::ErrorData::internal_error("the request has no caller", None)
             })?;
-        let requester = Requester::new(caller, &parts.headers);
+        let name = Name::new(&caller, &parts.headers, context.id.clone());
+        let running = self.running.enter(name, &context.ct);
+        let mut requester = Requester::new(caller, &parts.headers);
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let cancel = context.ct.clone();
+        let cancel = running.cancel.clone();
         let needed = needed_right(&request.name);
-        if let Some(lacks) = parts.extensions.get::<Lacks>()
+        let aside = parts.extensions.get::<Arc<Aside>>();
+        if let Some(aside) = aside
             && requester.caller.key_id.is_none()
             && requester.caller.session.is_none()
             && !requester.caller.rights.contains(needed)
         {
-            let _ = lacks.0.set(needed);
+            let _ = aside.lacks.set(needed);
         }
-        let result = self.dispatch(&requester, &request.name, arguments, run, cancel).await;
+        let mut result = match context.meta.get_progress_token() {
+            None => self.dispatch(&requester, &request.name, arguments, run, cancel).await,
+            Some(token) => {
+                let (told, calls) = Progress::told();
+                requester.progress = told;
+                let answer = self.dispatch(&requester, &request.name, arguments, run, cancel);
+                progress::tell(&context.peer, token, calls, answer).await
+            }
+        };
+        // Whoever made the result, also a server of an older version: rmcp drops this again for clients of those.
+        result.result_type = Some(ResultType::COMPLETE);
         let told = result.structured_content.as_ref();
         let seconds = told.and_then(|told| told.pointer("/details/retry_after_s")?.as_u64());
-        if let (Some(wait), Some(seconds)) = (parts.extensions.get::<Wait>(), seconds) {
-            let _ = wait.0.set(seconds);
+        if let (Some(aside), Some(seconds)) = (aside, seconds) {
+            let _ = aside.wait.set(seconds);
         }
         Ok(result.into())
     }
@@ -326,11 +395,21 @@ fn needed_right(name: &str) -> Right {
 }
 
 fn listed_tool(tool: &MetaTool) -> Tool {
-    let schema = match tool.input_schema() {
+    let object = |schema| match schema {
         Value::Object(schema) => schema,
         _ => Default::default(),
     };
-    Tool::new(tool.name, tool.description, schema)
+    let hints = tool.hints;
+    Tool::new(tool.name, tool.description, object(tool.input_schema()))
+        .with_title(tool.title)
+        .with_raw_output_schema(Arc::new(object(tool.output_schema())))
+        .with_annotations(
+            ToolAnnotations::with_title(tool.title)
+                .read_only(hints.read_only)
+                .destructive(hints.destructive)
+                .idempotent(hints.idempotent)
+                .open_world(hints.open_world),
+        )
 }
 
 /// Reads the arguments of a meta-tool.
@@ -342,7 +421,9 @@ fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBo
 
 /// Puts an envelope into an MCP result: structured, and the same as JSON text.
 pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
-    structured_result(envelope, envelope.is_error())
+    let mut result = structured_result(envelope, envelope.is_error());
+    result.meta = meta_tools::run_meta(envelope).map(MetaObject);
+    result
 }
 
 fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResult {

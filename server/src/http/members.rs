@@ -71,7 +71,7 @@ pub async fn list_members(
         return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} members")));
     }
     let project = place(&caller, query.project)?;
-    let cursor = query.cursor.as_deref();
+    let cursor = super::cursor(query.cursor.as_ref());
     let page = gateway.registry.members(&caller, project.as_ref(), cursor, limit).await;
     Ok(private(Json(page.map_err(explain)?)))
 }

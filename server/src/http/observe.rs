@@ -1,79 +1,121 @@
 //! Around each request: an id for it, one line in the log, and an answer whatever happens.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
-use std::time::Instant;
+use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue, Method};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use futures::FutureExt as _;
 use protocol::ErrorCode;
-use tracing::Instrument as _;
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::request_id::{
+    MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::trace::TraceLayer;
+use tracing::Span;
 use uuid::Uuid;
 
 use crate::error::ApiError;
 
-/// The header that tells the id of a request. One that a client sends is not heard: an
-/// id that somebody else chose could make two requests look like one.
+/// The header that tells the id of a request.
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// Headers that carry a credential.
+const SENSITIVE: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+];
 
 tokio::task_local! {
-    static ID: Uuid;
+    static ID: RequestId;
 }
 
 /// Returns the id of the request that this task answers.
-pub fn request_id() -> Option<Uuid> {
-    ID.try_with(|id| *id).ok()
+pub fn request_id() -> Option<String> {
+    ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
 }
 
-/// What the log says of a request.
-///
-/// It has the route, not the path or the query: those hold what a client wrote.
-pub struct Seen {
-    method: Method,
-    route: Option<MatchedPath>,
+/// Puts around routes what is done for every request. The first layer is the outermost.
+pub fn observed(router: Router) -> Router {
+    router.layer(
+        ServiceBuilder::new()
+            .layer(SetSensitiveRequestHeadersLayer::new(SENSITIVE))
+            .map_request(clear)
+            .layer(SetRequestIdLayer::x_request_id(NewId))
+            .layer(
+                TraceLayer::new_for_http()
+                    .make_span_with(span)
+                    .on_request(())
+                    .on_response(log)
+                    .on_body_chunk(())
+                    .on_eos(())
+                    // A status of 500 has its line; what broke was logged where it broke.
+                    .on_failure(()),
+            )
+            .layer(PropagateRequestIdLayer::x_request_id())
+            // Around the panic, whose answer names the id.
+            .layer(middleware::from_fn(remember_id))
+            .layer(CatchPanicLayer::custom(broken)),
+    )
 }
 
-impl Seen {
-    /// Looks at a request.
-    pub fn of(request: &Request) -> Self {
-        let route = request.extensions().get::<MatchedPath>().cloned();
-        Self { method: request.method().clone(), route }
+/// Takes away an id that the client sent, which could make two requests look like one, and marks its keys for
+/// upstreams as sensitive.
+fn clear(mut request: Request) -> Request {
+    let headers = request.headers_mut();
+    headers.remove(HEADER);
+    for (name, value) in headers.iter_mut() {
+        if name.as_str().starts_with("x-pml-key-") {
+            value.set_sensitive(true);
+        }
+    }
+    request
+}
+
+#[derive(Clone)]
+struct NewId;
+
+impl MakeRequestId for NewId {
+    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
+        HeaderValue::try_from(Uuid::now_v7().to_string()).ok().map(RequestId::new)
     }
 }
 
-/// Gives a request its id, waits for its answer and logs how it went.
-pub async fn observe(seen: Seen, answer: impl Future<Output = Response>) -> Response {
-    let id = Uuid::now_v7();
-    let route = seen.route.as_ref().map_or("none", MatchedPath::as_str);
-    let method = seen.method;
-    let started = Instant::now();
-    let span = tracing::info_span!("request", request.id = %id);
-    let answer = AssertUnwindSafe(answer).catch_unwind();
-    let answered = ID.scope(id, async { answer.await.unwrap_or_else(|panic| broken(&*panic)) });
-    let mut response = answered.instrument(span.clone()).await;
+/// The route stands in it, not the path or the query: those hold what a client wrote.
+fn span(request: &Request) -> Span {
+    let id = request.extensions().get::<RequestId>();
+    let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+    tracing::info_span!("request", request.id = id, method = %request.method(), route)
+}
+
+fn log(response: &Response, latency: Duration, _: &Span) {
     let status = response.status().as_u16();
-    let duration_ms = started.elapsed().as_secs_f64() * 1e3;
-    span.in_scope(|| tracing::info!(%method, route, status, duration_ms, "Answered a request"));
-    // A UUID is plain ASCII.
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-        response.headers_mut().insert(HEADER, id);
+    let duration_ms = latency.as_secs_f64() * 1e3;
+    tracing::info!(status, duration_ms, "Answered a request");
+}
+
+async fn remember_id(request: Request, next: Next) -> Response {
+    match request.extensions().get::<RequestId>().cloned() {
+        Some(id) => ID.scope(id, next.run(request)).await,
+        None => next.run(request).await,
     }
-    response
 }
 
 /// Answers for a handler that panicked. What it said is in the log, written by the hook.
-fn broken(_panic: &(dyn Any + Send)) -> Response {
+fn broken(_panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "the request could not be answered").into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
-    use axum::middleware::Next;
     use axum::routing::get;
-    use axum::{Router, middleware};
     use serde_json::Value;
     use tower::ServiceExt as _;
 
@@ -85,12 +127,9 @@ mod tests {
         async fn breaks() -> Response {
             panic!("canary: select * from secrets at /srv/pml")
         }
-        let router = Router::new()
-            .route("/breaks", get(breaks))
-            .route("/works", get(async || "yes"))
-            .layer(middleware::from_fn(async |request: Request, next: Next| {
-                observe(Seen::of(&request), next.run(request)).await
-            }));
+        let router =
+            Router::new().route("/breaks", get(breaks)).route("/works", get(async || "yes"));
+        let router = observed(router);
         let ask = async |path: &str| {
             let request = Request::get(path).header(HEADER, "mine").body(Body::empty());
             router.clone().oneshot(request.unwrap()).await.unwrap()

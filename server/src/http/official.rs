@@ -1,17 +1,24 @@
-//! `/v0.1/servers`: the official MCP registry's API, read-only, for the public catalog or through a project's link.
+//! `/v0.1/servers`: the official MCP registry's API, for the public catalog or through a project's link.
 
+pub mod login;
+pub mod publish;
+
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
 use protocol::ErrorCode;
-use registry::{OfficialFilter, RegistryError, Tenant};
+use registry::{OfficialFilter, OfficialReader, RegistryError, Tenant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::pages::Pages;
 use crate::auth::Reader;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
@@ -29,7 +36,7 @@ pub struct ServersQuery {
     cursor: Option<String>,
     /// Servers per page; more than 100 are 100.
     #[param(minimum = 1, value_type = Option<u64>)]
-    limit: Option<u32>,
+    limit: Option<String>,
     /// A part of the name.
     search: Option<String>,
     /// Changed at or after this (RFC 3339).
@@ -37,7 +44,7 @@ pub struct ServersQuery {
     updated_since: Option<String>,
     /// `latest`, or one version.
     version: Option<String>,
-    /// Those that were taken back as well.
+    /// Deleted and yanked versions as well.
     #[param(value_type = Option<bool>)]
     include_deleted: Option<String>,
 }
@@ -46,7 +53,7 @@ pub struct ServersQuery {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ServerQuery {
-    /// Those that were taken back as well.
+    /// Deleted and yanked versions as well.
     #[param(value_type = Option<bool>)]
     include_deleted: Option<String>,
 }
@@ -88,13 +95,13 @@ pub struct Place {
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
 pub async fn list_servers(
     State(gateway): State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServersQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let place = found(place)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let (tenant, cache) = reader(&gateway, &headers, &place).await?;
+    let (reader, cache) = asked.reader(&gateway, &place).await?;
     let since = query.updated_since.map(|text| text.parse::<DateTime<Utc>>()).transpose();
     let filter = OfficialFilter {
         search: query.search,
@@ -104,11 +111,9 @@ pub async fn list_servers(
     };
     // A cursor that was left empty is none.
     let cursor = query.cursor.filter(|cursor| !cursor.is_empty());
-    let limit = match query.limit.unwrap_or(PAGE) {
-        0 => return Err(invalid("`limit` is 0; a page has 1 to 100 servers")),
-        limit => limit.min(PAGE_LIMIT),
-    };
-    let page = gateway.registry.official_servers(&tenant, &filter, cursor.as_deref(), limit).await;
+    let limit = query.limit.as_deref().map_or(Some(PAGE), page_limit);
+    let limit = limit.ok_or_else(|| invalid("`limit` is a whole number from 1 on"))?;
+    let page = gateway.registry.official_servers(&reader, &filter, cursor.as_deref(), limit).await;
     let page = page.map_err(told)?;
     let mut metadata = json!({ "count": page.servers.len() });
     if let Some(cursor) = page.next_cursor {
@@ -123,35 +128,37 @@ pub async fn list_servers(
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub async fn list_versions(
     State(gateway): State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (cache, versions) = versions(&gateway, &headers, &found(place)?, query).await?;
+    let place = found(place)?;
+    let deleted = include_deleted(query)?;
+    let (reader, cache) = asked.reader(&gateway, &place).await?;
+    let name = place.name.as_deref().unwrap_or_default();
+    let versions = gateway.registry.official_versions(&reader, name, deleted).await;
+    let versions = versions.map_err(told)?;
     let metadata = json!({ "count": versions.len() });
     Ok(answer(cache, &json!({ "servers": versions, "metadata": metadata })))
 }
 
-/// Returns one version of a server; `latest` is the one that the catalog has now.
+/// Returns one version of a server; `latest` is the one that the catalog has now. A yanked version is found by its number.
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions/{version}", tag = "official",
     params(("name" = String, Path, description = "The server's name, its slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub async fn get_version(
     State(gateway): State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let place = found(place)?;
-    let (cache, versions) = versions(&gateway, &headers, &place, query).await?;
-    let wanted = place.version.unwrap_or_default();
-    let version = versions.into_iter().find(|version| match wanted.as_str() {
-        "latest" => {
-            version["_meta"]["io.modelcontextprotocol.registry/official"]["isLatest"] == true
-        }
-        wanted => version["server"]["version"] == wanted,
-    });
-    Ok(answer(cache, &version.ok_or_else(no_such_server)?))
+    let deleted = include_deleted(query)?;
+    let (reader, cache) = asked.reader(&gateway, &place).await?;
+    let [name, version] =
+        [&place.name, &place.version].map(|part| part.as_deref().unwrap_or_default());
+    let found = gateway.registry.official_version(&reader, name, version, deleted).await;
+    Ok(answer(cache, &found.map_err(told)?))
 }
 
 /// Lists servers through a link.
@@ -160,11 +167,11 @@ pub async fn get_version(
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
 pub async fn list_linked_servers(
     gateway: State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServersQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    list_servers(gateway, headers, place, query).await
+    list_servers(gateway, asked, place, query).await
 }
 
 /// Lists the versions of a server through a link.
@@ -173,11 +180,11 @@ pub async fn list_linked_servers(
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub async fn list_linked_versions(
     gateway: State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    list_versions(gateway, headers, place, query).await
+    list_versions(gateway, asked, place, query).await
 }
 
 /// Returns one version of a server through a link.
@@ -186,76 +193,63 @@ pub async fn list_linked_versions(
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub async fn get_linked_version(
     gateway: State<SharedGateway>,
-    headers: HeaderMap,
+    asked: Asked,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    get_version(gateway, headers, place, query).await
+    get_version(gateway, asked, place, query).await
 }
 
-/// What a page of any origin may ask for: it reads, with no credential of the browser's.
-pub async fn preflight() -> Response {
-    let allow = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, OPTIONS")),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("accept, authorization, content-type, x-api-key"),
-        ),
-        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400")),
-    ];
-    (StatusCode::NO_CONTENT, allow).into_response()
+/// Where a request came to, and with which headers.
+#[derive(FromRequestParts)]
+pub struct Asked {
+    pages: Extension<Arc<Pages>>,
+    uri: Uri,
+    headers: HeaderMap,
 }
 
-/// Adds what lets pages of other origins read the answers, refusals too.
-pub async fn share(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(
-        HeaderName::from_static("cross-origin-resource-policy"),
-        HeaderValue::from_static("cross-origin"),
-    );
-    response
-}
-
-async fn versions(
-    gateway: &SharedGateway,
-    headers: &HeaderMap,
-    place: &Place,
-    query: Result<Query<ServerQuery>, QueryRejection>,
-) -> Result<(&'static str, Vec<Value>), ApiError> {
-    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let deleted = flag(query.include_deleted)?;
-    let (tenant, cache) = reader(gateway, headers, place).await?;
-    let name = place.name.as_deref().unwrap_or_default();
-    let found = gateway.registry.official_versions(&tenant, name, deleted).await;
-    Ok((cache, found.map_err(told)?))
-}
-
-/// Finds out who reads: whoever a link stands for, else the caller.
-async fn reader(
-    gateway: &SharedGateway,
-    headers: &HeaderMap,
-    place: &Place,
-) -> Result<(Tenant, &'static str), ApiError> {
-    match &place.slug {
-        Some(slug) => {
-            let scope = gateway.registry.scope_of_link(slug).await.map_err(told)?;
-            Ok((Tenant::of(scope), "private, no-store"))
-        }
-        None => {
-            let reader = Reader::of(gateway, headers).await?;
-            let cache = match reader {
-                Reader::Anonymous => "public, max-age=60",
-                Reader::Tenant(_) => "private, no-store",
-            };
-            Ok((reader.tenant(), cache))
-        }
+impl Asked {
+    /// Finds out who reads: whoever a link stands for, else the caller.
+    async fn reader(
+        &self,
+        gateway: &SharedGateway,
+        place: &Place,
+    ) -> Result<(OfficialReader, &'static str), ApiError> {
+        let (tenant, cache) = match &place.slug {
+            Some(slug) => {
+                let scope = gateway.registry.scope_of_link(slug).await.map_err(told)?;
+                (Tenant::of(scope), "private, no-store")
+            }
+            None => match Reader::of(gateway, &self.headers).await? {
+                Reader::Anonymous => (Tenant::anonymous(), "public, max-age=60"),
+                reader @ Reader::Tenant(_) => (reader.tenant(), "private, no-store"),
+            },
+        };
+        Ok((self.on_behalf_of(tenant), cache))
     }
+
+    /// Returns a reader who is told the address that this request came to.
+    fn on_behalf_of(&self, tenant: Tenant) -> OfficialReader {
+        OfficialReader { tenant, gateway: self.pages.address(&self.uri, &self.headers) }
+    }
+}
+
+fn include_deleted(query: Result<Query<ServerQuery>, QueryRejection>) -> Result<bool, ApiError> {
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    flag(query.include_deleted)
 }
 
 fn found(place: Result<Path<Place>, PathRejection>) -> Result<Place, ApiError> {
     // What is not even text is nobody's name.
     place.map(|Path(place)| place).map_err(|_| no_such_server())
+}
+
+/// Reads how many servers a page has: clients of other registries ask for more than 100, whatever the number.
+fn page_limit(text: &str) -> Option<u32> {
+    let digits = text.trim_start_matches('0');
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let number = digits.parse::<i64>().ok().filter(|_| is_number)?;
+    Some(u32::try_from(number).unwrap_or(PAGE_LIMIT).min(PAGE_LIMIT))
 }
 
 fn flag(word: Option<String>) -> Result<bool, ApiError> {

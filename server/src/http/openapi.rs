@@ -21,6 +21,8 @@ pub enum Auth {
     Public,
     /// A key or a token.
     Key,
+    /// A key in the body.
+    Body,
 }
 
 /// One route, as `pml-server routes --json` lists it.
@@ -101,6 +103,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
             whole["components"]["schemas"][name] = schema.take();
         }
     }
+    add_choices(&mut whole["components"]["schemas"]);
     whole
 });
 
@@ -118,6 +121,7 @@ pub async fn get_openapi() -> Response {
 pub fn routes() -> Vec<Route> {
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
         None => Auth::None,
+        Some(0) => Auth::Body,
         Some(1) => Auth::Key,
         Some(_) => Auth::Public,
     };
@@ -142,8 +146,11 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     let mut refused = Vec::new();
     if auth != Auth::None {
         refused.extend(["400", "401", "403", "503"]);
-        operation["security"] =
-            if auth == Auth::Key { json!([{ "key": [] }]) } else { json!([{ "key": [] }, {}]) };
+        operation["security"] = match auth {
+            Auth::Public => json!([{ "key": [] }, {}]),
+            Auth::Body => json!([]),
+            Auth::Key | Auth::None => json!([{ "key": [] }]),
+        };
     }
     if path.starts_with("/r/") {
         refused.extend(["400", "503"]);
@@ -175,6 +182,38 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
             *own = json!({ "$ref": format!("#/components/responses/{status}") });
         }
     }
+}
+
+/// Adds what a type cannot say: fields that exclude each other, and fields that follow from another's value.
+fn add_choices(schemas: &mut Value) {
+    schemas["CreateKey"]["not"] = json!({
+        "required": ["expires_at", "expires_in_days"],
+        "properties": { "expires_at": { "type": "string" }, "expires_in_days": { "type": "integer" } },
+    });
+    // Only what asks for it with `http_as` gets this word; it is read everywhere.
+    if let Some(words) = schemas["EntryType"]["enum"].as_array_mut() {
+        words.push(json!("cloud"));
+    }
+    let schema = &mut schemas["PublishServer"];
+    schema["oneOf"] = json!([
+        {
+            "required": ["install"],
+            "properties": {
+                "type": { "const": "stdio" },
+                "install": { "type": "object" },
+                "proxy_to": { "type": "null" },
+                "env_required": { "maxItems": 0 },
+            },
+        },
+        {
+            "required": ["proxy_to"],
+            "properties": {
+                "type": { "const": "http" },
+                "proxy_to": { "type": "string" },
+                "install": { "type": "null" },
+            },
+        },
+    ]);
 }
 
 /// How any route may refuse, by status.
@@ -229,6 +268,16 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), count, "an id stands twice");
+    }
+
+    /// A choice that is added to a schema that nobody uses would be lost silently.
+    #[test]
+    fn choices_are_added_to_schemas_that_there_are() {
+        let schemas = &DOCUMENT["components"]["schemas"];
+        for name in ["CreateKey", "PublishServer"] {
+            assert!(schemas[name].get("properties").is_some(), "{name}: {}", schemas[name]);
+        }
+        assert!(schemas["EntryType"]["enum"].as_array().is_some_and(|words| words.len() == 5));
     }
 
     #[test]

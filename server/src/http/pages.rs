@@ -16,6 +16,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 pub struct Pages {
     hosts: Vec<String>,
     origins: Vec<String>,
+    public_url: Option<String>,
 }
 
 impl Pages {
@@ -23,7 +24,28 @@ impl Pages {
     pub fn new(serve: &Serve) -> Self {
         let plain =
             |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
-        Self { hosts: plain(&serve.allowed_hosts), origins: plain(&serve.allowed_origins) }
+        let mut hosts: Vec<String> = plain(&serve.allowed_hosts);
+        // Whoever is told to come there is let in.
+        hosts.extend(serve.public_url.as_ref().map(|url| url.host().to_owned()));
+        let public_url = serve.public_url.as_ref().map(|url| url.as_str().to_owned());
+        Self { hosts, origins: plain(&serve.allowed_origins), public_url }
+    }
+
+    /// Returns the address under which clients reach the gateway: the configured one, else the one that this request
+    /// came to. A `Host` that is no name of the gateway is not repeated: whoever chose it would get the keys of those
+    /// who read the answer.
+    pub fn address(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
+        if let Some(url) = &self.public_url {
+            return Some(url.clone());
+        }
+        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = named.or_else(|| uri.authority().map(|authority| authority.as_str()))?;
+        if !self.is_host(host) {
+            return None;
+        }
+        let is_loopback = LOOPBACK.contains(&without_port(&host.to_ascii_lowercase()));
+        let scheme = if is_loopback { "http" } else { "https" };
+        Some(format!("{scheme}://{host}"))
     }
 
     /// Checks the host that a request names and the page that it comes from.
@@ -94,6 +116,7 @@ mod tests {
         Pages {
             hosts: plain(&["gw.example", "other.example:8443"]),
             origins: plain(&["https://console.example"]),
+            public_url: None,
         }
     }
 

@@ -55,7 +55,8 @@ pub async fn list_projects(
     if !(1..=PAGE_LIMIT).contains(&limit) {
         return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} projects")));
     }
-    let page = gateway.registry.projects(&caller, query.cursor.as_deref(), limit).await;
+    let page =
+        gateway.registry.projects(&caller, super::cursor(query.cursor.as_ref()), limit).await;
     Ok(private(Json(page.map_err(explain)?)))
 }
 

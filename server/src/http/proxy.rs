@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use protocol::ErrorCode;
-use registry::{Caller, EntryName, Right};
+use registry::{Caller, Changes, EntryName, Right};
 
 use super::body;
 use super::pages::Pages;
@@ -34,11 +34,12 @@ pub async fn pass_message(
     State(gateway): State<SharedGateway>,
     Extension(pages): Extension<Arc<Pages>>,
     Extension(caller): Extension<Arc<Caller>>,
+    Extension(seen): Extension<Changes>,
     server: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let passage =
-        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
     if !body::is_json(request.headers()) {
         let what = "the body must be `application/json`, and not compressed";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
@@ -63,11 +64,12 @@ pub async fn open_stream(
     State(gateway): State<SharedGateway>,
     Extension(pages): Extension<Arc<Pages>>,
     Extension(caller): Extension<Arc<Caller>>,
+    Extension(seen): Extension<Changes>,
     server: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let passage =
-        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
     if !accepts_events(request.headers()) {
         let what = "a GET opens a stream of events: send `Accept: text/event-stream`";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
@@ -91,11 +93,12 @@ pub async fn end_session(
     State(gateway): State<SharedGateway>,
     Extension(pages): Extension<Arc<Pages>>,
     Extension(caller): Extension<Arc<Caller>>,
+    Extension(seen): Extension<Changes>,
     server: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let passage =
-        passage(gateway, &pages, caller, server, request.uri(), request.headers()).await?;
+        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
     if !request.headers().contains_key("mcp-session-id") {
         let what = "a DELETE ends a session: send its `Mcp-Session-Id`";
         return Err(ApiError::new(ErrorCode::InvalidRequest, what));
@@ -108,6 +111,7 @@ async fn passage(
     gateway: SharedGateway,
     pages: &Pages,
     caller: Arc<Caller>,
+    seen: Changes,
     server: Result<Path<String>, PathRejection>,
     uri: &Uri,
     headers: &HeaderMap,
@@ -120,7 +124,7 @@ async fn passage(
     let name = name.ok_or_else(ApiError::not_found)?;
     let requester = Requester::new(caller, headers);
     let server = gateway.registry.server(&requester.tenant(), &name).await?;
-    Passage::new(gateway, requester, headers.clone(), server)
+    Passage::new(gateway, requester, headers.clone(), server, seen)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

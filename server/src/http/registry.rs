@@ -1,18 +1,22 @@
 //! `GET /mcp` and `GET /mcp/{fqdn}`: the registry, read over HTTP.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use headers::{ETag, HeaderMapExt as _, IfNoneMatch};
 use protocol::{EntryType, ErrorCode, RegistryEntry, Routing, Visibility};
 use registry::{CatalogFilter, CatalogPage, EntryName, RegistryError, ServedEntry, Version};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::Problem;
+use super::pages::Pages;
 use crate::auth::Reader;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
@@ -41,13 +45,25 @@ pub struct CatalogQuery {
     /// Only entries that run there.
     #[param(value_type = Option<Routing>)]
     routing: Option<String>,
+    /// What entries of type `http` are called: `http` or `cloud`.
+    #[param(pattern = "^(http|cloud)$")]
+    http_as: Option<String>,
+}
+
+/// The query parameters of an entry. Others are not refused.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct EntryQuery {
+    /// What an entry of type `http` is called: `http`, or `cloud` with the gateway's proxy as its `proxy_to`.
+    #[param(pattern = "^(http|cloud)$")]
+    http_as: Option<String>,
 }
 
 /// Lists the entries that the reader can see.
 #[utoipa::path(get, path = "/mcp", tag = "registry", params(CatalogQuery),
     responses(
         (status = 200, description = "A page of entries, sorted by name", body = CatalogPage),
-        (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no stream of its own")))]
+        (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no stream of its own", body = Problem, content_type = "application/problem+json")))]
 pub async fn list_entries(
     State(gateway): State<SharedGateway>,
     headers: HeaderMap,
@@ -67,6 +83,7 @@ pub async fn list_entries(
         kind: parse_word(query.kind, "type")?,
         routing: parse_word(query.routing, "routing")?,
     };
+    let says_cloud = says_cloud(query.http_as.as_deref())?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
         let detail = format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} entries");
@@ -74,7 +91,7 @@ pub async fn list_entries(
     }
     let page = gateway
         .registry
-        .catalog(&reader.tenant(), &filter, query.cursor.as_deref(), limit)
+        .catalog(&reader.tenant(), &filter, super::cursor(query.cursor.as_ref()), limit)
         .await
         .map_err(|error| match error {
             RegistryError::Invalid(reason) => ApiError::new(ErrorCode::InvalidRequest, reason),
@@ -84,6 +101,14 @@ pub async fn list_entries(
         Reader::Anonymous => "public, max-age=60",
         Reader::Tenant(_) => "private, no-store",
     };
+    let mut page = json!(page);
+    if says_cloud {
+        for entry in page["items"].as_array_mut().into_iter().flatten() {
+            if entry["type"] == "http" {
+                entry["type"] = json!("cloud");
+            }
+        }
+    }
     Ok((
         [(header::CACHE_CONTROL, cache), (header::VARY, "authorization, x-api-key, accept")],
         Json(page),
@@ -95,6 +120,7 @@ pub async fn list_entries(
 #[utoipa::path(get, path = "/mcp/{fqdn}", tag = "registry",
     params(
         ("fqdn" = String, Path, description = "The name, with `@version` where one is wanted", example = "pml.mcp.filesystem"),
+        EntryQuery,
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` that the reader has")),
     responses(
         (status = 200, description = "The entry; a capability's program unless JSON is asked for",
@@ -104,11 +130,16 @@ pub async fn list_entries(
         (status = 410, description = "It was deleted", content_type = "application/problem+json", body = Problem)))]
 pub async fn get_entry(
     State(gateway): State<SharedGateway>,
+    pages: Extension<Arc<Pages>>,
     name: Result<Path<String>, PathRejection>,
+    query: Result<Query<EntryQuery>, QueryRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let Path(name) =
-        name.map_err(|error| ApiError::new(ErrorCode::InvalidRequest, error.body_text()))?;
+    let invalid = |detail: String| ApiError::new(ErrorCode::InvalidRequest, detail);
+    let Path(name) = name.map_err(|error| invalid(error.body_text()))?;
+    let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
+    let says_cloud = says_cloud(query.http_as.as_deref())?;
     let reader = Reader::of(&gateway, &headers).await?;
     let (text, version) = match name.split_once('@') {
         Some((text, version)) if version != "latest" => (text, Some(version.parse::<Version>())),
@@ -126,9 +157,47 @@ pub async fn get_entry(
                 NotFound { error: "hash_mismatch", message, current: Some(current.to_string()) };
             return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
         }
+        Err(RegistryError::Ambiguous { candidates, .. }) => {
+            let message =
+                format!("several projects have '{}': {}", shown(&name), candidates.join(", "));
+            let body = NotFound { error: "ambiguous", message, current: None };
+            return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
+        }
         Err(other) => return Err(other.into()),
     };
+    if says_cloud && found.entry.entry.kind == EntryType::Http {
+        return cloud_response(&found, pages.address(&uri, &headers));
+    }
     Ok(entry_response(&headers, &found))
+}
+
+/// Reads what entries of type `http` are to be called.
+fn says_cloud(word: Option<&str>) -> Result<bool, ApiError> {
+    match word {
+        None | Some("http") => Ok(false),
+        Some("cloud") => Ok(true),
+        Some(_) => Err(ApiError::new(ErrorCode::InvalidRequest, "`http_as` is `http` or `cloud`")),
+    }
+}
+
+/// Serves an entry as clients expect one that know the type as `cloud`: they send their messages to `proxy_to`, so it
+/// is the gateway's own proxy. `integrity` stays that of the entry; this form of it is nobody's content.
+fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Response, ApiError> {
+    let unreadable = |_| ApiError::new(ErrorCode::Internal, "the entry is not JSON");
+    let mut entry: Value = serde_json::from_slice(&served.json).map_err(unreadable)?;
+    let fqdn = &served.entry.fqdn;
+    entry["type"] = json!("cloud");
+    entry["proxy_to"] = match gateway {
+        Some(gateway) => {
+            json!(format!("{gateway}/mcp/proxy/{}.{}", fqdn.scope(), fqdn.namespace()))
+        }
+        None => Value::Null,
+    };
+    let headers = [
+        (header::CACHE_CONTROL, "private, no-store"),
+        (header::VARY, "authorization, x-api-key, accept"),
+    ];
+    Ok((headers, Json(entry)).into_response())
 }
 
 fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
@@ -139,16 +208,7 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     } else {
         "private, no-store"
     };
-    let matches = headers
-        .get(header::IF_NONE_MATCH)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value.split(',').any(|tag| {
-                let tag = tag.trim();
-                tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
-            })
-        });
-    let mut response = if matches {
+    let mut response = if reader_has(headers, &etag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         match &found.code {
@@ -185,7 +245,7 @@ fn wants_json(headers: &HeaderMap) -> bool {
 /// An entry that is not there.
 #[derive(Debug, Serialize, ToSchema)]
 struct NotFound {
-    /// `not_found` or `hash_mismatch`.
+    /// `not_found`, `hash_mismatch` or `ambiguous`.
     error: &'static str,
     /// What was asked for.
     message: String,
@@ -220,9 +280,11 @@ pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMa
     let routes = gateway.registry.routes();
     let body = json!({ "rules": &routes.rules });
     let etag = format!("\"{}\"", routes.etag);
-    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes());
-    let mut response =
-        if same { StatusCode::NOT_MODIFIED.into_response() } else { Json(body).into_response() };
+    let mut response = if reader_has(&headers, &etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Json(body).into_response()
+    };
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
     }
@@ -242,6 +304,14 @@ struct Rules {
     rules: Vec<Vec<String>>,
 }
 
+/// Tells whether the reader has what an `ETag` names: any of a list, weak or not, or `*` (RFC 9110, 13.1.2).
+fn reader_has(headers: &HeaderMap, etag: &str) -> bool {
+    let (Some(known), Ok(etag)) = (headers.typed_get::<IfNoneMatch>(), etag.parse::<ETag>()) else {
+        return false;
+    };
+    !known.precondition_passes(&etag)
+}
+
 fn wants_event_stream(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -258,4 +328,33 @@ fn parse_word<T: serde::de::DeserializeOwned>(
     word.map(|word| serde_json::from_value(serde_json::Value::String(word)))
         .transpose()
         .map_err(|error| ApiError::new(ErrorCode::InvalidRequest, format!("`{name}`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One reader for all routes: a list, several lines, a weak tag, a comma within a tag, and `*`.
+    #[test]
+    fn any_of_the_readers_tags_may_be_the_one() {
+        let tag = "\"sha256-ab+/=\"";
+        let has = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::IF_NONE_MATCH, value.parse().unwrap());
+            }
+            reader_has(&headers, tag)
+        };
+        let weak = format!("W/{tag}");
+        let list = format!("\"x\", {weak} , \"y\"");
+        let comma = format!("\"a,b\",{tag}");
+        for values in [&[tag][..], &[&weak], &[&list], &[&comma], &["\"x\"", tag], &["*"]] {
+            assert!(has(values), "{values:?}");
+        }
+        let unquoted = tag.trim_matches('"');
+        let within = format!("\"a,{unquoted}\"");
+        for values in [&[][..], &["\"x\""], &[unquoted], &[&within], &["\"x\", \"y\""], &[""]] {
+            assert!(!has(values), "{values:?}");
+        }
+    }
 }

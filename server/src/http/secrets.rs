@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,6 +17,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::auth::Requester;
 use crate::error::ApiError;
+use crate::http::body::{ApiBytes, is_json};
 use crate::state::SharedGateway;
 
 /// The largest body: a value of 8 KiB with every byte escaped, and what is around it.
@@ -87,10 +87,14 @@ pub async fn put_secret(
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {
     let name: SecretName = name.parse().map_err(refused)?;
-    let body = body.map_err(|_| invalid("the body is too large, or ended early"))?;
+    // A page of another origin can send a form or a text without being asked for leave.
+    if !is_json(&headers) {
+        let error = invalid("the body must be `application/json`");
+        return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
     let new: Result<NewSecret, _> = serde_json::from_slice(&body);
     // The value is nowhere but in its own type from here on, if nobody else holds the body.
     if let Ok(mut bytes) = body.try_into_mut() {
@@ -119,7 +123,7 @@ pub async fn put_secret(
 
 /// Deletes a secret.
 #[utoipa::path(delete, path = "/api/v1/secrets/{name}", tag = "secrets",
-    params(("name" = String, Path, description = "The variable", example = "TAVILY_API_KEY"), WhichSecret),
+    params(("name" = String, Path, description = "The variable", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY"), WhichSecret),
     responses((status = 204, description = "It is gone")))]
 pub async fn delete_secret(
     State(gateway): State<SharedGateway>,

@@ -31,6 +31,7 @@ pub struct CreateSession {
     can: Option<Vec<Right>>,
     /// How long it lasts; 900, unless it is said.
     #[schema(minimum = 1, maximum = 900)]
+    #[serde(default, deserialize_with = "super::body::whole_number")]
     expires_in_seconds: Option<u64>,
 }
 

@@ -1,12 +1,73 @@
-//! Takes a key out of a stream of server-sent events, one event at a time.
+//! Takes a key out of a stream, one message at a time: of server-sent events, or of JSON texts.
 
+use protocol::redaction::Redactor;
+use serde::de::IgnoredAny;
 use serde_json::Value;
-
-use crate::upstreams::redact::Redactor;
 
 /// Says that an event is over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge;
+
+/// What takes a key out of a stream of either kind.
+pub(super) enum Cleaner {
+    /// Of server-sent events.
+    Events(Events),
+    /// Of JSON texts.
+    Texts(Texts),
+}
+
+impl Cleaner {
+    /// Takes what has arrived and returns the messages that are whole now, clean.
+    ///
+    /// # Errors
+    /// Returns [`TooLarge`] for a message over the limit, or one that cannot be read.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+        match self {
+            Self::Events(events) => events.push(bytes),
+            Self::Texts(texts) => texts.push(bytes),
+        }
+    }
+}
+
+/// JSON texts on their way, one behind the other, and the one that has not arrived whole.
+pub(super) struct Texts {
+    redactor: Redactor,
+    limit: usize,
+    rest: Vec<u8>,
+}
+
+impl Texts {
+    /// Prepares for texts of at most `limit` bytes.
+    pub(super) fn new(redactor: Redactor, limit: usize) -> Self {
+        Self { redactor, limit, rest: Vec::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+        self.rest.extend_from_slice(bytes);
+        let mut texts = serde_json::Deserializer::from_slice(&self.rest).into_iter::<IgnoredAny>();
+        let (mut out, mut start) = (Vec::new(), 0);
+        loop {
+            match texts.next() {
+                Some(Ok(_)) => {
+                    let text = String::from_utf8_lossy(&self.rest[start..texts.byte_offset()]);
+                    let clean = clean_json(&self.redactor, &text);
+                    out.extend_from_slice(clean.as_deref().unwrap_or(&text).as_bytes());
+                    start = texts.byte_offset();
+                }
+                Some(Err(error)) if error.is_eof() => break,
+                Some(Err(_)) => return Err(TooLarge),
+                None => {
+                    // A client may wait for the end of the line.
+                    out.extend_from_slice(&self.rest[start..]);
+                    start = self.rest.len();
+                    break;
+                }
+            }
+        }
+        self.rest.drain(..start);
+        if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
+    }
+}
 
 /// Events on their way, and the one that has not arrived whole.
 pub(super) struct Events {
@@ -138,6 +199,19 @@ mod tests {
     fn other_events_stay_as_they_are() {
         let stream = "id: 1\ndata: \n\nretry: 3000\r\ndata: {\"n\": 1.0,  \"big\":123456789012345678901234567890}\r\n\r\n: ping\n\n\n\ndata\r\r";
         assert_eq!(through(stream), stream);
+    }
+
+    /// SE-02: the same for JSON texts, each of which is given out as soon as it is whole.
+    #[test]
+    fn a_key_is_taken_out_of_texts() {
+        let mut texts = Texts::new(Redactor::new(KEY), 1_000);
+        assert_eq!(texts.push(b"{\"a\":\"canary-").unwrap(), b"");
+        let out = texts.push(b"7f3a91\"}\n{\"b\": 1.0}\n{\"c\"").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":\"[redacted]\"}\n{\"b\": 1.0}");
+        assert_eq!(texts.push(b":2}\n").unwrap(), b"\n{\"c\":2}\n");
+        assert_eq!(texts.push(b"data: canary-7f3a91"), Err(TooLarge));
+        let mut texts = Texts::new(Redactor::new(KEY), 10);
+        assert_eq!(texts.push(b"{\"abcdefghi"), Err(TooLarge));
     }
 
     #[test]

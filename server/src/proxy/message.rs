@@ -38,6 +38,8 @@ pub(super) struct Message {
     pub(super) name: Option<String>,
     /// `uri` of its parameters.
     pub(super) uri: Option<String>,
+    /// `taskId` of its parameters.
+    pub(super) task_id: Option<String>,
     /// The protocol version that it names.
     pub(super) version: Option<String>,
 }
@@ -91,6 +93,7 @@ impl Message {
         match self.method.as_str() {
             "tools/call" | "prompts/get" => self.name.as_deref(),
             "resources/read" => self.uri.as_deref(),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.task_id.as_deref(),
             _ => None,
         }
     }
@@ -111,6 +114,7 @@ struct Parts {
 struct Params {
     name: Option<String>,
     uri: Option<String>,
+    task_id: Option<String>,
     version: Option<String>,
 }
 
@@ -133,8 +137,8 @@ impl Parts {
         if matches!(kind, Kind::Request(_)) && method.starts_with("notifications/") {
             return Err("a notification has no `id`");
         }
-        let Params { name, uri, version } = params;
-        Ok(Message { kind, method, name, uri, version })
+        let Params { name, uri, task_id, version } = params;
+        Ok(Message { kind, method, name, uri, task_id, version })
     }
 }
 
@@ -202,6 +206,7 @@ impl<'de> Deserialize<'de> for Params {
                     match name.as_str() {
                         "name" => params.name = map.next_value::<Text>()?.0,
                         "uri" => params.uri = map.next_value::<Text>()?.0,
+                        "taskId" => params.task_id = map.next_value::<Text>()?.0,
                         "_meta" => params.version = map.next_value::<Meta>()?.0,
                         _ => {
                             map.next_value::<Checked>()?;

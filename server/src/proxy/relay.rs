@@ -10,12 +10,11 @@ use futures::stream::{self, Stream};
 use registry::{Caller, Changes, Right};
 use tokio::sync::watch;
 
-use super::ANSWER_LIMIT;
-use super::events::Events;
+use super::events::Cleaner;
 use super::exchanges::Place;
 use crate::auth::{self, Requester};
 use crate::state::SharedGateway;
-use crate::upstreams::redact::Redactor;
+use crate::upstreams::keys::StoredKey;
 
 /// How long a stream may be open. A client takes it up again with `Last-Event-ID`, or asks anew.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -74,8 +73,8 @@ pub(super) struct Relay {
     gateway: SharedGateway,
     caller: Arc<Caller>,
     credential: HeaderMap,
-    /// It is the answer to a request that a stored key went along with.
-    stored_key: bool,
+    /// What went along with the request.
+    stored_key: Option<StoredKey>,
     changes: watch::Receiver<Changes>,
     seen: Changes,
     until: tokio::time::Instant,
@@ -83,16 +82,18 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Prepares a stream for whoever asked.
+    /// Prepares a stream for whoever asked; `seen` is what had changed before the credential was checked.
     pub(super) fn new(
         gateway: &SharedGateway,
         requester: &Requester,
         headers: &HeaderMap,
-        stored_key: bool,
+        seen: Changes,
+        stored_key: Option<StoredKey>,
         trace: Trace,
     ) -> Self {
         let mut changes = gateway.registry.changes();
-        let seen = *changes.borrow_and_update();
+        // The first look is at what has changed while the server was asked.
+        changes.mark_changed();
         let mut credential = HeaderMap::new();
         for name in [header::AUTHORIZATION, header::HeaderName::from_static("x-api-key")] {
             for value in headers.get_all(&name) {
@@ -106,22 +107,21 @@ impl Relay {
         Self { gateway, caller, credential, stored_key, changes, seen, until, trace }
     }
 
-    /// Returns the events of an answer, without the key that was used.
+    /// Returns an answer as it arrives, without the key that was used.
     ///
     /// The stream ends with the server's, with the time that it may be open, and as soon as the caller's credential
     /// or the stored key no longer counts. When the client hangs up, the server is hung up on.
-    pub(super) fn events(
+    pub(super) fn stream(
         self,
         answer: reqwest::Response,
-        redactor: Option<Redactor>,
+        cleaner: Option<Cleaner>,
     ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-        let events = redactor.map(|redactor| Events::new(redactor, ANSWER_LIMIT));
-        stream::unfold((self, answer, events), |(mut relay, mut answer, mut events)| async move {
+        stream::unfold((self, answer, cleaner), |(mut relay, mut answer, mut cleaner)| async move {
             loop {
                 let chunk = relay.chunk(&mut answer).await?;
-                let chunk = match (&mut events, chunk) {
+                let chunk = match (&mut cleaner, chunk) {
                     (None, chunk) => chunk,
-                    (Some(events), Ok(chunk)) => match events.push(&chunk) {
+                    (Some(cleaner), Ok(chunk)) => match cleaner.push(&chunk) {
                         Ok(clean) if clean.is_empty() => continue,
                         Ok(clean) => Ok(clean.into()),
                         Err(_) => Err(std::io::Error::other("an event is over the limit")),
@@ -129,7 +129,7 @@ impl Relay {
                     (Some(_), Err(error)) => Err(error),
                 };
                 relay.trace.bytes += chunk.as_ref().map_or(0, Bytes::len);
-                return Some((chunk, (relay, answer, events)));
+                return Some((chunk, (relay, answer, cleaner)));
             }
         })
     }
@@ -153,12 +153,17 @@ impl Relay {
         }
     }
 
-    /// Looks again whether the credential counts, after something has changed.
+    /// Looks again whether the credential and the stored key count, after something has changed. What cannot be
+    /// looked at does not count.
     async fn may_go_on(&mut self) -> bool {
         let now = *self.changes.borrow_and_update();
         let seen = std::mem::replace(&mut self.seen, now);
-        if self.stored_key && now.secrets != seen.secrets {
-            return false;
+        // Nobody is told whose keys changed, so it may be another one.
+        if let Some(key) = self.stored_key.as_ref().filter(|_| now.secrets != seen.secrets) {
+            let counts = key.counts(&self.gateway.registry, &self.caller.tenant()).await;
+            if !counts.unwrap_or(false) {
+                return false;
+            }
         }
         if now.keys == seen.keys {
             return true;

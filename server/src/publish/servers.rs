@@ -1,9 +1,10 @@
 //! Publishing an MCP server: what its author says, read and bounded.
 
+use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
 use registry::{Caller, CatalogServer, CatalogTool, NewServer, Remark, SecretName};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::{DESCRIPTION_LIMIT, invalid, is_storable, parse_version, reason, refused};
@@ -15,6 +16,10 @@ const TOOLS: usize = 500;
 const LIST: usize = 64;
 /// The longest argument, address or warning, in bytes.
 const TEXT: usize = 4 * 1024;
+/// The largest server.json, in bytes.
+pub(super) const SERVER_JSON_LIMIT: usize = 64 * 1024;
+/// What is said of too few tools, and of too many.
+const NO_TOOLS: &str = "a server has 1 to 500 tools";
 
 /// What is to be published.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -34,13 +39,18 @@ pub struct PublishServer {
     /// For `http`: the variables of the keys that it needs; the first is sent as `Authorization: Bearer`.
     #[serde(default)]
     env_required: Vec<String>,
+    /// The server.json of the official registry that describes it; the official API returns it. The other fields must
+    /// say of it what it says itself.
+    #[schema(value_type = Option<Object>)]
+    server_json: Option<Map<String, Value>>,
     /// What it offers, as `tools/list` has it.
-    #[schema(max_items = 500)]
+    #[schema(min_items = 1, max_items = 500)]
     tools: Vec<ToolDescriptor>,
     /// What a user should know before using it.
     #[serde(default)]
     warnings: Vec<String>,
     /// Three numbers; without them, the next patch.
+    #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     version: Option<String>,
     /// Who may know of it; without it, as before, and first the project.
     visibility: Option<Visibility>,
@@ -51,6 +61,7 @@ pub struct PublishServer {
 #[serde(rename_all = "lowercase")]
 enum ServerKind {
     Stdio,
+    #[serde(alias = "cloud")]
     Http,
 }
 
@@ -61,13 +72,13 @@ pub struct MadeServer {
     /// Its full name.
     fqdn: String,
     /// Its version.
-    version: String,
+    pub(super) version: String,
     /// The hash of its content.
     integrity: String,
     /// Where its tools run.
     routing: &'static str,
     /// The ids of its tools, in their order.
-    tools: Vec<String>,
+    pub(super) tools: Vec<String>,
     /// Whether this made it; false when the very same was published before.
     #[serde(skip)]
     #[schema(ignore)]
@@ -84,6 +95,18 @@ pub struct MadeServer {
 /// Returns what is wrong with it, `CONFLICT` for a version that has another content or a name that is taken, and why
 /// the registry does not answer.
 pub async fn publish(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    body: PublishServer,
+) -> Result<MadeServer, ErrorBody> {
+    if body.tools.is_empty() {
+        return Err(invalid(NO_TOOLS));
+    }
+    publish_any(gateway, caller, body).await
+}
+
+/// Publishes a server of which nobody has said yet which tools it has, too.
+pub(super) async fn publish_any(
     gateway: &SharedGateway,
     caller: &Caller,
     body: PublishServer,
@@ -138,6 +161,65 @@ pub async fn yank(
     gateway.registry.remark_server(&tenant, name, version, Remark::Yanked).await.map_err(refused)
 }
 
+impl PublishServer {
+    /// Describes a server by its server.json: `namespace` is its name here, `tools` are those that its author listed.
+    ///
+    /// # Errors
+    /// Returns why the server can be neither started nor reached.
+    pub(super) fn of_server_json(
+        namespace: &str,
+        server: Map<String, Value>,
+        tools: Vec<ToolDescriptor>,
+    ) -> Result<Self, ErrorBody> {
+        let server = Value::Object(server);
+        let (kind, install, proxy_to, env_required) = match place_of(&server).map_err(invalid)? {
+            ServerPlace::Stdio(install) => (ServerKind::Stdio, Some(install), None, Vec::new()),
+            ServerPlace::Http { url, env_required } => {
+                (ServerKind::Http, None, Some(url), env_required)
+            }
+        };
+        let text = |field: &str| server[field].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            name: namespace.to_owned(),
+            kind,
+            description: text("description"),
+            install,
+            proxy_to,
+            env_required,
+            version: Some(text("version")),
+            server_json: match server {
+                Value::Object(fields) => Some(fields),
+                _ => None,
+            },
+            tools,
+            warnings: Vec::new(),
+            visibility: None,
+        })
+    }
+}
+
+/// Checks a server.json that goes along: what the official API shows is what runs.
+fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
+    let Some(server) = body.server_json.clone().map(Value::Object) else { return Ok(None) };
+    let bytes = server.to_string().len();
+    if bytes > SERVER_JSON_LIMIT {
+        let detail = format!("`server_json` has {bytes} bytes; at most {SERVER_JSON_LIMIT}");
+        return Err(invalid(detail));
+    }
+    let place = place_of(&server).map_err(|why| invalid(format!("`server_json`: {why}")))?;
+    let agrees = match place {
+        ServerPlace::Stdio(install) => body.install.as_ref() == Some(&install),
+        ServerPlace::Http { url, env_required } => {
+            body.proxy_to.as_ref() == Some(&url) && body.env_required == env_required
+        }
+    };
+    if !agrees {
+        let detail = "`server_json` describes another package or address than `install`, `proxy_to` and `env_required`";
+        return Err(invalid(detail));
+    }
+    Ok(Some(server))
+}
+
 /// Reads what an author says of a server; `check` judges its address.
 fn read(
     body: PublishServer,
@@ -148,6 +230,7 @@ fn read(
         return Err(invalid(format!("`description` has 1 to {DESCRIPTION_LIMIT} characters")));
     }
     texts("warnings", &body.warnings, TEXT)?;
+    let server_json = check_server_json(&body)?;
     let (kind, install, proxy_to) = match (body.kind, body.install, body.proxy_to) {
         (ServerKind::Stdio, Some(install), None) => {
             if !body.env_required.is_empty() {
@@ -176,7 +259,7 @@ fn read(
     if body.env_required.len() > LIST {
         return Err(invalid(format!("`env_required` has at most {LIST} names")));
     }
-    let tools = check_tools(&body.name, body.tools)?;
+    let tools = check_any_tools(&body.name, body.tools)?;
     let server = CatalogServer {
         namespace: body.name,
         kind,
@@ -187,6 +270,7 @@ fn read(
         routing: None,
         warnings: body.warnings,
         result: protocol::ResultMode::default(),
+        server_json,
         tools,
     };
     // Postgres cannot keep a NUL, wherever it stands.
@@ -224,8 +308,18 @@ pub fn check_tools(
     namespace: &str,
     tools: Vec<ToolDescriptor>,
 ) -> Result<Vec<CatalogTool>, ErrorBody> {
-    if tools.is_empty() || tools.len() > TOOLS {
-        return Err(invalid(format!("a server has 1 to {TOOLS} tools")));
+    if tools.is_empty() {
+        return Err(invalid(NO_TOOLS));
+    }
+    check_any_tools(namespace, tools)
+}
+
+fn check_any_tools(
+    namespace: &str,
+    tools: Vec<ToolDescriptor>,
+) -> Result<Vec<CatalogTool>, ErrorBody> {
+    if tools.len() > TOOLS {
+        return Err(invalid(NO_TOOLS));
     }
     tools.into_iter().map(|tool| check_tool(namespace, tool)).collect()
 }

@@ -4,10 +4,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64URL_NOPAD;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
 
 use super::TokenError;
-use super::jws::{Algorithm, PublicKey};
+use crate::http_client;
 
 /// How long one fetch may take.
 const FETCH_LIMIT: Duration = Duration::from_secs(5);
@@ -15,6 +17,8 @@ const FETCH_LIMIT: Duration = Duration::from_secs(5);
 const SIZE_LIMIT: usize = 256 * 1024;
 /// The most keys that are kept.
 const KEYS_LIMIT: usize = 100;
+/// The sizes of an RSA modulus that count, in bits. Shorter ones can be factored; `rsa` verifies with none longer.
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=4_096;
 /// Keys of this age are fetched anew while the old ones still count.
 const FRESH: Duration = Duration::from_secs(300);
 /// The pause between two fetches for a key that was not there: anybody can name one.
@@ -39,18 +43,21 @@ struct Fetching {
 }
 
 struct KeySet {
-    keys: Vec<(String, Option<String>, Arc<PublicKey>)>,
+    keys: Vec<PublicKey>,
     fetched: Instant,
+}
+
+/// A public key of the issuer.
+struct PublicKey {
+    kid: String,
+    /// The one algorithm that the issuer uses it with, if it says so.
+    only: Option<Algorithm>,
+    key: Arc<DecodingKey>,
 }
 
 impl Jwks {
     pub(super) fn new(url: reqwest::Url, max_age: Duration) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            // A redirect could lead to another machine, or away from TLS.
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(FETCH_LIMIT)
-            .user_agent(concat!("pml-server/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let http = http_client::for_named(FETCH_LIMIT).build()?;
         Ok(Self { url, http, max_age, current: RwLock::default(), fetching: Default::default() })
     }
 
@@ -59,7 +66,7 @@ impl Jwks {
         self: &Arc<Self>,
         kid: &str,
         algorithm: Algorithm,
-    ) -> Result<Arc<PublicKey>, TokenError> {
+    ) -> Result<Arc<DecodingKey>, TokenError> {
         let set = self.believed().await?;
         if let Some(key) = set.get(kid, algorithm) {
             if set.fetched.elapsed() >= FRESH.min(self.max_age / 2) {
@@ -126,7 +133,7 @@ impl Jwks {
         }
     }
 
-    async fn download(&self) -> Result<Vec<(String, Option<String>, Arc<PublicKey>)>, FetchError> {
+    async fn download(&self) -> Result<Vec<PublicKey>, FetchError> {
         let request = self.http.get(self.url.clone()).header("accept", "application/json");
         let mut response = request.send().await.map_err(reqwest::Error::without_url)?;
         if response.status() != reqwest::StatusCode::OK {
@@ -140,9 +147,9 @@ impl Jwks {
             body.extend_from_slice(&chunk);
         }
         let set: WireSet = serde_json::from_slice(&body).map_err(FetchError::Json)?;
-        // One that cannot be read is one that we do not know, as RFC 7517 has it.
+        // RFC 7517, 5: a key that cannot be read is ignored, and the others count.
         let known = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
-        Ok(known.filter_map(WireKey::into_key).take(KEYS_LIMIT).collect())
+        Ok(known.filter_map(PublicKey::of).take(KEYS_LIMIT).collect())
     }
 
     fn current(&self) -> Option<Arc<KeySet>> {
@@ -152,17 +159,13 @@ impl Jwks {
 
 impl KeySet {
     /// Returns the key of that name, if it is one for the algorithm.
-    fn get(&self, kid: &str, algorithm: Algorithm) -> Option<Arc<PublicKey>> {
-        let said = match algorithm {
-            Algorithm::Rs256 => "RS256",
-            Algorithm::Ps256 => "PS256",
-            Algorithm::Es256 => "ES256",
-            Algorithm::EdDsa => "EdDSA",
+    fn get(&self, kid: &str, algorithm: Algorithm) -> Option<Arc<DecodingKey>> {
+        let fits = |key: &&PublicKey| {
+            key.kid == kid
+                && key.only.is_none_or(|only| only == algorithm)
+                && key.key.family() == algorithm.family()
         };
-        let fits = |(name, alg, key): &&(String, Option<String>, Arc<PublicKey>)| {
-            name == kid && alg.as_deref().is_none_or(|alg| alg == said) && key.is_for(algorithm)
-        };
-        self.keys.iter().find(fits).map(|(_, _, key)| Arc::clone(key))
+        self.keys.iter().find(fits).map(|key| Arc::clone(&key.key))
     }
 }
 
@@ -187,44 +190,122 @@ struct WireSet {
     keys: Vec<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-struct WireKey {
-    kty: String,
-    kid: Option<String>,
-    alg: Option<String>,
-    #[serde(rename = "use")]
-    usage: Option<String>,
-    crv: Option<String>,
-    n: Option<String>,
-    e: Option<String>,
-    x: Option<String>,
-    y: Option<String>,
-}
-
-impl WireKey {
-    /// Returns the key, unless it is one that signs no tokens of ours.
-    fn into_key(self) -> Option<(String, Option<String>, Arc<PublicKey>)> {
-        if self.usage.is_some_and(|usage| usage != "sig") {
+impl PublicKey {
+    /// Takes a key of the set, unless it is one that signs no tokens of ours.
+    fn of(jwk: Jwk) -> Option<Self> {
+        if jwk.common.public_key_use.is_some_and(|usage| usage != PublicKeyUse::Signature) {
             return None;
         }
-        let bytes = |text: Option<String>| BASE64URL_NOPAD.decode(text?.as_bytes()).ok();
-        let key = match (self.kty.as_str(), self.crv.as_deref()) {
-            ("RSA", _) => {
-                let mut n = bytes(self.n)?;
+        let only = match jwk.common.key_algorithm {
+            None => None,
+            Some(KeyAlgorithm::RS256) => Some(Algorithm::RS256),
+            Some(KeyAlgorithm::PS256) => Some(Algorithm::PS256),
+            Some(KeyAlgorithm::ES256) => Some(Algorithm::ES256),
+            Some(KeyAlgorithm::EdDSA) => Some(Algorithm::EdDSA),
+            Some(_) => return None,
+        };
+        let bytes = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).ok();
+        // Sizes are checked here: the library takes any, and panics at an Ed25519 key that is too short.
+        let of_32 = |text: &str| bytes(text).is_some_and(|bytes| bytes.len() == 32);
+        let key = match &jwk.algorithm {
+            AlgorithmParameters::RSA(rsa) => {
+                let mut n = bytes(&rsa.n)?;
                 // Some issuers write the sign of the number as well.
                 n.drain(..n.iter().take_while(|byte| **byte == 0).count());
-                PublicKey::Rsa { n, e: bytes(self.e)? }
+                let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
+                RSA_BITS.contains(&bits).then(|| {
+                    bytes(&rsa.e).map(|e| DecodingKey::from_rsa_raw_components(&n, &e))
+                })??
             }
-            ("EC", Some("P-256")) => {
-                let (x, y) = (bytes(self.x)?, bytes(self.y)?);
-                if x.len() != 32 || y.len() != 32 {
-                    return None;
-                }
-                PublicKey::P256([&[4], x.as_slice(), &y].concat())
+            AlgorithmParameters::EllipticCurve(point)
+                if point.curve == EllipticCurve::P256 && of_32(&point.x) && of_32(&point.y) =>
+            {
+                DecodingKey::from_ec_components(&point.x, &point.y).ok()?
             }
-            ("OKP", Some("Ed25519")) => PublicKey::Ed25519(bytes(self.x)?),
+            AlgorithmParameters::OctetKeyPair(pair)
+                if pair.curve == EllipticCurve::Ed25519 && of_32(&pair.x) =>
+            {
+                DecodingKey::from_ed_components(&pair.x).ok()?
+            }
             _ => return None,
         };
-        Some((self.kid?, self.alg, Arc::new(key)))
+        debug_assert_ne!(key.family(), AlgorithmFamily::Hmac);
+        Some(Self { kid: jwk.common.key_id?, only, key: Arc::new(key) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key(jwk: Value) -> Option<PublicKey> {
+        PublicKey::of(serde_json::from_value(jwk).ok()?)
+    }
+
+    fn text(bytes: usize) -> String {
+        BASE64URL_NOPAD.encode(&vec![0xab; bytes])
+    }
+
+    /// GW-03: a key that is too short, of another curve, secret or for another use is none, and none of them panics.
+    #[test]
+    fn only_keys_that_can_sign_tokens_are_taken() {
+        let rsa = |n: usize| json!({ "kty": "RSA", "kid": "r", "n": text(n), "e": "AQAB" });
+        let okp = |x: usize| json!({ "kty": "OKP", "crv": "Ed25519", "kid": "o", "x": text(x) });
+        let ec = |x: usize, y: usize| json!({ "kty": "EC", "crv": "P-256", "kid": "e", "x": text(x), "y": text(y) });
+        for taken in [rsa(256), rsa(384), rsa(512), okp(32), ec(32, 32)] {
+            assert!(key(taken.clone()).is_some(), "{taken}");
+        }
+        let with = |mut jwk: Value, name: &str, value: Value| {
+            jwk[name] = value;
+            jwk
+        };
+        let signed = [&[0], &[0xab; 256][..]].concat();
+        assert!(key(with(rsa(1), "n", json!(BASE64URL_NOPAD.encode(&signed)))).is_some());
+        let short = BASE64URL_NOPAD.encode(&[&[0x7f], &[0xab; 255][..]].concat());
+        for refused in [
+            rsa(0),
+            rsa(128),
+            rsa(255),
+            with(rsa(1), "n", json!(short)),
+            rsa(513),
+            with(rsa(256), "use", json!("enc")),
+            with(rsa(256), "alg", json!("RS1")),
+            with(rsa(256), "alg", json!("RSA-OAEP")),
+            with(rsa(256), "n", json!("?")),
+            with(rsa(256), "kid", Value::Null),
+            okp(0),
+            okp(31),
+            okp(33),
+            with(okp(32), "crv", json!("Ed448")),
+            with(okp(32), "crv", json!("P-256")),
+            ec(31, 32),
+            ec(32, 33),
+            with(ec(32, 32), "crv", json!("P-384")),
+            with(ec(32, 32), "crv", json!("secp256k1")),
+            json!({ "kty": "oct", "kid": "s", "k": text(32) }),
+            json!({ "kty": "AKP", "kid": "s", "x": text(32) }),
+            json!({ "kid": "nothing" }),
+            json!("a text"),
+        ] {
+            assert!(key(refused.clone()).is_none(), "{refused}");
+        }
+        let set = KeySet {
+            keys: [rsa(256), with(okp(32), "alg", json!("EdDSA"))]
+                .map(|jwk| key(jwk).unwrap())
+                .into(),
+            fetched: Instant::now(),
+        };
+        for (kid, algorithm, expected) in [
+            ("r", Algorithm::RS256, true),
+            ("r", Algorithm::PS256, true),
+            ("r", Algorithm::ES256, false),
+            ("o", Algorithm::EdDSA, true),
+            ("o", Algorithm::RS256, false),
+            ("x", Algorithm::RS256, false),
+        ] {
+            assert_eq!(set.get(kid, algorithm).is_some(), expected, "{kid} {algorithm:?}");
+        }
     }
 }

@@ -1,29 +1,35 @@
-//! The form of a signed token, and its signature.
+//! What a token's text must look like before its signature is checked.
+//!
+//! `jsonwebtoken` decodes and verifies. It reads headers more widely than we do (it ignores `crit` and `b64`, takes
+//! any `typ`, and keeps the last of two members with one name), so the rules of RFC 8725 stand in front of it.
+
+use std::fmt;
 
 use data_encoding::BASE64URL_NOPAD;
-use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
-use serde::de::IgnoredAny;
+use jsonwebtoken::Algorithm;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 /// The longest token, in bytes.
 const TOKEN_LIMIT: usize = 8 * 1024;
 
-/// The algorithms that count. None of them has a secret that the gateway shares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(super) enum Algorithm {
-    #[serde(rename = "RS256")]
-    Rs256,
-    #[serde(rename = "PS256")]
-    Ps256,
-    #[serde(rename = "ES256")]
-    Es256,
-    #[serde(rename = "EdDSA")]
-    EdDsa,
+/// Reads one of the algorithms that count. None of them has a secret that the gateway shares.
+fn algorithm<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Algorithm, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    match name.as_str() {
+        "RS256" => Ok(Algorithm::RS256),
+        "PS256" => Ok(Algorithm::PS256),
+        "ES256" => Ok(Algorithm::ES256),
+        "EdDSA" => Ok(Algorithm::EdDSA),
+        _ => Err(serde::de::Error::custom("an algorithm that is not accepted")),
+    }
 }
 
-/// The header. Where it says itself where keys are (`jku`, `jwk`, `x5u`, `x5c`) it is not heard.
+/// The header. `jku`, `jwk`, `x5u` and `x5c` are ignored: the token does not choose its keys.
 #[derive(Debug, Deserialize)]
 pub(super) struct Header {
+    #[serde(deserialize_with = "algorithm")]
     pub(super) alg: Algorithm,
     pub(super) typ: String,
     pub(super) kid: String,
@@ -51,77 +57,49 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-/// A token in its parts.
-pub(super) struct Jws<'a> {
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-    /// What was signed: the first two parts as they came.
-    signed: &'a str,
-    signature: Vec<u8>,
-}
-
-impl<'a> Jws<'a> {
-    /// Takes a token apart; `None` for whatever is not one, or says that it is more than one.
-    pub(super) fn parse(token: &'a str) -> Option<Self> {
+impl Header {
+    /// Reads the header of a token; `None` unless the text is a plain signed token with an accepted algorithm.
+    pub(super) fn of(token: &str) -> Option<Self> {
         if token.len() > TOKEN_LIMIT {
             return None;
         }
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, payload) = signed.split_once('.')?;
-        // A dot more is in no alphabet of base64.
-        let [header, payload, signature] =
-            [header, payload, signature].map(|part| BASE64URL_NOPAD.decode(part.as_bytes()).ok());
-        let header: Header = serde_json::from_slice(&header?).ok()?;
+        let mut parts = token.split('.').map(|part| BASE64URL_NOPAD.decode(part.as_bytes()).ok());
+        let header = parts.next()??;
+        // Of two members with one name, another reader could take the other one, also where we read neither.
+        serde_json::from_slice::<Claims>(&header).ok()?;
+        let header: Self = serde_json::from_slice(&header).ok()?;
+        let (_payload, _signature) = (parts.next()??, parts.next()??);
         let plain = [&header.crit, &header.b64, &header.enc, &header.zip].iter().all(|it| !it.0);
-        let (payload, signature) = (payload?, signature?);
-        plain.then_some(Self { header, payload, signed, signature })
+        (plain && parts.next().is_none()).then_some(header)
     }
 }
 
-/// A public key of the issuer.
-pub(super) enum PublicKey {
-    Rsa {
-        n: Vec<u8>,
-        e: Vec<u8>,
-    },
-    /// A point on P-256, uncompressed.
-    P256(Vec<u8>),
-    Ed25519(Vec<u8>),
-}
+/// The claims of a token, each name once (RFC 7519, 4): of two, another reader could take the other one.
+pub(super) struct Claims(pub(super) Map<String, Value>);
 
-impl PublicKey {
-    /// Tells whether the key is one for the algorithm.
-    pub(super) fn is_for(&self, algorithm: Algorithm) -> bool {
-        match self {
-            Self::Rsa { .. } => matches!(algorithm, Algorithm::Rs256 | Algorithm::Ps256),
-            Self::P256(_) => algorithm == Algorithm::Es256,
-            Self::Ed25519(_) => algorithm == Algorithm::EdDsa,
-        }
-    }
+impl<'de> Deserialize<'de> for Claims {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ClaimsVisitor;
 
-    /// Tells whether the key's owner signed the token.
-    pub(super) fn verifies(&self, algorithm: Algorithm, token: &Jws<'_>) -> bool {
-        let (message, signature) = (token.signed.as_bytes(), token.signature.as_slice());
-        let rsa = |n, e, parameters| {
-            RsaPublicKeyComponents { n, e }.verify(parameters, message, signature).is_ok()
-        };
-        match (algorithm, self) {
-            (Algorithm::Rs256, Self::Rsa { n, e }) => {
-                rsa(n, e, &signature::RSA_PKCS1_2048_8192_SHA256)
+        impl<'de> Visitor<'de> for ClaimsVisitor {
+            type Value = Claims;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of claims")
             }
-            (Algorithm::Ps256, Self::Rsa { n, e }) => {
-                rsa(n, e, &signature::RSA_PSS_2048_8192_SHA256)
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Claims, A::Error> {
+                let mut claims = Map::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if claims.insert(name, value).is_some() {
+                        return Err(serde::de::Error::custom("two claims with one name"));
+                    }
+                }
+                Ok(Claims(claims))
             }
-            (Algorithm::Es256, Self::P256(point)) => {
-                let key = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point);
-                key.verify(message, signature).is_ok()
-            }
-            (Algorithm::EdDsa, Self::Ed25519(point)) => {
-                let key = UnparsedPublicKey::new(&signature::ED25519, point);
-                key.verify(message, signature).is_ok()
-            }
-            _ => false,
         }
+
+        deserializer.deserialize_map(ClaimsVisitor)
     }
 }
 
@@ -139,17 +117,19 @@ mod tests {
     #[test]
     fn only_plain_signed_tokens_are_read() {
         let good = r#"{"alg":"ES256","typ":"at+jwt","kid":"a"}"#;
-        assert!(Jws::parse(&token(good)).is_some());
-        // Where the header says keys are is not heard, and no reason to refuse it.
+        assert!(Header::of(&token(good)).is_some());
+        // A header that points at keys is not refused for it; nobody looks there.
         let pointing =
             r#"{"alg":"ES256","typ":"at+jwt","kid":"a","jku":"https://evil.test","jwk":{}}"#;
-        assert!(Jws::parse(&token(pointing)).is_some());
+        assert!(Header::of(&token(pointing)).is_some());
         for header in [
             r#"{"alg":"none","typ":"at+jwt","kid":"a"}"#,
             r#"{"alg":"NONE","typ":"at+jwt","kid":"a"}"#,
             r#"{"alg":"HS256","typ":"at+jwt","kid":"a"}"#,
             r#"{"alg":"es256","typ":"at+jwt","kid":"a"}"#,
             r#"{"alg":"ES256","alg":"RS256","typ":"at+jwt","kid":"a"}"#,
+            r#"{"alg":"ES256","typ":"at+jwt","kid":"a","jku":"a","jku":"b"}"#,
+            r#"{"alg":"ES256","typ":"at+jwt","kid":"a","x":1,"\u0078":1}"#,
             r#"{"alg":["ES256"],"typ":"at+jwt","kid":"a"}"#,
             r#"{"typ":"at+jwt","kid":"a"}"#,
             r#"{"alg":"ES256","kid":"a"}"#,
@@ -163,7 +143,7 @@ mod tests {
             "[]",
             "",
         ] {
-            assert!(Jws::parse(&token(header)).is_none(), "{header}");
+            assert!(Header::of(&token(header)).is_none(), "{header}");
         }
         let good = token(good);
         let long = "A".repeat(TOKEN_LIMIT);
@@ -178,7 +158,17 @@ mod tests {
             &format!("{good}.x.y"),
             &format!("{good}{long}"),
         ] {
-            assert!(Jws::parse(text).is_none(), "{text}");
+            assert!(Header::of(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_claim_stands_once() {
+        let read = |text: &str| serde_json::from_str::<Claims>(text).map(|claims| claims.0);
+        assert_eq!(read(r#"{"sub":"a","exp":1}"#).unwrap()["sub"], "a");
+        for text in [r#"{"sub":"a","sub":"b"}"#, r#"{"sub":"a","s\u0075b":"a"}"#, "[]", "null", "7"]
+        {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "unique",
-            "Keeps the first of equal items, or of items with an equal key.",
+            "Removes duplicates: keeps the first of equal items, or of items with an equal key.",
             unique,
         )
         .example(json!({"items": [1, 1.0, "1", 2]}), json!([1, "1", 2])),

@@ -30,9 +30,14 @@ pub struct PrivateHosts(Arc<HashSet<String>>);
 
 impl PrivateHosts {
     /// Takes the hosts; an address in any spelling is the same address.
-    pub fn new(hosts: &[String]) -> Self {
+    ///
+    /// # Errors
+    /// Returns which of them is no host, and what to write instead: it would allow nothing.
+    pub fn new(hosts: &[String]) -> Result<Self, String> {
         let named = hosts.iter().map(|host| host.trim()).filter(|host| !host.is_empty());
-        Self(Arc::new(named.map(plain).collect()))
+        let named: Result<_, _> =
+            named.map(|host| check_host(host).map(|()| plain(host))).collect();
+        named.map(|hosts| Self(Arc::new(hosts)))
     }
 
     fn contains(&self, host: &str) -> bool {
@@ -69,6 +74,37 @@ impl PrivateHosts {
             Ok(address) if !self.allow(host, address) => Err(refusal(host)),
             _ => Ok(url),
         }
+    }
+}
+
+/// Refuses what is more or less than a host.
+fn check_host(text: &str) -> Result<(), String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if bare.parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    let shown = protocol::escape_text(text);
+    let instead = match Url::parse(text).ok().filter(Url::has_host) {
+        Some(url) => url.host_str().map(str::to_owned),
+        None => Url::parse(&format!("http://{text}"))
+            .ok()
+            .filter(|url| url.path() == "/" || text.contains('/'))
+            .and_then(|url| url.host_str().map(str::to_owned)),
+    };
+    match instead {
+        Some(host)
+            if !text.contains('*')
+                && text.trim_end_matches('.').eq_ignore_ascii_case(host.trim_end_matches('.')) =>
+        {
+            Ok(())
+        }
+        Some(host) if !text.contains('@') && !text.contains('*') => Err(format!(
+            "`{shown}` is not a host alone; write `{}`, which stands for all of its ports",
+            host.trim_matches(['[', ']'])
+        )),
+        _ => Err(format!(
+            "`{shown}` is not a host; write a name or an address, without port and path"
+        )),
     }
 }
 
@@ -297,7 +333,7 @@ mod tests {
     #[test]
     fn an_operator_allows_hosts_one_by_one() {
         let hosts = ["127.0.0.1", "MCP.Internal", "[fd12::1]", "169.254.10.1"].map(str::to_owned);
-        let allowed = PrivateHosts::new(&hosts);
+        let allowed = PrivateHosts::new(&hosts).unwrap();
         for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[fd12::1]", "169.254.10.1"] {
             allowed.check(&format!("http://{host}/")).expect(host);
         }
@@ -315,7 +351,7 @@ mod tests {
         );
         // A name that was allowed still never leads to the credentials of the machine.
         assert!(!allowed.allow("mcp.internal", ip("169.254.169.254")));
-        assert!(!PrivateHosts::new(&[String::new()]).allow("", ip("127.0.0.1")));
+        assert!(!PrivateHosts::new(&[String::new()]).unwrap().allow("", ip("127.0.0.1")));
     }
 
     /// A server on loopback that counts its visitors.
@@ -351,8 +387,7 @@ mod tests {
                 let address = if first { "0.0.0.0:0" } else { "127.0.0.1:0" };
                 Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
             });
-            let client =
-                reqwest::Client::builder().dns_resolver(resolver).no_proxy().build().unwrap();
+            let client = crate::http_client::for_upstreams(resolver).build().unwrap();
             let mut answers = Vec::new();
             for _ in 0..2 {
                 let sent = client.get(format!("http://rebind.example:{port}/")).send().await;
@@ -367,7 +402,7 @@ mod tests {
         }
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (0, 2));
         // The twin: allowed by its name, this machine is reached, and what is no address still is not.
-        let answers = visit(PrivateHosts::new(&["rebind.example".to_owned()])).await;
+        let answers = visit(PrivateHosts::new(&["rebind.example".to_owned()]).unwrap()).await;
         assert!(answers[0].is_err() && answers[1] == Ok(200), "{answers:?}");
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (1, 4));
     }
@@ -379,12 +414,37 @@ mod tests {
         let (port, visits) = server();
         let client = |private: PrivateHosts| {
             let resolver = GuardedResolver::new(private);
-            reqwest::Client::builder().dns_resolver(resolver).no_proxy().build().unwrap()
+            crate::http_client::for_upstreams(resolver).build().unwrap()
         };
         let url = format!("http://localhost:{port}/");
         client(PrivateHosts::default()).get(&url).send().await.unwrap_err();
         assert_eq!(visits.load(Ordering::SeqCst), 0);
-        let allowed = PrivateHosts::new(&["localhost".to_owned()]);
+        let allowed = PrivateHosts::new(&["localhost".to_owned()]).unwrap();
         assert_eq!(client(allowed).get(&url).send().await.unwrap().status(), 200);
+    }
+
+    #[test]
+    fn what_is_no_host_alone_is_told_with_what_to_write() {
+        let new = |host: &str| PrivateHosts::new(&[host.to_owned()]);
+        for host in ["db.internal", "DB.internal.", "10.1.2.3", "::1", "[::1]", " localhost "] {
+            assert!(new(host).is_ok(), "{host}");
+        }
+        for (host, instead) in [
+            ("db.internal:8080", "`db.internal`"),
+            ("10.1.2.3:80", "`10.1.2.3`"),
+            ("[::1]:80", "`::1`"),
+            ("http://db.internal/mcp", "`db.internal`"),
+            ("db.internal/mcp", "`db.internal`"),
+            ("10.0.0.0/8", "`10.0.0.0`"),
+        ] {
+            let refused = new(host).unwrap_err();
+            assert!(
+                refused.contains(host) && refused.contains(&format!("write {instead}")),
+                "{refused}"
+            );
+        }
+        for host in ["*.internal", "a b", "user@db.internal", "db.internal:x"] {
+            assert!(new(host).unwrap_err().contains("is not a host"), "{host}");
+        }
     }
 }

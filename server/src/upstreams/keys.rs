@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use axum::http::HeaderMap;
 use protocol::{ErrorBody, ErrorCode, Scope};
-use registry::{KeyHost, Registry, RegistryError, ResolvedTool, SecretUse};
+use registry::{
+    KeyHost, Registry, RegistryError, ResolvedTool, SecretName, SecretStamp, SecretUse, Tenant,
+};
 use serde_json::json;
 
 use crate::auth::Requester;
@@ -96,8 +98,31 @@ impl<'a> Need<'a> {
 pub struct FoundKey {
     /// The key.
     pub value: Secret,
-    /// It is one that is stored, not one that came with the call.
-    pub is_stored: bool,
+    /// Which one it is, if it is stored and did not come with the call.
+    pub stored: Option<StoredKey>,
+}
+
+/// A stored key that went along with a request.
+#[derive(Debug, Clone)]
+pub struct StoredKey {
+    name: SecretName,
+    purpose: SecretUse,
+    stamp: SecretStamp,
+}
+
+impl StoredKey {
+    /// Tells whether the tenant's next request for the same would still get this very key.
+    ///
+    /// # Errors
+    /// Returns an error when the database cannot be read.
+    pub async fn counts(
+        &self,
+        registry: &Registry,
+        tenant: &Tenant,
+    ) -> Result<bool, RegistryError> {
+        let now = registry.secret_stamp(tenant, &self.name, self.purpose.clone()).await?;
+        Ok(now.as_ref() == Some(&self.stamp))
+    }
 }
 
 /// Finds the key that an upstream needs, for one call. A stored one is
@@ -116,10 +141,13 @@ pub async fn find(
 ) -> Result<FoundKey, ErrorBody> {
     let purpose = need.purpose()?;
     let sent = requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty());
-    let (value, is_stored) = match sent {
-        Some(key) if purpose.may_have(key.hosts.as_deref()) => (key.value.clone(), false),
+    let (value, stored) = match sent {
+        Some(key) if purpose.may_have(key.hosts.as_deref()) => (key.value.clone(), None),
         Some(_) => return Err(not_for_host(need, &purpose.host, "was sent along")),
-        None => (stored(registry, requester, need, purpose).await?, true),
+        None => {
+            let (value, stored) = stored(registry, requester, need, purpose).await?;
+            (value, Some(stored))
+        }
     };
     if !value.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Err(ErrorBody::new(
@@ -131,7 +159,21 @@ pub async fn find(
         )
         .with_details(json!({ "variable": need.variable })));
     }
-    Ok(FoundKey { value, is_stored })
+    Ok(FoundKey { value, stored })
+}
+
+/// Tells whether a call would find the key that it needs, as far as that can be told without opening it.
+pub async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>) -> bool {
+    let Ok(purpose) = need.purpose() else { return true };
+    if let Some(key) =
+        requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty())
+    {
+        return purpose.may_have(key.hosts.as_deref());
+    }
+    let Ok(name) = need.variable.parse() else { return false };
+    // What cannot be told now, the call says.
+    let stamp = registry.secret_stamp(&requester.tenant(), &name, purpose).await;
+    stamp.map_or(true, |stamp| stamp.is_some())
 }
 
 async fn stored(
@@ -139,12 +181,15 @@ async fn stored(
     requester: &Requester,
     need: Need<'_>,
     purpose: SecretUse,
-) -> Result<Secret, ErrorBody> {
+) -> Result<(Secret, StoredKey), ErrorBody> {
     // What cannot be stored is not there.
-    let Ok(name) = need.variable.parse() else { return Err(missing(need)) };
+    let Ok(name) = need.variable.parse::<SecretName>() else { return Err(missing(need)) };
     let host = purpose.host.clone();
-    match registry.use_secret(&requester.tenant(), &name, purpose).await {
-        Ok(Some(value)) => Ok(Secret::new(value.expose())),
+    match registry.use_secret(&requester.tenant(), &name, purpose.clone()).await {
+        Ok(Some(used)) => {
+            let value = Secret::new(used.value.expose());
+            Ok((value, StoredKey { name, purpose, stamp: used.stamp }))
+        }
         Ok(None) => Err(missing(need)),
         Err(RegistryError::NotForHost { .. }) => Err(not_for_host(need, &host, "is stored")),
         Err(error) => Err(registry_error(&error)),

@@ -7,6 +7,8 @@ use anyhow::{Context as _, bail, ensure};
 use registry::{ReadServer, read_page};
 use reqwest::Url;
 
+use crate::http_client;
+
 /// The largest page, in bytes.
 const PAGE_LIMIT: usize = 8 * 1024 * 1024;
 /// The most bytes of all pages, or of a file.
@@ -78,12 +80,7 @@ fn from_file(path: &str) -> anyhow::Result<ReadRegistry> {
 
 async fn from_url(source: &str) -> anyhow::Result<ReadRegistry> {
     let first = servers_url(source)?;
-    let client = reqwest::Client::builder()
-        // A redirect leads to a registry that the operator did not name.
-        .redirect(reqwest::redirect::Policy::none())
-        .timeout(PAGE_TIME)
-        .user_agent(concat!("pml-server/", env!("CARGO_PKG_VERSION")))
-        .build()?;
+    let client = http_client::for_named(PAGE_TIME).build()?;
     let started = Instant::now();
     let mut read = ReadRegistry::default();
     let (mut seen, mut total) = (HashSet::new(), 0);

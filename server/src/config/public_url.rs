@@ -1,0 +1,70 @@
+//! The address under which clients reach the gateway.
+
+use std::str::FromStr;
+
+use super::identity::address;
+
+/// A base URL without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl {
+    url: String,
+    host: String,
+}
+
+impl PublicUrl {
+    /// Returns the URL.
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns its host, with the port where it has one.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = String;
+
+    /// Reads an `https` URL, or an `http` one of this machine: clients send their keys there.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (_, url) = address("PML_PUBLIC_URL", text).map_err(|error| format!("{error:#}"))?;
+        if url.query().is_some() {
+            return Err("PML_PUBLIC_URL must have no query".to_owned());
+        }
+        let name = url.host_str().unwrap_or_default();
+        let host = match url.port() {
+            Some(port) => format!("{name}:{port}"),
+            None => name.to_owned(),
+        };
+        Ok(Self { url: url.as_str().trim_end_matches('/').to_owned(), host })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_url_is_a_base_that_keys_may_be_sent_to() {
+        for (text, url, host) in [
+            ("https://gw.example", "https://gw.example", "gw.example"),
+            ("https://GW.example:443/", "https://gw.example", "gw.example"),
+            ("https://gw.example:8443/pml/", "https://gw.example:8443/pml", "gw.example:8443"),
+            ("http://127.0.0.1:3001", "http://127.0.0.1:3001", "127.0.0.1:3001"),
+        ] {
+            let read: PublicUrl = text.parse().unwrap();
+            assert_eq!((read.as_str(), read.host()), (url, host));
+        }
+        for text in [
+            "",
+            "gw.example",
+            "http://gw.example",
+            "https://u:p@gw.example",
+            "https://gw.example?x=1",
+            "ftp://gw.example",
+        ] {
+            text.parse::<PublicUrl>().expect_err(text);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Tells a client how far its request is.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RoleServer};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often a client hears of a request in which no call ends.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Waits for the answer to a request, and tells its client whenever a tool call has ended, and every few seconds.
+///
+/// What is told rises in any case: it is the seconds that have gone by. Nobody knows how many there will be.
+pub(super) async fn tell<T>(
+    peer: &Peer<RoleServer>,
+    token: ProgressToken,
+    mut calls: watch::Receiver<u64>,
+    answer: impl Future<Output = T>,
+) -> T {
+    let started = Instant::now();
+    let mut beat = tokio::time::interval_at(started + BEAT, BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut answer = pin!(answer);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            Ok(()) = calls.changed() => beat.reset(),
+            _ = beat.tick() => {}
+        }
+        let ended = *calls.borrow_and_update();
+        let calls = if ended == 1 { "tool call" } else { "tool calls" };
+        let mut told =
+            ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
+        told.message = Some(format!("{ended} {calls} finished"));
+        if let Err(error) = peer.notify_progress(told).await {
+            tracing::debug!(%error, "Nobody hears of the progress of a request");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The calls that run now, so that a notification can cancel one of them.
+//!
+//! Every message is a request of its own, and ids are only unique for one client: clients that share a key count
+//! alike. Each is given a session id with its handshake, which stands for nothing else and is stored nowhere, so
+//! that any replica takes it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::{HeaderMap, HeaderName};
+use registry::{Caller, Tenant};
+use rmcp::model::RequestId;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// The header with the id that a client got with its handshake.
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Whose request it is, and how its client names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    tenant: Tenant,
+    key_id: Option<Uuid>,
+    session: Option<String>,
+    request: RequestId,
+}
+
+impl Name {
+    /// Names a request of a caller.
+    pub(super) fn new(caller: &Caller, headers: &HeaderMap, request: RequestId) -> Self {
+        let session = headers.get(SESSION).and_then(|value| value.to_str().ok());
+        Self {
+            tenant: caller.tenant(),
+            key_id: caller.key_id,
+            session: session.map(str::to_owned),
+            request,
+        }
+    }
+}
+
+/// The calls that run on this gateway.
+#[derive(Debug, Default)]
+pub(super) struct Running(Mutex<HashMap<Name, Vec<(Uuid, CancellationToken)>>>);
+
+impl Running {
+    /// Enters a call that ends with `outer`, or when it is cancelled by its name.
+    pub(super) fn enter(self: &Arc<Self>, name: Name, outer: &CancellationToken) -> Entry {
+        let (id, cancel) = (Uuid::new_v4(), outer.child_token());
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.entry(name.clone()).or_default().push((id, cancel.clone()));
+        drop(calls);
+        Entry { running: Arc::clone(self), name, id, cancel }
+    }
+
+    /// Cancels the call of that name, if there is exactly one.
+    pub(super) fn cancel(&self, name: &Name) {
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match calls.get(name).map(Vec::as_slice) {
+            Some([(_, cancel)]) => cancel.cancel(),
+            Some(several) => {
+                tracing::info!(
+                    calls = several.len(),
+                    "Cancelled none of several requests with the same id: their clients send no session id"
+                );
+            }
+            None => tracing::debug!("A request to be cancelled does not run here"),
+        }
+    }
+}
+
+/// A call that runs; it is taken out when this ends.
+pub(super) struct Entry {
+    running: Arc<Running>,
+    name: Name,
+    id: Uuid,
+    /// Ends the call.
+    pub(super) cancel: CancellationToken,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut calls = self.running.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = calls.get_mut(&self.name) {
+            same.retain(|(id, _)| *id != self.id);
+            if same.is_empty() {
+                calls.remove(&self.name);
+            }
+        }
+    }
+}
+
+/// Returns which request a message cancels, if that is what it does.
+pub(super) fn cancelled(body: &[u8]) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Message {
+        method: String,
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        request_id: RequestId,
+    }
+    let message: Message = serde_json::from_slice(body).ok()?;
+    (message.method == "notifications/cancelled").then_some(message.params.request_id)
+}

@@ -1,0 +1,67 @@
+//! `POST /v0.1/auth/github-at`: how `mcp-publisher login` gets what it publishes with.
+//!
+//! Of its ways to log in, this one takes a token that the user has: `mcp-publisher login github --token KEY`. The
+//! token is an API key of this gateway, and what it is exchanged for is the key itself: it ends when the key does.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use protocol::ErrorCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::auth;
+use crate::error::ApiError;
+use crate::http::body::ApiBytes;
+use crate::http::capabilities::{private, require_publish};
+use crate::http::openapi::Problem;
+use crate::state::SharedGateway;
+
+/// The largest body.
+pub const BODY_LIMIT: usize = 16 * 1024;
+
+/// What is exchanged.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// An API key of this gateway with the right `publish`.
+    #[schema(min_length = 1, max_length = 4096)]
+    github_token: String,
+}
+
+/// What to publish with.
+#[derive(Serialize, ToSchema)]
+struct RegistryToken {
+    /// The key.
+    registry_token: String,
+    /// When it expires, in seconds since 1970; 0 if it does not.
+    expires_at: i64,
+}
+
+/// Exchanges an API key for what `mcp-publisher` publishes with: the key itself.
+#[utoipa::path(post, path = "/v0.1/auth/github-at", tag = "official",
+    request_body(content = Exchange, example = json!({ "github_token": "pml_key_…" })),
+    responses(
+        (status = 200, description = "The key is valid and has the right `publish`", body = RegistryToken),
+        (status = 401, description = "There is no valid key in the body", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "The key lacks the right `publish`", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The database is not there", body = Problem, content_type = "application/problem+json")))]
+pub async fn exchange_key(
+    State(gateway): State<SharedGateway>,
+    ApiBytes(body): ApiBytes,
+) -> Result<Response, ApiError> {
+    let refused = || ApiError::new(ErrorCode::Unauthorized, "the API key is not valid");
+    // The key stands in the body, so a body without one is a request without a key.
+    let body: Exchange = serde_json::from_slice(&body).map_err(|_| refused())?;
+    let bearer = format!("Bearer {}", body.github_token);
+    let mut value = HeaderValue::from_str(&bearer).map_err(|_| refused())?;
+    value.set_sensitive(true);
+    // As if the request carried it: checked and counted in the same way.
+    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+    let caller = auth::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
+    require_publish(&caller)?;
+    let expires_at = caller.expires_at.map_or(0, |at| at.timestamp());
+    let answer = RegistryToken { registry_token: body.github_token, expires_at };
+    Ok(private(Json(answer)).into_response())
+}

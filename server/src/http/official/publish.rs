@@ -1,0 +1,77 @@
+//! `POST /v0.1/publish`: what the official registry's `mcp-publisher` sends.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use registry::Caller;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::{Asked, ServerResponse, answer, told};
+use crate::error::ApiError;
+use crate::http::body::ApiJson;
+use crate::http::capabilities::{require_publish, told as told_of_publishing};
+use crate::http::openapi::Problem;
+use crate::publish::official;
+use crate::state::SharedGateway;
+
+/// The largest body: a server.json of 64 KiB, and what JSON may add to it.
+pub const BODY_LIMIT: usize = 256 * 1024;
+
+/// A server.json of the official registry; members that are not listed here are kept as they are.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what is read from a map")]
+struct ServerJson {
+    /// `org.project/namespace`, with the key's own scope.
+    #[schema(pattern = "^[A-Za-z0-9._-]+/[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", max_length = 200)]
+    name: String,
+    /// What it does.
+    #[schema(min_length = 1, max_length = 100, pattern = "[^\\s]")]
+    description: String,
+    /// Three numbers.
+    #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
+    version: String,
+    /// Ways to start it; the first that can be started as it stands is used.
+    #[schema(value_type = Option<Vec<Object>>)]
+    packages: Option<Vec<Value>>,
+    /// Where it is reached, if no package can be started.
+    #[schema(value_type = Option<Vec<Object>>)]
+    remotes: Option<Vec<Value>>,
+}
+
+/// Publishes a version of an MCP server in the caller's scope, as `org.project/namespace`.
+///
+/// It is what `POST /api/v1/servers` does, by a server.json. Programs can call its tools once they are known: list them
+/// in `_meta`, at `io.modelcontextprotocol.registry/publisher-provided`, `ai.casys.pml/tools`, or publish with
+/// `pml publish --mcp`, which asks the server.
+#[utoipa::path(post, path = "/v0.1/publish", tag = "official", operation_id = "publish_official_server",
+    request_body(content = ServerJson, description = "A server.json", example = json!({
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "acme.web/notes", "description": "Keeps notes.", "version": "1.2.0",
+        "packages": [{ "registryType": "npm", "identifier": "@acme/notes", "version": "1.2.0", "transport": { "type": "stdio" } }]
+    })),
+    responses(
+        (status = 200, description = "It was published, or the very same was there", body = ServerResponse),
+        (status = 409, description = "The version is there with another content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
+pub async fn publish_server(
+    State(gateway): State<SharedGateway>,
+    asked: Asked,
+    Extension(caller): Extension<Arc<Caller>>,
+    ApiJson(body): ApiJson<Map<String, Value>>,
+) -> Result<Response, ApiError> {
+    require_publish(&caller)?;
+    let made = official::publish(&gateway, &caller, body).await.map_err(|error| {
+        let detail = error.message.clone();
+        // The member in which clients of the official API look for the reason.
+        told_of_publishing(error).with_member("error", detail)
+    })?;
+    let reader = asked.on_behalf_of(caller.tenant());
+    let found = gateway.registry.official_version(&reader, &made.name, &made.version, true).await;
+    let mut found = found.map_err(told)?;
+    if !made.warnings.is_empty() {
+        found["_meta"]["ai.casys.pml/registry"]["warnings"] = json!(made.warnings);
+    }
+    Ok(answer("private, no-store", &found))
+}
