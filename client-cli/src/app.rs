@@ -1,11 +1,13 @@
 //! What every command of a project shares: its files, rules, tools and gateway.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use protocol::{
-    CAPABILITY_DEPTH, ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, ToolDescriptor, ToolId,
+    CAPABILITY_DEPTH, ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, Scope, ToolDescriptor,
+    ToolId,
 };
 use sandbox::{Pool, PoolConfig};
 use serde_json::{Value, json};
@@ -19,13 +21,17 @@ use crate::consent::approvals::Approvals;
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::TrustStore;
 use crate::create::Finished;
-use crate::keys::{self, Gateway};
+use crate::discover::known::KnownTools;
+use crate::keys::{self, Gateway, KeySource};
 use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::Supervisor;
-use crate::local_mcp::{LocalServers, ServerSpec, Timing};
+use crate::local_mcp::{Grant, LocalMcpError, LocalServers, Remote, ServerSpec, Timing};
 use crate::lockfile::Lockfile;
+use crate::records;
+use crate::targets::Target;
 use crate::tools::{self, NativeTools};
 use crate::workspace::Workspace;
+use crate::workspace::protected::{Granted, Protected};
 
 /// One project, opened.
 pub struct App {
@@ -42,6 +48,7 @@ pub struct App {
     local: LocalServers,
     /// The namespaces of the servers that `.pml.json` names.
     configured: BTreeSet<String>,
+    known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
@@ -75,7 +82,8 @@ impl App {
         add_configured(&local, &config)?;
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
-        let cloud = open_cloud(settings, &config);
+        let cloud = open_cloud(settings, &config, workspace.root());
+        let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
             approvals: Arc::default(),
             finished: Finished::default(),
@@ -86,6 +94,7 @@ impl App {
             workspace,
             local,
             configured,
+            known,
             cloud,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
@@ -163,7 +172,69 @@ impl App {
 
     /// Tells whether a server of `.pml.json` answers a tool.
     pub fn is_configured(&self, id: &ToolId) -> bool {
-        self.configured.contains(id.namespace())
+        id.is_plain() && self.configured.contains(id.namespace())
+    }
+
+    /// Returns the server behind HTTP of `.pml.json` that answers a tool.
+    pub fn remote_of(&self, id: &ToolId) -> Option<Remote> {
+        let spec = self.is_configured(id).then(|| self.local.spec(id.namespace()))?;
+        spec?.remote
+    }
+
+    /// Tells whether a server of `.pml.json` has a namespace.
+    pub fn is_configured_namespace(&self, namespace: &str) -> bool {
+        self.configured.contains(namespace)
+    }
+
+    /// Returns the namespaces of the servers of `.pml.json`, sorted.
+    pub fn configured_namespaces(&self) -> impl Iterator<Item = &str> {
+        self.configured.iter().map(String::as_str)
+    }
+
+    /// Returns the tools that a server of `.pml.json` offered when it was last asked.
+    pub fn known_tools(&self, namespace: &str) -> Option<Arc<Vec<ToolDescriptor>>> {
+        self.known.of(namespace, &self.local.spec(namespace)?)
+    }
+
+    /// Asks a server of `.pml.json` what it offers, if it runs. One whose tools are not known is started for it with
+    /// `may_start`.
+    pub async fn list_tools(
+        &self,
+        namespace: &str,
+        may_start: bool,
+        cancel: &CancellationToken,
+    ) -> Option<Arc<Vec<ToolDescriptor>>> {
+        let spec = self.local.spec(namespace)?;
+        let starts = may_start && self.known.of(namespace, &spec).is_none();
+        if !starts && !self.local.is_running(namespace).await {
+            return None;
+        }
+        match self.local.tools(namespace, cancel).await {
+            Ok(tools) => {
+                self.known.keep(namespace, &spec, tools);
+                self.known.of(namespace, &spec)
+            }
+            Err(error) => {
+                tracing::debug!(server = namespace, %error, "A server did not list its tools");
+                None
+            }
+        }
+    }
+
+    /// Asks a server that runs what it offers, beside everything else, if that is not known yet.
+    pub fn learn_tools(self: &Arc<Self>, namespace: &str) {
+        if self.known_tools(namespace).is_some() {
+            return;
+        }
+        let (app, namespace) = (Arc::clone(self), namespace.to_owned());
+        tokio::spawn(async move {
+            let _ = app.list_tools(&namespace, false, &CancellationToken::new()).await;
+        });
+    }
+
+    /// Returns the folder of the workspace.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.root()
     }
 
     /// Returns the folder of the user's own records, which no workspace can ship.
@@ -171,7 +242,8 @@ impl App {
         self.store.folder()
     }
 
-    /// Calls a tool built into the CLI and returns its raw MCP result.
+    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` has the protected places that a human
+    /// was shown.
     ///
     /// # Errors
     /// Returns the tool's own error with its code.
@@ -179,10 +251,50 @@ impl App {
         &self,
         id: &ToolId,
         arguments: Value,
+        granted: Granted,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let answer = self.native.call(id, arguments, cancel).await;
+        let answer = self.native.call(id, arguments, granted, cancel).await;
         answer.map_err(|error| ErrorBody::new(error.code, error.message))
+    }
+
+    /// Looks whether a call could run at all, so that nobody is asked about one that cannot. Has no effect. Returns
+    /// the protected places that it touches, about which a human is asked whatever a rule allows.
+    ///
+    /// # Errors
+    /// Returns what the call itself would fail with.
+    pub fn check_call(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        arguments: &Value,
+    ) -> Result<Vec<Protected>, ErrorBody> {
+        let checked = match target {
+            Target::Native => {
+                let checked = self.native.check(id, arguments);
+                return checked.map_err(|error| ErrorBody::new(error.code, error.message));
+            }
+            Target::Configured => self.local.check(id.namespace()),
+            Target::Registered(entry) => match &entry.install {
+                Some(install) => {
+                    let folder = self.folder_of(&server_of(entry, id)?);
+                    let spec = ServerSpec::of_registry(install, folder);
+                    self.local.check_new(id.namespace(), spec)
+                }
+                None => Ok(()),
+            },
+            Target::Gateway { lacks_key: Some(key), .. } => {
+                let key = protocol::escape_text(key);
+                let message = format!(
+                    "`{id}` needs the key `{key}`, and the gateway has none for it: store it with `pml keys set {key} --cloud`"
+                );
+                return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
+                    .with_details(serde_json::json!({ "variable": key })));
+            }
+            Target::Capability(_) | Target::Gateway { .. } => Ok(()),
+        };
+        checked.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        Ok(Vec::new())
     }
 
     /// Calls a tool of a local MCP server and returns its raw MCP result.
@@ -199,20 +311,48 @@ impl App {
         answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
-    /// Makes a server of the registry known, so that it starts with its first call.
+    /// Calls a tool of a server of the registry, which starts with its first call.
     ///
     /// # Errors
-    /// Returns why it cannot be started.
-    pub fn add_registered(&self, entry: &RegistryEntry) -> Result<(), ErrorBody> {
-        let (Ok(fqdn), Some(install)) = (entry.fqdn.parse::<Fqdn>(), &entry.install) else {
-            return Err(ErrorBody::new(
-                ErrorCode::ToolUnavailable,
-                format!("the registry's entry `{}` does not say how to start it", entry.fqdn),
-            ));
-        };
-        self.local
-            .add(fqdn.namespace(), ServerSpec::from(install))
-            .map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    /// Returns why it cannot be started, or did not answer.
+    pub async fn call_registered(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
+        let server = server_of(entry, id)?;
+        let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
+        let folder = self.folder_of(&server);
+        // Only what is about to start needs it.
+        if !self.local.knows(&server) {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|error| {
+                config_error(format!("cannot make `{}`: {error}", folder.display()))
+            })?;
+        }
+        self.local.add(&server, ServerSpec::of_registry(install, folder)).map_err(failed)?;
+        self.local.call(&server, id.action(), arguments, cancel).await.map_err(failed)
+    }
+
+    /// Returns what the start of a server of the registry grants; nothing for one that is not started here.
+    ///
+    /// # Errors
+    /// Returns what the start would fail with.
+    pub fn grant(&self, entry: &RegistryEntry, id: &ToolId) -> Result<Option<Grant>, ErrorBody> {
+        let Some(install) = &entry.install else { return Ok(None) };
+        let folder = self.folder_of(&server_of(entry, id)?);
+        let spec = ServerSpec::of_registry(install, folder);
+        let grant = self.local.grant_of(id.namespace(), spec);
+        grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Returns the folder in which a server of the registry starts: one of its own, which need not be there yet.
+    fn folder_of(&self, server: &str) -> PathBuf {
+        let name = records::name(&format!("{}\0{server}", self.workspace().display()));
+        self.records().join("servers").join(name)
     }
 
     /// Starts a server apart from the project's own, lists its tools and ends it.
@@ -261,15 +401,19 @@ fn start_pool(
 }
 
 /// Finds the gateway and the key that is for it.
-fn open_cloud(settings: &Settings, config: &Config) -> Result<Cloud, ErrorBody> {
+fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud, ErrorBody> {
     let variable = |name| std::env::var(name).ok();
-    let (url, key) = (variable(keys::URL_VARIABLE), variable(keys::KEY_VARIABLE));
-    let gateway =
-        Gateway::choose(settings.url.as_deref(), url.as_deref(), config.cloud_url.as_deref())
-            .map_err(config_error)?;
-    let key =
-        keys::find(&gateway, key.as_deref(), keys::user_file().as_deref()).map_err(config_error)?;
-    Cloud::new(gateway, key)
+    let url = variable(keys::URL_VARIABLE);
+    let remembered = keys::remembered_gateway().map_err(config_error)?;
+    let gateway = Gateway::choose(
+        settings.url.as_deref(),
+        url.as_deref(),
+        config.cloud_url.as_deref(),
+        remembered.as_deref(),
+    )
+    .map_err(config_error)?;
+    let keys = KeySource::of_user(&gateway, Some(root)).map_err(config_error)?;
+    Cloud::new(gateway, keys)
 }
 
 /// Makes the servers of `.pml.json` known; `private_mcps` hide `mcpServers`, and
@@ -289,22 +433,34 @@ fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody
                 ),
             ));
         }
-        let spec = ServerSpec {
-            command: server.command.clone(),
-            args: server.args.clone(),
-            env: server.env.0.clone(),
-            env_required: Vec::new(),
-            cwd: server.cwd.clone(),
-        };
         local
-            .add(namespace, spec)
+            .add(namespace, ServerSpec::from(server))
             .map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
     }
     Ok(())
 }
 
+/// Names the process of a server of the registry: the catalog's by its namespace alone; those of others, and each
+/// version, are processes of their own.
+fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
+    let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
+    let mut server = fqdn.namespace().to_owned();
+    if *fqdn.scope() != Scope::public() {
+        server = format!("{}.{server}", fqdn.scope());
+    }
+    if let Some(version) = id.version() {
+        server = format!("{server}@{version}");
+    }
+    Ok(server)
+}
+
+fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
+    let message = format!("the registry's entry `{}` does not say how to start it", entry.fqdn);
+    ErrorBody::new(ErrorCode::ToolUnavailable, message)
+}
+
 fn is_native(id: &ToolId) -> bool {
-    tools::descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
+    id.is_plain() && tools::descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
 }
 
 /// Returns this program's own file, which also runs sealed children and supervisors.

@@ -52,7 +52,7 @@ pub enum Command {
     Stdio,
     /// Run a program and print its result.
     Exec(Exec),
-    /// Show what a program will and may do, and what leaves this machine, without running it; works offline.
+    /// Show what a program will and may do, and what leaves this machine, without running it.
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
@@ -60,14 +60,14 @@ pub enum Command {
     Publish(Publish),
     /// Say of what was published that it should not be used any more, and why.
     Deprecate(Deprecate),
-    /// Leave a version of what was published to those who name it.
+    /// Yank a version: only requests for exactly `@VERSION` still resolve.
     Yank {
         /// `NAMESPACE.ACTION@VERSION` of a capability, or `NAMESPACE@VERSION` of a server.
         name: String,
     },
     /// Delete what was published, for good: a capability `NAMESPACE.ACTION`, or a server `NAMESPACE`.
     Unpublish(Unpublish),
-    /// Look whether programs can be contained on this machine.
+    /// Look whether programs can be contained here, and at the gateway, the key and the project's files.
     Doctor(Doctor),
     /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
     Init {
@@ -150,11 +150,31 @@ pub struct Exec {
     #[arg(long, value_name = "JSON")]
     pub args: Option<String>,
     /// Wall time in milliseconds.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub timeout_ms: Option<NonZeroU64>,
     /// Print the whole answer as JSON, and never ask: what needs approval ends with exit code 3.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Reads a number of milliseconds; of a number with a unit it says what to write.
+fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
+    if let Ok(number) = text.parse::<u64>() {
+        return NonZeroU64::new(number).ok_or_else(|| "it must be at least 1".to_owned());
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        _ => 0,
+    };
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
+        Some(number) if number > 0 => {
+            Err(format!("write it in milliseconds, without a unit: {number}"))
+        }
+        _ => Err("write a whole number of milliseconds, for example 5000".to_owned()),
+    }
 }
 
 /// `pml plan`
@@ -170,6 +190,9 @@ pub struct Plan {
     /// Print a picture of the calls and of what flows between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub graph: Option<GraphFormat>,
+    /// Do not ask the gateway where tools run. It is asked by their names only.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// How a graph is written.
@@ -272,9 +295,9 @@ fn visibility() -> impl TypedValueParser<Value = Visibility> {
 
 /// `pml doctor`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 the sandbox holds; 4 it does not, or no child can be sealed."
-)]
+#[command(after_help = "\
+Exit codes: 0 nothing is wrong, warnings included; 2 a file or setting cannot be used; 3 the gateway does not take
+the key; 4 programs cannot be contained here, or the gateway that you named cannot be reached.")]
 pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
@@ -296,4 +319,27 @@ pub struct Analyze {
     /// Print a picture of the calls and of what flows between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub graph: Option<GraphFormat>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    #[test]
+    fn a_time_with_a_unit_is_told_without_it() {
+        assert_eq!(milliseconds("5000").unwrap().get(), 5000);
+        for (text, told) in [
+            ("5s", "write it in milliseconds, without a unit: 5000"),
+            ("250ms", "write it in milliseconds, without a unit: 250"),
+            ("2m", "write it in milliseconds, without a unit: 120000"),
+            ("0", "it must be at least 1"),
+            ("0s", "write a whole number of milliseconds, for example 5000"),
+            ("1.5", "write a whole number of milliseconds, for example 5000"),
+            ("-1", "write a whole number of milliseconds, for example 5000"),
+            ("", "write a whole number of milliseconds, for example 5000"),
+            ("99999999999999999999s", "write a whole number of milliseconds, for example 5000"),
+        ] {
+            assert_eq!(milliseconds(text).unwrap_err(), told, "{text}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use analysis::Analysis;
 use protocol::{
     EntryType, ErrorBody, ErrorCode, Fqdn, Integrity, McpDependency, RegistryEntry, Routing,
-    ToolId, ToolUse, ToolUseType,
+    ToolDescriptor, ToolId, ToolUse, ToolUseType,
 };
 
 use crate::targets::Target;
@@ -73,11 +73,34 @@ impl Module {
         Ok(Self { id, name, version, integrity, calls, mcp_deps, code, text })
     }
 
+    /// Tells whether it is the version that an id names, if it names one.
+    pub fn is_version(&self, id: &ToolId) -> bool {
+        id.version().is_none_or(|wanted| version(wanted) == Some(self.version))
+    }
+
+    /// Returns what it says of itself, as a tool.
+    pub fn descriptor(&self) -> Option<ToolDescriptor> {
+        let (entry, _) = RegistryEntry::from_module(&self.text)?;
+        let described = entry.description;
+        entry.tools.into_iter().next().or_else(|| {
+            Some(ToolDescriptor {
+                name: self.id.action().to_owned(),
+                description: described,
+                input_schema: serde_json::json!({ "type": "object" }),
+                output_schema: None,
+                annotations: None,
+            })
+        })
+    }
+
     /// Returns the name of this very version, `acme.web.maths.double@0.1.0`.
     pub fn versioned(&self) -> String {
-        let (major, minor, patch) = self.version;
-        format!("{}@{major}.{minor}.{patch}", self.name)
+        format!("{}@{}", self.name, version_text(self.version))
     }
+}
+
+fn version_text((major, minor, patch): (u64, u64, u64)) -> String {
+    format!("{major}.{minor}.{patch}")
 }
 
 /// Reads three numbers with dots between them.
@@ -100,6 +123,9 @@ pub struct Capability {
     pub analysis: Arc<Analysis>,
     /// The tools that it declares, and where each runs.
     pub targets: HashMap<ToolId, Target>,
+    /// The full names of those that its short names stand for in its own scope, where that is not the caller's: a
+    /// rule about the caller's tool of that name does not allow them.
+    pub rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
     pub below: BTreeSet<ToolId>,
     /// How many capabilities are within one another here, itself included.
@@ -117,19 +143,27 @@ impl Capability {
                 height = height.max(1 + inner.height);
             }
         }
-        Self { module, analysis, targets, below, height }
+        Self { module, analysis, targets, rules: HashMap::new(), below, height }
     }
 
-    /// Describes it as a tool of a run, with what this `pml` found that it reaches.
-    pub fn tool_use(&self) -> ToolUse {
-        let Module { id, name, integrity, .. } = &self.module;
+    /// Says what the rules see of the tools that it calls.
+    pub fn seen_as(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Describes it as the tool `id` of a run, with what this `pml` found that it reaches.
+    pub fn tool_use(&self, id: &ToolId) -> ToolUse {
+        let Module { name, integrity, .. } = &self.module;
         ToolUse {
             id: id.to_string(),
             fqdn: Some(name.clone().pinned(integrity.short()).to_string()),
+            version: Some(version_text(self.module.version)),
             kind: ToolUseType::Capability,
             routing: Routing::Client,
             integrity: Some(*integrity),
             tools: Some(self.below.iter().map(ToolId::to_string).collect()),
+            lacks_key: None,
         }
     }
 

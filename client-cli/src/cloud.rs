@@ -1,12 +1,15 @@
 //! The gateway, seen from the CLI: one POST per call, no session.
 
+mod answer;
 mod api;
 mod secrets;
 
 use std::time::Duration;
 
 use protocol::meta_tools::RUN_META;
-use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, RegistryEntry, ToolId, meta_tools};
+use protocol::{
+    Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity, RegistryEntry, ToolId, meta_tools,
+};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub use api::OwnKey;
 
 use crate::capabilities::MODULE_LIMIT;
-use crate::keys::{ApiKey, Gateway};
+use crate::http_client::{self, Credential};
+use crate::keys::{ApiKey, Gateway, KeySource};
 
 /// The protocol version that the CLI speaks with the gateway.
 const MCP_VERSION: &str = "2026-07-28";
@@ -30,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 pub struct Cloud {
     http: reqwest::Client,
     gateway: Gateway,
-    key: Option<ApiKey>,
+    keys: KeySource,
 }
 
 /// Names the call of a run that a forwarded call is; also its idempotency key.
@@ -47,17 +51,16 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the HTTP client cannot be made.
-    pub fn new(gateway: Gateway, key: Option<ApiKey>) -> Result<Self, ErrorBody> {
-        // A redirect could carry the key to another origin: none is followed.
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(Duration::from_secs(5))
+    pub fn new(gateway: Gateway, keys: KeySource) -> Result<Self, ErrorBody> {
+        let invalid = |error: &dyn std::error::Error| {
+            ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string())
+        };
+        let http = http_client::builder(&gateway.join(""), Credential::Sent)
+            .map_err(|error| invalid(&error))?
             .timeout(TIMEOUT)
-            .tcp_nodelay(true)
-            .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string()))?;
-        Ok(Self { http, gateway, key })
+            .map_err(|error| invalid(&error))?;
+        Ok(Self { http, gateway, keys })
     }
 
     /// Returns the gateway that is called.
@@ -66,8 +69,17 @@ impl Cloud {
     }
 
     /// Tells whether there is a key for the gateway, which answers nothing without one.
-    pub fn has_key(&self) -> bool {
-        self.key.is_some()
+    pub async fn has_key(&self) -> bool {
+        self.key().await.is_some()
+    }
+
+    async fn key(&self) -> Option<&ApiKey> {
+        self.keys.find().await.key.as_ref().map(|(key, _)| key)
+    }
+
+    /// Returns the hash of the key, which tells one principal's answers from another's.
+    pub async fn principal(&self) -> Option<Integrity> {
+        self.key().await.map(|key| Integrity::of(key.expose().as_bytes()))
     }
 
     /// Submits a program.
@@ -82,6 +94,19 @@ impl Cloud {
         let arguments = serde_json::to_value(request)
             .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
         let result = self.call(meta_tools::EXECUTE.name, arguments, None, cancel).await?;
+        self.envelope(&result)
+    }
+
+    /// Passes the answer to a paused run of the gateway on.
+    ///
+    /// # Errors
+    /// As [`Cloud::execute`].
+    pub async fn resume(
+        &self,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Envelope, ErrorBody> {
+        let result = self.call(meta_tools::CONTINUE.name, arguments, None, cancel).await?;
         self.envelope(&result)
     }
 
@@ -139,7 +164,7 @@ impl Cloud {
     async fn served(&self, fqdn: &str, kind: &str, limit: usize) -> Result<Vec<u8>, ErrorBody> {
         let url = self.gateway.join(&format!("mcp/{fqdn}"));
         let mut request = self.http.get(url).header(ACCEPT, kind);
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key().await {
             request = request.bearer_auth(key.expose());
         }
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
@@ -171,9 +196,10 @@ impl Cloud {
         if let Some(run) = run {
             meta[RUN_META] = json!({ "run_id": run.run_id, "call_index": run.call_index });
         }
+        let id = request_id();
         let body = json!({
             "jsonrpc": "2.0",
-            "id": 1,
+            "id": id,
             "method": "tools/call",
             "params": { "name": name, "arguments": arguments, "_meta": meta },
         });
@@ -187,7 +213,7 @@ impl Cloud {
             .header("mcp-name", name)
             .header("x-pml-client", "package")
             .body(body.to_string());
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key().await {
             request = request.bearer_auth(key.expose());
         }
         // Dropping the request closes the connection, which cancels it on the gateway.
@@ -214,11 +240,8 @@ impl Cloud {
                 );
             }
         };
-        if let Some(result) = answer.get("result").filter(|result| result.is_object()) {
-            return Ok(result.clone());
-        }
-        if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
-            return Err(self.nonsense(&format!("it refused the request: {message}")));
+        if let Some(result) = answer::result(&answer, id).map_err(|what| self.nonsense(&what))? {
+            return Ok(result);
         }
         if let Some(problem) = self.problem(&answer) {
             return Err(problem);
@@ -238,8 +261,7 @@ impl Cloud {
         let structured = result
             .get("structuredContent")
             .ok_or_else(|| self.nonsense("a result without `structuredContent`"))?;
-        serde_json::from_value(structured.clone())
-            .map_err(|error| self.nonsense(&format!("an envelope that does not decode: {error}")))
+        answer::envelope(structured).map_err(|what| self.nonsense(&what))
     }
 
     async fn read(&self, response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {
@@ -268,10 +290,31 @@ impl Cloud {
         while let Some(inner) = source.source() {
             source = inner;
         }
-        ErrorBody::new(
+        let source = source.to_string();
+        // The TLS library's own words for an answer that is not TLS.
+        let speaks_no_tls = source.contains("InvalidContentType");
+        let what = if speaks_no_tls {
+            format!("{what}: it does not speak TLS there")
+        } else {
+            format!("{what}: {source}")
+        };
+        let mut error = ErrorBody::new(
             ErrorCode::GatewayUnreachable,
-            format!("the gateway at {} {what}: {source}", self.gateway),
-        )
+            format!("the gateway at {} {what}", self.gateway),
+        );
+        if speaks_no_tls {
+            error.hint = if self.gateway.is_here() {
+                "Write the URL with `http`: `pml-server` itself has no TLS.".to_owned()
+            } else {
+                "Check the port; a gateway is reached through a proxy with TLS.".to_owned()
+            };
+        } else if self.gateway.is_default() {
+            error.hint =
+                "Name your gateway: `pml login --url URL`, `--url` or PML_CLOUD_URL.".to_owned();
+        } else if !self.gateway.is_here() {
+            error.hint = "Check the URL (`--url`, `PML_CLOUD_URL`, `cloud.url` or `pml login`) and the network.".to_owned();
+        }
+        error
     }
 
     fn nonsense(&self, what: &str) -> ErrorBody {
@@ -282,13 +325,37 @@ impl Cloud {
         )
     }
 
-    fn unauthorized(&self) -> ErrorBody {
-        let message = match &self.key {
+    /// Returns the refusal of a request without a key that the gateway accepts.
+    pub(crate) fn unauthorized(&self) -> ErrorBody {
+        let found = self.keys.known();
+        let message = match found.and_then(|found| found.key.as_ref()) {
             Some(_) => format!("the gateway at {} does not accept the API key", self.gateway),
+            None if self.gateway.is_default() => format!(
+                "the gateway at {} needs an API key, and no key is sent to it because you did not name it",
+                self.gateway
+            ),
             None => format!("the gateway at {} needs an API key and none is set", self.gateway),
         };
         let mut error = ErrorBody::new(ErrorCode::Unauthorized, message);
-        error.hint = "Set PML_API_KEY to a key of this gateway; `pml-server keys create --scope ORG.PROJECT` makes one.".into();
+        error.hint = if self.gateway.is_default() {
+            "Name your gateway and its key: `pml login --url URL`, or set PML_CLOUD_URL and PML_API_KEY.".into()
+        } else if let Some(trouble) = found.and_then(|found| found.trouble.as_ref()) {
+            format!(
+                "A key may be in the keyring, but {trouble}. Unlock it and start again, or set PML_API_KEY."
+            )
+        } else {
+            format!(
+                "`pml login --url {}` keeps a key for it, or set PML_API_KEY; `pml-server keys create --scope ORG.PROJECT` makes one.",
+                self.gateway
+            )
+        };
         error
     }
+}
+
+/// Returns an id that tells the answer to a request from one to another.
+fn request_id() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

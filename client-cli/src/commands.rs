@@ -3,6 +3,7 @@
 pub mod analyze;
 mod doctor;
 pub mod exec;
+mod hidden;
 pub mod init;
 pub mod keys;
 mod login;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
+use protocol::redaction::keys_in_use;
 use protocol::{CODE_FIELD_LIMIT, ErrorCode};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +59,8 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
+    sandbox::keep_private()
+        .map_err(|error| CliError::failed(format!("cannot keep others out: {error}")))?;
     logging::start(&cli.settings.log)?;
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -71,7 +75,6 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
-        Command::Logout => return login::logout(settings),
         Command::Stdio
         | Command::Exec(_)
         | Command::Plan(_)
@@ -82,7 +85,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Unpublish(_)
         | Command::Doctor(_)
         | Command::Keys(_)
-        | Command::Login => {}
+        | Command::Login
+        | Command::Logout => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -108,7 +112,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             }
             Command::Plan(plan) => {
                 let program = read(&plan.file).await?;
-                plan::plan(settings, analyser()?, &plan, &program).await
+                plan::plan(App::open(settings)?, &plan, &program, &stop).await
             }
             Command::Analyze(analyze) => {
                 let program = read(&analyze.file).await?;
@@ -132,13 +136,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Unpublish(name) => {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
-            Command::Doctor(doctor) => doctor::doctor(&doctor).await,
-            Command::Keys(command) => keys::keys(settings, command).await,
+            Command::Doctor(doctor) => doctor::doctor(settings, &doctor).await,
+            Command::Keys(command) => keys::keys(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,
-            Command::Init { .. }
-            | Command::Trust { .. }
-            | Command::Logout
-            | Command::Completions { .. } => {
+            Command::Logout => login::logout(settings, &stop).await,
+            Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
                 unreachable!("these ended above")
             }
         }
@@ -162,6 +164,13 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
         Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
     let store = TrustStore::of_user().map_err(|error| refused(&error))?;
     let plan = init::plan(&workspace).map_err(|error| refused(&error))?;
+    if !plan.changes {
+        say(&format!(
+            "`{}` is ready for agents; nothing was changed.\n{plan}\n",
+            workspace.root().display()
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if !yes {
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
@@ -260,5 +269,5 @@ fn say(text: &str) -> Result<(), CliError> {
 
 /// Writes to stderr; there is nowhere to report a failure of it.
 pub(crate) fn note(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = std::io::stderr().lock().write_all(keys_in_use().text(text).as_bytes());
 }

@@ -214,7 +214,8 @@ pub fn add_allow(
             .entry("allow")
             .or_insert_with(|| json!([]));
         let allow = allow.as_array_mut().ok_or_else(wrong)?;
-        let entry = Value::from(tool.as_str());
+        // A rule holds for every version.
+        let entry = Value::from(tool.unversioned().as_str());
         if !allow.contains(&entry) {
             allow.push(entry);
         }

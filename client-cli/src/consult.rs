@@ -3,28 +3,61 @@
 //! Nothing has run here and nobody was asked when this returns.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use analysis::Analysis;
 use protocol::{
-    Delegation, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Integrity, Routing,
-    RunNote, Success, ToolId, ToolUse, ToolUseType,
+    CODE_FIELD_LIMIT, Delegation, DryRun, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
+    ExecutedOn, Fqdn, Include, Integrity, Routing, RunNote, Scope, Success, ToolId, ToolUse,
+    ToolUseType,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::consent::permissions::Verdict;
+use crate::placement::{self, Placement};
 use crate::targets::refuse_denied;
+
+/// How long a gateway may take over a program that runs here without it: what it adds is worth no more.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What came of a question to the gateway.
+enum Heard {
+    /// Its answer.
+    Said(Envelope),
+    /// Nothing, and nothing is needed of it; these are what the user should know.
+    Nothing(Vec<String>),
+}
+
+/// What this machine knows of a program by itself.
+#[derive(Clone, Copy)]
+struct Own {
+    /// One of its tools is here, so that it runs here, whatever the gateway says.
+    runs_here: bool,
+    /// All that it needs is here.
+    needs_nothing: bool,
+}
 
 /// The gateway's word on a program.
 pub(crate) enum Word {
     /// It runs here, with these tools.
-    RunHere(Vec<ToolUse>),
-    /// It runs here, with what this machine has: there is no gateway to ask.
-    RunAlone,
+    RunHere(Told),
+    /// It runs here, with what this machine has: there is no gateway to ask. These are what the user should know.
+    RunAlone(Vec<String>),
     /// The gateway has answered already.
     Answered(Box<Envelope>),
+}
+
+/// What the gateway says of a program that runs here.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Its tools.
+    pub(crate) tools: Vec<ToolUse>,
+    /// What the user should know of them, escaped.
+    pub(crate) warnings: Vec<String>,
+    /// The caller's own scope.
+    pub(crate) scope: Option<Scope>,
 }
 
 /// Submits a program.
@@ -45,56 +78,73 @@ pub(crate) async fn consult(
 ) -> Result<Word, ErrorBody> {
     let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
     let none_local = !analysis.dynamic && local.is_empty();
-    let needs_gateway = analysis.dynamic || !can_do_alone(app, &analysis.tools)?;
-    let all_local = !needs_gateway;
+    // A program without a tool here may be the gateway's to run, even where this machine could.
+    let own = Own { runs_here: !none_local, needs_nothing: !needs_gateway(app, analysis)? };
     let mut submission = ExecuteRequest {
         args: None,
         local_tools: local.iter().map(|id| id.to_string()).collect(),
         continue_workflow: None,
         ..request
     };
+    // We need the whole answer; the agent is told what it asked for.
+    submission.options.get_or_insert_default().include = Include::ALL.to_vec();
     if submission.options.as_ref().is_some_and(|options| options.dry_run) {
-        let answer = dry_run(app, &submission, all_local, cancel).await?;
-        let answer = answer.unwrap_or_else(|| plan_without_gateway(analysis));
+        let answer = dry_run(app, &submission, own, cancel).await?;
+        let answer = answer_dry_run(app, analysis, answer, cancel).await?;
         return Ok(Word::Answered(Box::new(answer)));
     }
     // Which rules cover what it reaches, only the gateway's answer shows.
     let has_args = args.as_object().is_some_and(|args| !args.is_empty());
     if none_local && (has_args || app.permissions().restrict()) {
-        match dry_run(app, &submission, all_local, cancel).await? {
-            None => return Ok(Word::RunAlone),
-            Some(Envelope::Success(plan)) => {
-                let told = check_tools(plan.tools_used)?;
+        match dry_run(app, &submission, own, cancel).await? {
+            Heard::Nothing(warnings) => return Ok(Word::RunAlone(warnings)),
+            Heard::Said(Envelope::Success(plan)) => {
+                let there = read_dry_run(&plan.result)?.routing == Routing::Server;
+                let told = told(*plan)?;
+                placement::learn(app, &told.tools).await;
                 let mut asks = has_ask_rule(app, analysis.tools.iter());
-                for tool in &told {
-                    let below = listed(tool)?;
+                for tool in &told.tools {
+                    let mut below = listed(tool)?;
+                    // A rule may name in full what the program names in short.
+                    below.extend(full_name(tool));
                     for id in &below {
                         let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
                         refuse_denied(app, id, &why)?;
                     }
                     asks |= has_ask_rule(app, below.iter());
                 }
-                let there = plan.result.get("routing").and_then(Value::as_str)
-                    == Some(Routing::Server.as_str());
                 if there && asks {
                     return Ok(Word::RunHere(told));
                 }
                 submission.args = (there && has_args).then(|| args.clone());
             }
-            Some(other) => return Ok(Word::Answered(Box::new(other))),
+            Heard::Said(other) => return Ok(Word::Answered(Box::new(other))),
         }
     }
-    Ok(match ask_gateway(app, &submission, all_local, cancel).await? {
-        Some(Envelope::ExecuteLocally(delegation)) => {
-            let code = submission.code.as_deref().unwrap_or_default();
-            Word::RunHere(check(*delegation, code)?)
+    Ok(match ask_gateway(app, &submission, own, cancel).await? {
+        Heard::Said(Envelope::Success(_)) if own.runs_here && own.needs_nothing => {
+            let warning = "the gateway answered with a result of its own for a program that runs here; it was ignored";
+            Word::RunAlone(vec![warning.to_owned()])
         }
-        Some(other) => Word::Answered(Box::new(other)),
-        None => Word::RunAlone,
+        Heard::Said(Envelope::Success(_)) if own.runs_here => {
+            return Err(ErrorBody::new(
+                ErrorCode::GatewayBadAnswer,
+                "the gateway answered with a result of its own for a program that runs here",
+            ));
+        }
+        Heard::Said(Envelope::ExecuteLocally(delegation)) => {
+            let code = submission.code.as_deref().unwrap_or_default();
+            let told = check(*delegation, code)?;
+            placement::learn(app, &told.tools).await;
+            Word::RunHere(told)
+        }
+        Heard::Said(other) => Word::Answered(Box::new(other)),
+        Heard::Nothing(warnings) => Word::RunAlone(warnings),
     })
 }
 
-/// Asks the gateway what the tools of a piece of code are. It runs nowhere.
+/// Asks the gateway what the tools of a piece of code are, as programs of the scope `within` name them. It runs
+/// nowhere.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -102,22 +152,159 @@ pub(crate) async fn look_up(
     app: &App,
     code: &str,
     tools: &[ToolId],
+    within: Option<&Scope>,
     cancel: &CancellationToken,
-) -> Result<Vec<ToolUse>, ErrorBody> {
+) -> Result<Told, ErrorBody> {
     let local = tools.iter().filter(|id| app.is_local(id));
     let question = ExecuteRequest {
         code: Some(code.to_owned()),
+        within: within.cloned(),
         local_tools: local.map(ToolId::to_string).collect(),
         ..ExecuteRequest::default()
     };
-    match dry_run(app, &question, false, cancel).await? {
-        Some(Envelope::Success(plan)) => check_tools(plan.tools_used),
-        Some(Envelope::Error(refused)) => Err(refused.error),
-        _ => Err(ErrorBody::new(
-            ErrorCode::GatewayBadAnswer,
-            "the gateway answered a dry run with something else",
-        )),
+    match dry_run(app, &question, NEEDED, cancel).await? {
+        Heard::Said(Envelope::Success(plan)) => told(*plan),
+        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+        _ => Err(not_a_dry_run()),
     }
+}
+
+/// Reads the answer to a dry run.
+fn told(plan: Success) -> Result<Told, ErrorBody> {
+    Ok(Told {
+        scope: read_dry_run(&plan.result)?.scope,
+        warnings: shown(&plan.run.warnings),
+        tools: check_tools(plan.tools_used.unwrap_or_default())?,
+    })
+}
+
+/// Returns the first warnings, fit to be printed.
+fn shown(warnings: &[String]) -> Vec<String> {
+    const MOST: usize = 20;
+    warnings.iter().take(MOST).map(|warning| protocol::escape_text(warning)).collect()
+}
+
+/// Returns the full name of what the gateway says that a tool is.
+pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
+    tool.fqdn.as_deref()?.parse::<Fqdn>().ok()?.full_tool()
+}
+
+/// What the gateway says of names.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// The tools and capabilities that it has.
+    pub(crate) told: Vec<ToolUse>,
+    /// The names that nothing visible has.
+    pub(crate) missing: Vec<ToolId>,
+    /// What it warns of, escaped.
+    pub(crate) warnings: Vec<String>,
+    /// The caller's own scope.
+    pub(crate) scope: Option<Scope>,
+}
+
+/// Asks the gateway what tools are, by their names: a program is made of them and nothing else.
+///
+/// # Errors
+/// Returns why the gateway's answer cannot be had or used.
+pub(crate) async fn ask_names(
+    app: &App,
+    ids: &[ToolId],
+    cancel: &CancellationToken,
+) -> Result<Names, ErrorBody> {
+    let mut names = Names::default();
+    let mut rest = ids;
+    while !rest.is_empty() {
+        let mut code = String::new();
+        let mut count = 0;
+        for id in rest.iter().take(NAMES_AT_ONCE) {
+            let call = format!(
+                "await mcp[{}][{}]({{}});\n",
+                json!(id.program_namespace()),
+                json!(id.program_action())
+            );
+            if count > 0 && code.len() + call.len() > CODE_FIELD_LIMIT / 2 {
+                break;
+            }
+            code += &call;
+            count += 1;
+        }
+        let (now, later) = rest.split_at(count);
+        rest = later;
+        match ask_some_names(app, code, cancel).await {
+            Ok(told) => names.extend(Names {
+                told: told.tools,
+                missing: Vec::new(),
+                warnings: told.warnings,
+                scope: told.scope,
+            }),
+            Err(error) if error.error_code == ErrorCode::ToolNotFound && now.len() > 1 => {
+                // What is unknown hides nothing else: the halves are asked about apart.
+                let unknown = unknown_of(&error);
+                let (missing, known): (Vec<ToolId>, Vec<ToolId>) =
+                    now.iter().cloned().partition(|id| unknown.contains(&id.as_str()));
+                if missing.is_empty() {
+                    let (left, right) = now.split_at(now.len() / 2);
+                    for half in [left, right] {
+                        let half = Box::pin(ask_names(app, half, cancel)).await?;
+                        names.extend(half);
+                    }
+                } else {
+                    names.missing.extend(missing);
+                    names.extend(Box::pin(ask_names(app, &known, cancel)).await?);
+                }
+            }
+            Err(error) if error.error_code == ErrorCode::ToolNotFound => {
+                names.missing.extend(now.iter().cloned());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(names)
+}
+
+/// The most names in one question; a program may have more calls.
+const NAMES_AT_ONCE: usize = 500;
+
+impl Names {
+    fn extend(&mut self, other: Self) {
+        self.told.extend(other.told);
+        self.missing.extend(other.missing);
+        self.warnings.extend(other.warnings);
+        self.scope = other.scope.or(self.scope.take());
+    }
+}
+
+async fn ask_some_names(
+    app: &App,
+    code: String,
+    cancel: &CancellationToken,
+) -> Result<Told, ErrorBody> {
+    let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
+    match dry_run(app, &question, NEEDED, cancel).await? {
+        Heard::Said(Envelope::Success(plan)) => told(*plan),
+        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+        _ => Err(not_a_dry_run()),
+    }
+}
+
+fn unknown_of(error: &ErrorBody) -> Vec<&str> {
+    let unknown = error.details.get("unknown_tools");
+    let unknown = unknown.and_then(Value::as_array).into_iter().flatten();
+    unknown.filter_map(|one| one.get("tool")?.as_str()).collect()
+}
+
+fn not_a_dry_run() -> ErrorBody {
+    ErrorBody::new(
+        ErrorCode::GatewayBadAnswer,
+        "the gateway answered a dry run with something else",
+    )
+}
+
+fn read_dry_run(result: &Value) -> Result<DryRun, ErrorBody> {
+    serde_json::from_value(result.clone()).map_err(|error| {
+        let message = format!("the gateway answered a dry run that does not decode: {error}");
+        ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
+    })
 }
 
 /// Returns what the gateway says that a capability reaches; nothing for a tool.
@@ -132,6 +319,22 @@ pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
         .map(|name| name.parse())
         .collect::<Result<_, _>>()
         .map_err(|error| ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("{error}")))
+}
+
+/// Tells whether a run of a program sends its text to the gateway.
+///
+/// # Errors
+/// Returns `CONFIG_INVALID` for settings or a lock that do not parse.
+pub(crate) async fn sends_text(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
+    let cloud = app.cloud()?;
+    if cloud.has_key().await {
+        return Ok(true);
+    }
+    Ok(!cloud.gateway().is_default() && needs_gateway(app, analysis)?)
+}
+
+fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
+    Ok(analysis.dynamic || !can_do_alone(app, &analysis.tools)?)
 }
 
 /// Tells whether this machine has all that tools need: they are here, or
@@ -157,17 +360,22 @@ pub(crate) fn has_ask_rule<'a>(app: &App, mut tools: impl Iterator<Item = &'a To
     })
 }
 
+/// Nothing goes on without the gateway's answer.
+const NEEDED: Own = Own { runs_here: false, needs_nothing: false };
+
 /// Asks where a program would run; it runs nowhere.
 async fn dry_run(
     app: &App,
     submission: &ExecuteRequest,
-    all_local: bool,
+    own: Own,
     cancel: &CancellationToken,
-) -> Result<Option<Envelope>, ErrorBody> {
+) -> Result<Heard, ErrorBody> {
     let mut question = submission.clone();
-    question.options.get_or_insert_default().dry_run = true;
-    match ask_gateway(app, &question, all_local, cancel).await? {
-        Some(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
+    let options = question.options.get_or_insert_default();
+    options.dry_run = true;
+    options.include = Include::ALL.to_vec();
+    match ask_gateway(app, &question, own, cancel).await? {
+        Heard::Said(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
             "the gateway answered a dry run with a program to run",
         )),
@@ -182,15 +390,32 @@ async fn dry_run(
 async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,
-    all_local: bool,
+    own: Own,
     cancel: &CancellationToken,
-) -> Result<Option<Envelope>, ErrorBody> {
+) -> Result<Heard, ErrorBody> {
     let cloud = app.cloud()?;
-    if all_local && !cloud.has_key() {
-        return Ok(None);
+    if own.needs_nothing && !cloud.has_key().await {
+        return Ok(Heard::Nothing(Vec::new()));
+    }
+    // It answers nothing without a key, and nobody has said that it may have the program.
+    if cloud.gateway().is_default() && !cloud.has_key().await {
+        return Err(cloud.unauthorized());
     }
     let started = Instant::now();
-    let answer = cloud.execute(submission, cancel).await;
+    let answer = if own.runs_here && own.needs_nothing {
+        match tokio::time::timeout(LOCAL_PATIENCE, cloud.execute(submission, cancel)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = LOCAL_PATIENCE.as_secs();
+                return Ok(Heard::Nothing(vec![format!(
+                    "the gateway at {} did not answer within {limit} s; the program ran without it",
+                    cloud.gateway()
+                )]));
+            }
+        }
+    } else {
+        cloud.execute(submission, cancel).await
+    };
     tracing::debug!(
         gateway = %cloud.gateway(),
         duration_ms = started.elapsed().as_secs_f64() * 1e3,
@@ -198,41 +423,64 @@ async fn ask_gateway(
         "The gateway was asked"
     );
     match answer {
-        Err(error) if all_local && error.error_code == ErrorCode::GatewayUnreachable => {
+        Err(error) if own.needs_nothing && error.error_code == ErrorCode::GatewayUnreachable => {
             tracing::warn!(error = %error.message, "Running without the gateway");
-            Ok(None)
+            Ok(Heard::Nothing(Vec::new()))
         }
-        answer => answer.map(Some),
+        answer => answer.map(Heard::Said),
     }
 }
 
-/// Tells of a program whose tools are all here where it would run.
-fn plan_without_gateway(analysis: &Analysis) -> Envelope {
-    let result = json!({
-        "dry_run": true,
-        "routing": Routing::Client,
-        "dynamic": analysis.dynamic,
-        "client_tools": analysis.tools,
-        "diagnostics": analysis.diagnostics,
-    });
-    Envelope::Success(Box::new(Success {
-        result,
+/// Answers a dry run as this machine would run the program: the gateway says where its tools are,
+/// the user's rules and servers may say more.
+async fn answer_dry_run(
+    app: &App,
+    analysis: &Analysis,
+    answer: Heard,
+    cancel: &CancellationToken,
+) -> Result<Envelope, ErrorBody> {
+    let mut success = match answer {
+        Heard::Said(Envelope::Success(success)) => {
+            read_dry_run(&success.result)?;
+            success
+        }
+        Heard::Said(refused) => return Ok(refused),
+        Heard::Nothing(warnings) => {
+            let mut placement = Placement::of_told(app, analysis, None, cancel).await?;
+            placement.notes.extend(warnings);
+            return Ok(Envelope::Success(Box::new(without_gateway(analysis, &placement))));
+        }
+    };
+    let told = told((*success).clone())?;
+    placement::learn(app, &told.tools).await;
+    success.tools_used = Some(told.tools.clone());
+    let placement = Placement::of_told(app, analysis, Some(told), cancel).await?;
+    success.result = json!(placement.dry_run(analysis));
+    success.run.warnings.extend(placement.notes);
+    Ok(Envelope::Success(success))
+}
+
+fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
+    Success {
+        result: json!(placement.dry_run(analysis)),
         run: RunNote {
             execution_id: uuid::Uuid::now_v7().to_string(),
             executed: ExecutedOn::Client,
             duration_ms: 0.0,
             console: Vec::new(),
             console_truncated: false,
-            warnings: Vec::new(),
-            calls: Vec::new(),
+            warnings: placement.notes.clone(),
+            calls: Some(Vec::new()),
+            failed_calls: Vec::new(),
+            meta: None,
         },
-        tools_used: analysis.tools.iter().map(local_tool_use).collect(),
-        dag: serde_json::to_value(&analysis.dag).unwrap_or_default(),
-    }))
+        tools_used: Some(analysis.tools.iter().map(local_tool_use).collect()),
+        dag: serde_json::to_value(&analysis.dag).ok(),
+    }
 }
 
 /// Holds the gateway's answer against what was submitted; returns its tools.
-fn check(delegation: Delegation, code: &str) -> Result<Vec<ToolUse>, ErrorBody> {
+fn check(delegation: Delegation, code: &str) -> Result<Told, ErrorBody> {
     let submitted = Integrity::of(code.as_bytes());
     if delegation.code_hash != submitted || delegation.code != code {
         return Err(ErrorBody::new(
@@ -243,7 +491,11 @@ fn check(delegation: Delegation, code: &str) -> Result<Vec<ToolUse>, ErrorBody> 
             ),
         ));
     }
-    check_tools(delegation.tools_used)
+    Ok(Told {
+        tools: check_tools(delegation.tools_used)?,
+        warnings: shown(&delegation.warnings),
+        scope: None,
+    })
 }
 
 fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
@@ -262,9 +514,11 @@ pub(crate) fn local_tool_use(id: &ToolId) -> ToolUse {
     ToolUse {
         id: id.to_string(),
         fqdn: None,
+        version: None,
         kind: ToolUseType::Tool,
         routing: Routing::Client,
         integrity: None,
         tools: None,
+        lacks_key: None,
     }
 }

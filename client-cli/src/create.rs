@@ -104,7 +104,7 @@ async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, Erro
         let message = format!("tool `{tool}` is denied: {}", decision.reason);
         return Err(ErrorBody::new(ErrorCode::PermissionDenied, message));
     }
-    if !app.cloud()?.has_key() {
+    if !app.cloud()?.has_key().await {
         let message = "publishing needs an API key for the gateway, and none is set";
         return Err(ErrorBody::new(ErrorCode::Unauthorized, message));
     }
@@ -173,12 +173,15 @@ async fn ask(
         through: Vec::new(),
         arguments: new.arguments.clone(),
         reason,
+        count: 1,
+        places: Vec::new(),
         start: None,
+        sends_to: None,
         answer,
     };
     let expired =
         || ErrorBody::new(ErrorCode::ApprovalExpired, "nobody answered; nothing was published");
-    events.send(RunEvent::Asks(question)).map_err(|_| expired())?;
+    events.send(RunEvent::Asks(Box::new(question))).map_err(|_| expired())?;
     let answer = tokio::select! {
         answer = answered => answer.map_err(|_| expired())?,
         () = stop.cancelled() => {

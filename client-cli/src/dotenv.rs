@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 
+use adotenv::{Edit, InsertPosition, Severity};
 use rustix::fs::{AtFlags, FileType, Mode};
 
 use crate::workspace::Workspace;
@@ -45,73 +46,76 @@ pub(crate) fn write(workspace: &Workspace, text: &str) -> Result<(), Error> {
     atomic::write(workspace.directory(), NAME, text.as_bytes(), mode, Existing::Replaced)
 }
 
-/// Returns the text with a variable set: in the place of its last line, else at the
-/// end. `None` when no line can carry the value.
+/// Returns the text with a variable set: in the place of its last declaration, else at the end. All else stays,
+/// comments behind the value too. `None` when no line can carry the value.
 pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
-    let line = format!("{name}={}", quoted(value)?);
-    let lines: Vec<&str> = text.lines().collect();
-    let last = lines.iter().rposition(|line| variable(line) == Some(name));
-    let mut out = String::with_capacity(text.len() + line.len() + 1);
-    for (index, old) in lines.iter().enumerate() {
-        if Some(index) == last {
-            out += &line;
-        } else if variable(old) == Some(name) {
-            // An earlier value of the same variable counts for nobody, but would stay readable.
-            continue;
+    // No variable of a process can hold it.
+    if value.contains('\0') {
+        return None;
+    }
+    let (document, _) = adotenv::parse(text);
+    let last = document.get_all(name).last().map(|entry| entry.id());
+    let mut edits = Vec::new();
+    for item in document.items() {
+        let Some(entry) = item.entry().filter(|entry| entry.key() == name) else { continue };
+        edits.push(if Some(entry.id()) == last {
+            Edit::Set { entry: entry.id(), value }
         } else {
-            out += old;
-        }
-        out.push('\n');
+            // An earlier value of the same variable counts for nobody, but would stay readable.
+            Edit::Remove { item: item.id() }
+        });
     }
     if last.is_none() {
-        out += &line;
+        edits.push(Edit::Insert { key: name, value: Some(value), position: InsertPosition::End });
+    }
+    let mut out = document.edit(&edits).ok()?.into_string();
+    if let Some(token) = quoted(value) {
+        let (document, _) = adotenv::parse(&out);
+        let place = document.get_entry(name)?.value_span()?;
+        out.replace_range(place, &token);
+    }
+    if !out.ends_with('\n') {
         out.push('\n');
     }
-    Some(out)
+    let reads_back = parse(&out).get(name).is_some_and(|read| read == value);
+    reads_back.then_some(out)
 }
 
 /// Returns the text without a variable, or `None` when it has no such line.
 pub(crate) fn unset(text: &str, name: &str) -> Option<String> {
-    let is_it = |line: &&str| variable(line) == Some(name);
-    text.lines().find(is_it)?;
-    Some(text.lines().filter(|line| !is_it(line)).flat_map(|line| [line, "\n"]).collect())
-}
-
-/// Reads `NAME=value` lines; quotes around a value are taken off.
-pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
-    let mut out = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((name, value)) = line.split_once('=') else { continue };
-        let value = value.trim();
-        let quoted = ['"', '\'']
-            .iter()
-            .find_map(|quote| value.strip_prefix(*quote).and_then(|v| v.strip_suffix(*quote)));
-        let plain = quoted.unwrap_or_else(|| value.split(" #").next().unwrap_or("").trim_end());
-        out.insert(name.trim().to_owned(), plain.to_owned());
+    let (document, _) = adotenv::parse(text);
+    let is_it = |item: &adotenv::Item<'_>| item.entry().is_some_and(|entry| entry.key() == name);
+    let edits: Vec<Edit<'_>> =
+        document.items().filter(is_it).map(|item| Edit::Remove { item: item.id() }).collect();
+    if edits.is_empty() {
+        return None;
     }
-    out
+    document.edit(&edits).ok().map(|edited| edited.into_string())
 }
 
-/// Returns the variable that a line sets.
-fn variable(line: &str) -> Option<&str> {
-    let line = line.trim();
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, _) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
-    Some(name.trim())
+/// Reads the variables. References such as `$HOME` stay as they are: the file may not say what another variable holds.
+/// Of two declarations the last one counts; a line that cannot be read sets nothing.
+pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
+    let (document, _) = adotenv::parse(text);
+    let entries = document.effective_entries();
+    entries.map(|entry| (entry.key().to_owned(), entry.value().to_owned())).collect()
 }
 
-/// Writes a value so that every reader of such files finds the same one.
+/// Returns the numbers of the lines that cannot be read.
+pub(crate) fn broken_lines(text: &str) -> Vec<usize> {
+    let (_, diagnostics) = adotenv::parse(text);
+    let broken = diagnostics.iter().filter(|it| it.severity() == Severity::Error);
+    broken.map(|diagnostic| diagnostic.line()).collect()
+}
+
+/// Writes a value so that every reader of such files finds the same one: plain, or within quotes in which nothing is
+/// expanded. `None` for a value that needs escapes.
 fn quoted(value: &str) -> Option<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:+=@,%".contains(&b);
-    if value.contains(['\n', '\r', '\0']) {
-        None
-    } else if value.bytes().all(is_plain) {
+    if value.bytes().all(is_plain) {
         Some(value.to_owned())
-    } else if !value.contains('\'') {
+    } else if !value.contains(['\'', '\n', '\r', '\\']) {
         Some(format!("'{value}'"))
-    } else if !value.contains(['"', '\\', '$', '`']) {
-        Some(format!("\"{value}\""))
     } else {
         None
     }
@@ -121,35 +125,115 @@ fn quoted(value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn reads(text: &str, expected: &[(&str, &str)]) {
+        let read = parse(text);
+        let pairs: Vec<(&str, &str)> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, expected, "{text}");
+    }
+
     #[test]
     fn env_files_are_read() {
-        let read = parse("# c\nA=1\nexport B = \"two # 2\"\nC='3' \nD=4 # four\nnoise\n");
-        let pairs: Vec<(&str, &str)> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        assert_eq!(pairs, [("A", "1"), ("B", "two # 2"), ("C", "3"), ("D", "4")]);
+        let text = "# c\nA=1\nexport B = \"two # 2\"\nC='3' \nD=4 # four\nnoise\n";
+        reads(text, &[("A", "1"), ("B", "two # 2"), ("C", "3"), ("D", "4")]);
+        reads("KEY=\"abc\" # note\n", &[("KEY", "abc")]);
+        reads("KEY='abc' # note", &[("KEY", "abc")]);
+        reads("A=\"one\ntwo\" # both\nB='x\ny'\n", &[("A", "one\ntwo"), ("B", "x\ny")]);
+        reads("A=\"a\\nb\"\nB='a\\nb'\n", &[("A", "a\nb"), ("B", "a\\nb")]);
+        reads("A=a#b\r\nB=\r\nC=\"\"\r\n", &[("A", "a#b"), ("B", ""), ("C", "")]);
+        reads("\u{feff}A=1\nA=2\n", &[("A", "2")]);
+        reads("A=a=b==\nB = c\n", &[("A", "a=b=="), ("B", "c")]);
+    }
+
+    /// Another variable's value is not to be had by a file of the workspace.
+    #[test]
+    fn nothing_is_substituted() {
+        for value in ["$HOME", "${HOME}", "\"$HOME\"", "'$HOME'", "$(id)", "`id`", "a$HOME$b"] {
+            let read = &parse(&format!("HERE=1\nA={value}\n"))["A"];
+            assert_eq!(read, value.trim_matches(['"', '\'']), "{value}");
+        }
+    }
+
+    /// A broken line sets nothing, and spoils no other.
+    #[test]
+    fn a_broken_line_is_left_out_and_told() {
+        let text = "A=1\nB=\"open\nC='x'y\nD=4\n= 5\n";
+        reads(text, &[("A", "1"), ("D", "4")]);
+        assert_eq!(broken_lines(text), [2, 3, 5]);
+        assert_eq!(broken_lines("A=1\n# x\n\nB=2"), [0; 0]);
     }
 
     #[test]
     fn only_the_lines_of_the_variable_change() {
-        let before = "# mine\n\nA=1\nexport KEY = old\nB='x'\nKEY=older # note\n#KEY=comment";
+        let before = "# mine\n\nA=1\nKEY = old\nB='x'  # b\nexport KEY=older # note\n#KEY=comment";
         let after = set(before, "KEY", "new").unwrap();
-        assert_eq!(after, "# mine\n\nA=1\nB='x'\nKEY=new\n#KEY=comment\n");
+        assert_eq!(after, "# mine\n\nA=1\nB='x'  # b\nexport KEY=new # note\n#KEY=comment\n");
         assert_eq!(set("A=1", "KEY", "x").unwrap(), "A=1\nKEY=x\n");
         assert_eq!(set("", "KEY", "x").unwrap(), "KEY=x\n");
-        assert_eq!(unset(&after, "KEY").unwrap(), "# mine\n\nA=1\nB='x'\n#KEY=comment\n");
+        assert_eq!(set("KEY=\"a\nb\"\nB=1\n", "KEY", "x").unwrap(), "KEY=x\nB=1\n");
+        let without = unset(&after, "KEY").unwrap();
+        assert_eq!(without, "# mine\n\nA=1\nB='x'  # b\n#KEY=comment\n");
         assert_eq!(unset(&after, "KE"), None);
         assert_eq!(unset("", "KEY"), None);
     }
 
     #[test]
     fn a_value_reads_back_as_it_was_or_is_refused() {
-        for value in
-            ["abc", "a b", " a ", "a # b", "a\"b", "a'b", "$x`y`", "a\\nb", "=", "'", "\"", "ü"]
-        {
-            let text = set("", "KEY", value).expect(value);
-            assert_eq!(parse(&text)["KEY"], value, "{text}");
+        for value in [
+            "abc",
+            "a b",
+            " a ",
+            "a # b",
+            "a\"b",
+            "a'b",
+            "$x`y`",
+            "a\\nb",
+            "=",
+            "'",
+            "\"",
+            "ü",
+            "#",
+            "a\nb",
+            "a\rb",
+            "a'b\"c",
+            "a'b$c",
+            "a\\",
+            "'\"`$\\n#\n\r\t",
+            "-----BEGIN KEY-----\nx\n",
+        ] {
+            for before in ["", "KEY='old' # note\n", "A=1\nKEY=\"old\"\nB=2"] {
+                let text = set(before, "KEY", value).expect(value);
+                assert_eq!(parse(&text)["KEY"], value, "{text}");
+            }
         }
-        for value in ["a\nb", "a\rb", "a\0b", "a'b\"c", "a'b$c"] {
-            assert_eq!(set("", "KEY", value), None, "{value:?}");
+        assert_eq!(set("", "KEY", "a\0b"), None);
+        // Where it can be, no other reader expands it.
+        assert_eq!(set("", "KEY", "a$b").unwrap(), "KEY='a$b'\n");
+    }
+
+    /// No text makes it panic.
+    #[test]
+    fn any_text_is_read() {
+        let pieces =
+            ["A", "=", "\"", "'", "\\", "\n", "\r", " ", "#", "$", "{", "export ", "ü", "\0", "`"];
+        let mut state = 1_usize;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..state % 12 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                text += pieces[(state >> 33) % pieces.len()];
+            }
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let before = parse(&text);
+            broken_lines(&text);
+            if let Some(after) = set(&text, "KEY", "x y") {
+                assert_eq!(parse(&after)["KEY"], "x y", "{text:?}");
+                for (name, value) in before {
+                    assert!(name == "KEY" || parse(&after)[&name] == value, "{text:?}");
+                }
+            }
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct CliError {
     message: String,
     frame: Option<String>,
     hint: Option<String>,
+    /// What a machine is told: the message without its place, and the details.
+    body: Option<Box<ErrorBody>>,
 }
 
 impl CliError {
@@ -37,7 +39,15 @@ impl CliError {
             message: message.into(),
             frame: None,
             hint: None,
+            body: None,
         }
+    }
+
+    /// Sets what a machine is told.
+    #[must_use]
+    pub(crate) fn with_body(mut self, body: ErrorBody) -> Self {
+        self.body = Some(Box::new(body));
+        self
     }
 
     /// Makes a failure of what the user gave.
@@ -78,7 +88,8 @@ impl CliError {
 
     /// Returns the error envelope for a machine.
     pub fn to_json(&self) -> Value {
-        let mut error = ErrorBody::new(self.code, self.message.clone());
+        let plain = || ErrorBody::new(self.code, self.message.clone());
+        let mut error = self.body.as_deref().cloned().unwrap_or_else(plain);
         // The code's own hint is for who sends requests, not for who types commands.
         error.hint = self.hint.clone().unwrap_or_else(|| "See `pml help`.".to_owned());
         serde_json::to_value(Envelope::error(error)).unwrap_or_default()
@@ -122,6 +133,7 @@ impl From<ErrorBody> for CliError {
             (Some(place), ..) => format!(" ({place})"),
             (None, ..) => String::new(),
         };
+        let body = Some(Box::new(error.clone()));
         Self {
             kind: kind_of(error.error_code),
             code: error.error_code,
@@ -131,6 +143,7 @@ impl From<ErrorBody> for CliError {
             ),
             frame: text("code_frame"),
             hint: Some(error.hint),
+            body,
         }
     }
 }
@@ -150,6 +163,7 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::SourceTooLarge
         | C::TooComplex
         | C::UnsupportedSyntax
+        | C::PromiseNotAwaited
         | C::InvalidRequest
         | C::ToolNotFound
         | C::ApiKeyRequired

@@ -8,10 +8,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use analysis::Analysis;
+use analysis::{Analysis, Code};
 use protocol::{
-    Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Integrity, RunError, RunNote,
-    Success, ToolId, ToolUse,
+    Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Include, Integrity, RunError,
+    RunNote, Success, ToolId, ToolUse,
 };
 use sandbox::{Limits, Outcome, Program};
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ struct LocalProgram {
     args: Value,
     analysis: Arc<Analysis>,
     targets: HashMap<ToolId, Target>,
+    warnings: Vec<String>,
     tools_used: Vec<ToolUse>,
     timeout_ms: Option<NonZeroU64>,
 }
@@ -49,6 +50,7 @@ pub async fn execute(
     }
     // A dry run has shown nothing.
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
+    let include = request.options.as_ref().map_or_else(Vec::new, |options| options.include.clone());
     let ran = request.code.clone().filter(|_| !dry);
     let program = match prepare(app, request, &cancel).await {
         Ok(Prepared::Local(program)) => program,
@@ -56,7 +58,7 @@ pub async fn execute(
             if let Some(code) = ran {
                 app.finished.remember(&envelope, &code);
             }
-            return *envelope;
+            return envelope.with_only(&include);
         }
         Err(error) => return Envelope::error(error),
     };
@@ -73,6 +75,8 @@ pub async fn execute(
             "Running a program here"
         );
         let mut limits = Limits::client();
+        // All that a program begins together can be one question; the router limits what is at work.
+        limits.in_flight = usize::try_from(limits.calls).unwrap_or(limits.in_flight);
         if let Some(timeout) = program.timeout_ms {
             limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
         }
@@ -83,8 +87,8 @@ pub async fn execute(
         let job = Program {
             source: analysis.program.clone(),
             args: program.args.clone(),
-            epoch_ms: None,
-            seed: None,
+            implicit_returns: analysis.implicit_returns.clone(),
+            ..Program::default()
         };
         let sandboxes = match app.sandboxes() {
             Ok(sandboxes) => sandboxes,
@@ -97,9 +101,9 @@ pub async fn execute(
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
-        let envelope = envelope(run_id, &program, run.ended(), outcome);
+        let envelope = envelope(run_id, &program, &include, run.ended(), outcome);
         app.finished.remember(&envelope, &program.code);
-        envelope
+        envelope.with_only(&include)
     });
     run.follow(&approvals, &cancel).await
 }
@@ -140,12 +144,12 @@ async fn prepare(
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
     let (told, alone) = match consult(app, request, &analysis, &args, cancel).await? {
         Word::RunHere(told) => (told, false),
-        Word::RunAlone => (Vec::new(), true),
+        Word::RunAlone(warnings) => (consult::Told { warnings, ..Default::default() }, true),
         Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
     // What may be called is what our own analysis found; the gateway only says where it is.
     let mut resolver = Resolver::new(app, alone, cancel);
-    let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told));
+    let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told.tools));
     let targets = tokio::select! {
         found = found => found.unwrap_or_else(|_| Err(too_slow()))?,
         () = cancel.cancelled() => {
@@ -153,9 +157,9 @@ async fn prepare(
         }
     };
     let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
-        Some(Target::Capability(capability)) => capability.tool_use(),
+        Some(Target::Capability(capability)) => capability.tool_use(id),
         _ => {
-            let known = told.iter().find(|tool| tool.id == id.as_str());
+            let known = told.tools.iter().find(|tool| tool.id == id.as_str());
             known.cloned().unwrap_or_else(|| consult::local_tool_use(id))
         }
     });
@@ -166,6 +170,7 @@ async fn prepare(
         analysis,
         targets,
         tools_used,
+        warnings: told.warnings,
         timeout_ms,
     })))
 }
@@ -178,12 +183,34 @@ fn too_slow() -> ErrorBody {
     ErrorBody::new(ErrorCode::GatewayUnreachable, message)
 }
 
+/// Says of a call that the engine calls "not a function" how a tool is called: the analysis saw the place.
+fn explain_call(error: &mut ErrorBody, analysis: &Analysis) {
+    if error.error_code != ErrorCode::ProgramFailed || !error.message.ends_with("not a function") {
+        return;
+    }
+    let line = error.details.get("line").and_then(Value::as_u64);
+    let seen = analysis.diagnostics.iter().find(|diagnostic| {
+        diagnostic.code == Code::DynamicCall && Some(u64::from(diagnostic.line)) == line
+    });
+    if let Some(seen) = seen {
+        error.hint.clone_from(&seen.message);
+    }
+}
+
 fn envelope(
     execution_id: String,
     program: &LocalProgram,
+    include: &[Include],
     ended: Ended,
     outcome: Outcome,
 ) -> Envelope {
+    let mut warnings = program.warnings.clone();
+    warnings.extend(ended.warnings);
+    warnings.extend(program.analysis.run_warnings());
+    warnings.extend(protocol::unanswered_calls(&outcome.unanswered));
+    if outcome.returned_nothing && outcome.console.is_empty() {
+        warnings.push(protocol::NO_VALUE.to_owned());
+    }
     let run = RunNote {
         execution_id,
         executed: ExecutedOn::Client,
@@ -194,20 +221,25 @@ fn envelope(
             .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
             .collect(),
         console_truncated: outcome.console_truncated,
-        warnings: [ended.warnings, protocol::unanswered_calls(&outcome.unanswered)].concat(),
-        calls: ended.log.notes(),
+        warnings,
+        calls: Some(ended.log.notes()),
+        failed_calls: Vec::new(),
+        meta: None,
     };
     match (outcome.result, ended.refused) {
         (_, Some(error)) => Envelope::Error(Box::new(RunError { error, run: Some(run) })),
-        (Err(failure), None) => Envelope::Error(Box::new(RunError {
-            error: failure::error_body(&failure, &program.code, &ended.log),
-            run: Some(run),
-        })),
+        (Err(failure), None) => {
+            let mut error = failure::error_body(&failure, &program.code, &ended.log);
+            explain_call(&mut error, &program.analysis);
+            Envelope::Error(Box::new(RunError { error, run: Some(run) }))
+        }
         (Ok(result), None) => Envelope::Success(Box::new(Success {
             result,
             run,
-            tools_used: program.tools_used.clone(),
-            dag: serde_json::to_value(&program.analysis.dag).unwrap_or_default(),
+            tools_used: Some(program.tools_used.clone()),
+            dag: include
+                .contains(&Include::Dag)
+                .then(|| serde_json::to_value(&program.analysis.dag).unwrap_or_default()),
         })),
     }
 }

@@ -1,19 +1,25 @@
 //! Which gateway, and the key for it.
 
+mod gateway;
+mod keyring;
+mod source;
 mod store;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use protocol::redaction::keys_in_use;
 use rustix::fs::{Mode, OFlags};
-use url::{Host, Url};
 
-pub use store::{forget, keep};
+pub use gateway::Gateway;
+pub use keyring::{Keyring, KeyringError};
+pub use source::{Found, KeyPlace, KeySource};
+pub use store::{forget, forget_gateway, keep, remember_gateway};
 
 /// The variable that names the gateway.
 pub const URL_VARIABLE: &str = "PML_CLOUD_URL";
@@ -21,8 +27,11 @@ pub const URL_VARIABLE: &str = "PML_CLOUD_URL";
 /// The variable that holds the key.
 pub const KEY_VARIABLE: &str = "PML_API_KEY";
 
-/// The gateway when nothing else is said.
+/// The gateway when none is named; no key is sent to it.
 pub const DEFAULT_URL: &str = "https://pml.casys.ai";
+
+/// Where the default stands, for people.
+const DEFAULT_PLACE: &str = "the default";
 
 /// The largest file of keys that is read, in bytes.
 const FILE_LIMIT: u64 = 1024 * 1024;
@@ -34,9 +43,9 @@ const KEY_LIMIT: usize = 4_096;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The address cannot be used.
-    #[error("`{text}` from {place} cannot be the gateway: {reason}")]
+    #[error("the gateway's URL{} from {place} cannot be used: {reason}", quoted(.text))]
     Url {
-        /// The address, without what may be secret in it.
+        /// The address; empty where it may have something secret in it.
         text: String,
         /// Where it stands.
         place: &'static str,
@@ -51,6 +60,12 @@ pub enum KeyError {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// A variable has none of its values.
+    #[error("`{name}` is neither `on` nor `off`")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+    },
     /// The key has characters that no key has.
     #[error("the key from {place} is not one: {reason}")]
     Key {
@@ -61,100 +76,8 @@ pub enum KeyError {
     },
 }
 
-/// A gateway's address: checked, and without a trailing slash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gateway {
-    url: Url,
-    place: &'static str,
-}
-
-impl Gateway {
-    /// Chooses the gateway: the flag, `PML_CLOUD_URL`, a trusted `.pml.json`,
-    /// the default. An empty value counts as none.
-    ///
-    /// # Errors
-    /// Returns [`KeyError::Url`] when the chosen one cannot be used; a wrong
-    /// address is never skipped for the next.
-    pub fn choose(
-        flag: Option<&str>,
-        variable: Option<&str>,
-        trusted_file: Option<&str>,
-    ) -> Result<Self, KeyError> {
-        let places = [
-            (flag, "the command line"),
-            (variable, "`PML_CLOUD_URL`"),
-            (trusted_file, "`cloud.url` in `.pml.json`"),
-        ];
-        let chosen = places.into_iter().find_map(|(text, place)| {
-            text.map(str::trim).filter(|text| !text.is_empty()).map(|text| (text, place))
-        });
-        let (text, place) = chosen.unwrap_or((DEFAULT_URL, "the default"));
-        Self::parse(text, place)
-    }
-
-    fn parse(text: &str, place: &'static str) -> Result<Self, KeyError> {
-        let refused =
-            |text: &str, reason: String| KeyError::Url { text: text.to_owned(), place, reason };
-        let mut url =
-            Url::parse(text).map_err(|error| refused("the address", error.to_string()))?;
-        // Checked before the address is shown: it may carry a password.
-        if !url.username().is_empty() || url.password().is_some() {
-            let reason = "it has a name or password in it; put the key into `PML_API_KEY`";
-            return Err(refused("the address", reason.to_owned()));
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(refused("the address", "it has a query or a fragment".to_owned()));
-        }
-        let is_loopback = match url.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(Host::Ipv4(address)) => IpAddr::V4(address).is_loopback(),
-            Some(Host::Ipv6(address)) => IpAddr::V6(address).is_loopback(),
-            None => false,
-        };
-        match url.scheme() {
-            "https" => {}
-            "http" if is_loopback => {}
-            "http" => {
-                let reason = "`http` sends the key in the clear; use `https`";
-                return Err(refused(text, reason.to_owned()));
-            }
-            other => {
-                return Err(refused(
-                    text,
-                    format!("`{other}` is not a scheme of the web; use `https`"),
-                ));
-            }
-        }
-        let path = url.path().trim_end_matches('/').to_owned();
-        url.set_path(&path);
-        Ok(Self { url, place })
-    }
-
-    /// Returns the address of a path below the gateway's own, for example
-    /// `mcp`.
-    pub fn join(&self, path: &str) -> Url {
-        let mut url = self.url.clone();
-        let base = self.url.path().trim_end_matches('/');
-        url.set_path(&format!("{base}/{}", path.trim_start_matches('/')));
-        url
-    }
-
-    /// Returns the origin that keys belong to, for example
-    /// `https://pml.casys.ai`.
-    pub fn origin(&self) -> String {
-        self.url.origin().ascii_serialization()
-    }
-
-    /// Returns where the address stands, for people.
-    pub fn place(&self) -> &'static str {
-        self.place
-    }
-}
-
-impl fmt::Display for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.url.as_str().trim_end_matches('/'))
-    }
+fn quoted(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" `{}`", protocol::escape_text(text)) }
 }
 
 /// A key; it is never shown.
@@ -176,6 +99,7 @@ impl ApiKey {
         } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             refused("it has white space or characters that are not ASCII in it")
         } else {
+            keys_in_use().keep(text);
             Ok(Some(Self(text.to_owned())))
         }
     }
@@ -192,6 +116,22 @@ impl fmt::Debug for ApiKey {
     }
 }
 
+/// What stood in `PML_API_KEY`.
+static VARIABLE: OnceLock<Option<String>> = OnceLock::new();
+
+/// Takes `PML_API_KEY` out of this process's environment, which others of the same user could read.
+///
+/// Call it first in `main`, before there are threads.
+pub fn take_variable() {
+    let taken = sandbox::take_variable(c"PML_API_KEY");
+    VARIABLE.get_or_init(|| taken.and_then(|text| text.into_string().ok()));
+}
+
+/// Returns what stands in `PML_API_KEY`, or stood there when it was taken.
+pub(crate) fn variable() -> Option<&'static str> {
+    VARIABLE.get_or_init(|| std::env::var(KEY_VARIABLE).ok()).as_deref()
+}
+
 /// Returns the user's file of keys, `~/.config/pml/credentials`.
 pub fn user_file() -> Option<PathBuf> {
     let configured = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -202,20 +142,37 @@ pub fn user_file() -> Option<PathBuf> {
         .map(|path| path.join("pml/credentials"))
 }
 
-/// Finds the key for a gateway: `PML_API_KEY`, else the entry of exactly this
-/// origin in the file. No key is no error: local programs work without.
+/// Returns the user's file with the gateway of the last login, `~/.config/pml/gateway`.
+pub fn gateway_file() -> Option<PathBuf> {
+    user_file().map(|file| file.with_file_name("gateway"))
+}
+
+/// Reads the gateway of the last login.
 ///
 /// # Errors
-/// Returns [`KeyError`] when the file is there and must not be used, or the
-/// key cannot be one.
-pub fn find(
-    gateway: &Gateway,
-    variable: Option<&str>,
-    file: Option<&Path>,
-) -> Result<Option<ApiKey>, KeyError> {
-    if let Some(key) = ApiKey::new(variable.unwrap_or(""), format_args!("`{KEY_VARIABLE}`"))? {
-        return Ok(Some(key));
-    }
+/// Returns [`KeyError::File`] for a file that others could have written.
+pub fn remembered_gateway() -> Result<Option<String>, KeyError> {
+    let Some(path) = gateway_file() else { return Ok(None) };
+    let text = read_private(&path)?;
+    Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+}
+
+/// Returns the key of `PML_API_KEY`, if it is for a gateway.
+///
+/// It does not say for which gateway it is, so it is for one that was named, never for the default.
+///
+/// # Errors
+/// Returns [`KeyError::Key`] for what cannot be a key.
+fn from_variable(gateway: &Gateway, variable: Option<&str>) -> Result<Option<ApiKey>, KeyError> {
+    let key = ApiKey::new(variable.unwrap_or(""), format_args!("`{KEY_VARIABLE}`"))?;
+    Ok(key.filter(|_| !gateway.is_default()))
+}
+
+/// Returns the key that the file has for exactly a gateway's origin.
+///
+/// # Errors
+/// Returns [`KeyError`] when the file is there and must not be used, or the key cannot be one.
+fn from_file(gateway: &Gateway, file: Option<&Path>) -> Result<Option<ApiKey>, KeyError> {
     let Some(path) = file else { return Ok(None) };
     let Some(keys) = read_keys(path)? else { return Ok(None) };
     let place = path.display();
@@ -224,6 +181,18 @@ pub fn find(
 }
 
 fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> {
+    let Some(text) = read_private(path)? else { return Ok(None) };
+    // The parser's message could quote a key, so only the place is told.
+    serde_json::from_slice(&text).map(Some).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let reason =
+            format!("line {line} column {column} is not part of an object of origins and keys");
+        KeyError::File { path: path.to_owned(), reason }
+    })
+}
+
+/// Reads a file that nobody but the user can have written or can read.
+fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     let refused = |reason: String| KeyError::File { path: path.to_owned(), reason };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -254,11 +223,7 @@ fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> 
     }
     let mut text = Vec::new();
     file.take(FILE_LIMIT).read_to_end(&mut text).map_err(|error| refused(error.to_string()))?;
-    // The parser's message could quote a key, so only the place is told.
-    serde_json::from_slice(&text).map(Some).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        refused(format!("line {line} column {column} is not part of an object of origins and keys"))
-    })
+    Ok(Some(text))
 }
 
 #[cfg(test)]
@@ -267,20 +232,37 @@ mod tests {
 
     use super::*;
 
+    /// Looks where there is no keyring.
+    fn find(
+        gateway: &Gateway,
+        variable: Option<&str>,
+        file: Option<&Path>,
+    ) -> Result<Option<ApiKey>, KeyError> {
+        match from_variable(gateway, variable)? {
+            Some(key) => Ok(Some(key)),
+            None => from_file(gateway, file),
+        }
+    }
+
     fn gateway(text: &str) -> Gateway {
-        Gateway::choose(Some(text), None, None).unwrap()
+        Gateway::choose(Some(text), None, None, None).unwrap()
     }
 
     #[test]
     fn the_gateway_is_chosen_in_order() {
-        let choose =
-            |flag, variable, file| Gateway::choose(flag, variable, file).unwrap().to_string();
+        let remembered = Some("https://d.test");
+        let choose = |flag, variable, file| {
+            Gateway::choose(flag, variable, file, remembered).unwrap().to_string()
+        };
         let (a, b, c) = (Some("https://a.test"), Some("https://b.test/x/"), Some("https://c.test"));
         assert_eq!(choose(a, b, c), "https://a.test");
         assert_eq!(choose(None, b, c), "https://b.test/x");
         assert_eq!(choose(None, Some(" "), c), "https://c.test");
-        assert_eq!(choose(None, None, None), DEFAULT_URL);
-        Gateway::choose(Some("nonsense"), b, c).unwrap_err();
+        assert_eq!(choose(None, None, Some("")), "https://d.test");
+        let default = Gateway::choose(None, None, None, None).unwrap();
+        assert!(default.to_string() == DEFAULT_URL && default.is_default());
+        assert!(!gateway(DEFAULT_URL).is_default(), "it was named");
+        Gateway::choose(Some("nonsense"), b, c, remembered).unwrap_err();
         assert_eq!(gateway("https://b.test/x/").join("mcp").as_str(), "https://b.test/x/mcp");
         assert_eq!(
             gateway("http://127.0.0.1:3001").join("/mcp").as_str(),
@@ -309,7 +291,7 @@ mod tests {
             "-flag",
             "",
         ] {
-            let chosen = Gateway::choose(Some(text), None, None);
+            let chosen = Gateway::choose(Some(text), None, None, None);
             if text.is_empty() {
                 assert_eq!(chosen.unwrap().to_string(), DEFAULT_URL);
                 continue;
@@ -317,6 +299,60 @@ mod tests {
             let message = chosen.unwrap_err().to_string();
             assert!(!message.contains("canary"), "{message}");
         }
+    }
+
+    /// What somebody reads who wrote a wrong address.
+    #[test]
+    fn a_wrong_address_is_told_with_what_to_write() {
+        for (text, told) in [
+            (
+                "127.0.0.1:3001",
+                " `127.0.0.1:3001` from the command line cannot be used: it has no scheme; write `http://127.0.0.1:3001`",
+            ),
+            (
+                "localhost:3001",
+                " `localhost:3001` from the command line cannot be used: it has no scheme; write `http://localhost:3001`",
+            ),
+            (
+                "pml.acme.test",
+                " `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test`",
+            ),
+            (
+                "http://pml.acme.test",
+                " `http://pml.acme.test` from the command line cannot be used: `http` would send the key unencrypted; use `https`, or `http` to this machine alone",
+            ),
+            (
+                "ftp://x.test",
+                " `ftp://x.test` from the command line cannot be used: `ftp` is not a scheme that gateways have; use `https`",
+            ),
+            ("https://", " `https://` from the command line cannot be used: empty host"),
+            (
+                "https://ana:canary@x.test",
+                " from the command line cannot be used: it has a name or password in it; put the key into `PML_API_KEY`",
+            ),
+            (
+                "x.test?key=canary",
+                " from the command line cannot be used: relative URL without a base",
+            ),
+        ] {
+            let error = Gateway::choose(Some(text), None, None, None).unwrap_err().to_string();
+            assert_eq!(error, format!("the gateway's URL{told}"));
+        }
+    }
+
+    /// `PML_API_KEY` may be a key of any gateway; it goes to none that nobody named.
+    #[test]
+    fn no_key_of_the_environment_goes_to_the_default() {
+        let keys = Keys::new(r#"{"https://pml.casys.ai": "kept"}"#, 0o600);
+        let found = |gateway: &Gateway| {
+            let key = find(gateway, Some("key-env"), Some(&keys.path())).unwrap();
+            key.map(|key| key.expose().to_owned())
+        };
+        let default = Gateway::choose(None, None, None, None).unwrap();
+        assert_eq!(found(&default).as_deref(), Some("kept"), "`pml login --url` named it");
+        assert_eq!(found(&gateway(DEFAULT_URL)).as_deref(), Some("key-env"));
+        let empty = Keys::new("{}", 0o600);
+        assert_eq!(find(&default, Some("key-env"), Some(&empty.path())).unwrap(), None);
     }
 
     struct Keys(tempfile::TempDir);

@@ -2,6 +2,8 @@
 
 pub mod environment;
 mod error;
+mod fetch;
+mod remote;
 mod server;
 pub mod spawn;
 pub mod supervise;
@@ -16,14 +18,16 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
+pub use remote::Remote;
 
+use crate::programs::Program;
 use crate::workspace::Workspace;
-use environment::{Environment, check_variable};
+use environment::{Environment, Source, check_variable};
 use server::Server;
 use supervise::Supervisor;
 
-/// How a server is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How a server is started, or where it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The program: a name on `PATH`, or a path relative to the workspace.
     pub command: String,
@@ -35,6 +39,31 @@ pub struct ServerSpec {
     pub env_required: Vec<String>,
     /// The folder that it runs in, relative to the workspace.
     pub cwd: Option<String>,
+    /// Where it is, if it is behind HTTP; then the others are empty.
+    pub remote: Option<Remote>,
+    /// Whether the registry names it, and not the user.
+    pub of_registry: bool,
+    /// The folder that it runs in, in the place of one of the workspace.
+    pub apart: Option<PathBuf>,
+}
+
+/// What the start of a server grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The program that runs.
+    pub program: Program,
+    /// The variables that it gets of the user's, and where they come from.
+    pub variables: BTreeMap<String, Source>,
+}
+
+impl ServerSpec {
+    /// Makes a server that the registry names. `apart` is an empty folder: what lies in the folder of a program may
+    /// decide what it does, as `node_modules` and `.npmrc` do for `npx`.
+    pub fn of_registry(install: &Install, apart: PathBuf) -> Self {
+        // `uvx` does not read what projects say, and servers that it starts take paths in the workspace.
+        let apart = (install.command != "uvx").then_some(apart);
+        Self { of_registry: true, apart, ..Self::from(install) }
+    }
 }
 
 impl From<&Install> for ServerSpec {
@@ -42,9 +71,8 @@ impl From<&Install> for ServerSpec {
         Self {
             command: install.command.clone(),
             args: install.args.clone(),
-            env: BTreeMap::new(),
             env_required: install.env_required.clone(),
-            cwd: None,
+            ..Self::default()
         }
     }
 }
@@ -149,6 +177,30 @@ impl LocalServers {
         self.server(namespace)?.call(action, arguments, cancel).await
     }
 
+    /// Looks whether all that the start of a server needs is there, and starts nothing.
+    ///
+    /// # Errors
+    /// Returns [`LocalMcpError`] naming the program or the variable that is missing.
+    pub fn check(&self, namespace: &str) -> Result<(), LocalMcpError> {
+        self.server(namespace)?.check()
+    }
+
+    /// Looks at a server that is not added yet, as [`check`](Self::check) does.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_new(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
+        Server::new(namespace, spec, Arc::clone(&self.shared)).check()
+    }
+
+    /// Returns what the start of a server that is not added yet would grant. Starts nothing.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn grant_of(&self, namespace: &str, spec: ServerSpec) -> Result<Grant, LocalMcpError> {
+        Server::new(namespace, spec, Arc::clone(&self.shared)).grant()
+    }
+
     /// Returns the tools of a server, starting it if it does not run.
     ///
     /// # Errors
@@ -159,6 +211,19 @@ impl LocalServers {
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
         self.server(namespace)?.tools(cancel).await
+    }
+
+    /// Returns how a server is started.
+    pub fn spec(&self, namespace: &str) -> Option<ServerSpec> {
+        self.server(namespace).ok().map(|server| server.spec().clone())
+    }
+
+    /// Tells whether a server runs.
+    pub async fn is_running(&self, namespace: &str) -> bool {
+        match self.server(namespace) {
+            Ok(server) => server.is_running().await,
+            Err(_) => false,
+        }
     }
 
     /// Ends every server and waits until they are gone; none starts after this.

@@ -2,10 +2,11 @@
 //!
 //! Whoever calls, the same rules decide, the same human is asked, one question at a time, and the same limits count.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use protocol::{CallLog, CallNote, ErrorBody, ErrorCode, ToolId};
+use protocol::{CallLog, CallNote, ErrorBody, ErrorCode, Integrity, ToolId};
 use sandbox::{Limits, WallClock};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -13,10 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::capabilities;
-use crate::consent::approvals::{Answer, Question};
+use crate::consent::approvals::{Answer, Question, Start};
 use crate::consent::permissions::Verdict;
 use crate::run::RunEvent;
 use crate::targets::{Target, refuse_denied};
+use crate::workspace::protected::{Granted, Protected};
+
+/// How long no call like it may come before a question is asked.
+const SETTLING: Duration = Duration::from_millis(30);
+
+/// How often that is waited for at most.
+const SETTLING_ROUNDS: usize = 20;
 
 /// One run on this machine.
 pub(crate) struct LocalRun {
@@ -39,8 +47,74 @@ struct State {
     calls: u64,
     /// The tools allowed with "always" since the run began.
     always: HashSet<ToolId>,
+    /// The calls that wait to be asked about, or were allowed together with one like them.
+    alike: HashMap<Alike, Together>,
     refused: Option<ErrorBody>,
     warnings: Vec<String>,
+}
+
+/// What calls have in common that are one question: the tool, who calls it, and a hash of its arguments and of the
+/// protected places that they lead to.
+type Alike = (ToolId, Vec<ToolId>, Integrity);
+
+/// Calls that are one question.
+#[derive(Default)]
+struct Together {
+    /// How many wait.
+    waiting: u64,
+    /// How many of them a human has allowed.
+    allowed: u64,
+}
+
+/// A call that waits to be asked about.
+struct Waits<'a> {
+    run: &'a LocalRun,
+    alike: Alike,
+}
+
+impl Waits<'_> {
+    /// Takes the place of one that a human has allowed.
+    fn is_allowed(&self) -> bool {
+        let mut state = self.run.state();
+        let Some(together) = state.alike.get_mut(&self.alike) else { return false };
+        let allowed = together.allowed > 0;
+        together.allowed -= u64::from(allowed);
+        allowed
+    }
+
+    fn allow(&self, others: u64) {
+        if let Some(together) = self.run.state().alike.get_mut(&self.alike) {
+            together.allowed = others;
+        }
+    }
+
+    /// Waits until no more calls like this one come, and returns how many wait: calls that a program begins together
+    /// arrive one after the other.
+    async fn settle(&self) -> u64 {
+        let count = || self.run.state().alike.get(&self.alike).map_or(1, |alike| alike.waiting);
+        let mut known = count();
+        for _ in 0..SETTLING_ROUNDS {
+            tokio::time::sleep(SETTLING).await;
+            let now = count();
+            if now == known {
+                break;
+            }
+            known = now;
+        }
+        known
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut state = self.run.state();
+        let Some(together) = state.alike.get_mut(&self.alike) else { return };
+        together.waiting -= 1;
+        if together.waiting == 0 {
+            // Nothing that was allowed is kept for a call that nobody has seen.
+            state.alike.remove(&self.alike);
+        }
+    }
 }
 
 /// What a run leaves behind.
@@ -72,7 +146,9 @@ enum Asked {
     /// It may run.
     No,
     /// For this reason, and to start this first.
-    Yes { reason: String, start: Option<String> },
+    Yes { reason: String, start: Option<Start> },
+    /// For the protected places that it touches, whatever a rule says.
+    ForPlaces,
 }
 
 impl LocalRun {
@@ -136,6 +212,8 @@ impl LocalRun {
         failed: Option<ErrorCode>,
     ) {
         self.state().log.record_within(outer, index, note, failed);
+        // Whoever followed the run may be gone.
+        let _ = self.events.send(RunEvent::CallEnded);
     }
 
     /// Returns the calls of the program that runs in the calls `outer`.
@@ -161,7 +239,8 @@ impl LocalRun {
         refused
     }
 
-    /// Lets the call through, refuses it, or waits for the human's answer.
+    /// Lets the call through, refuses it, or waits for the human's answer. Returns the protected places that it may
+    /// touch.
     ///
     /// # Errors
     /// Returns `PERMISSION_DENIED` by a rule, and what ended the run: `APPROVAL_DENIED`, `APPROVAL_EXPIRED`.
@@ -169,30 +248,63 @@ impl LocalRun {
         &self,
         wish: &Wish<'_>,
         cancel: &CancellationToken,
-    ) -> Result<(), ErrorBody> {
+    ) -> Result<Granted, ErrorBody> {
         let Wish { id, target, .. } = *wish;
-        if let Asked::No = self.rules(id, target)? {
-            return Ok(());
+        let is_native = matches!(target, Target::Native);
+        if matches!(self.rules(id, target)?, Asked::No) && !is_native {
+            return Ok(Granted::default());
+        }
+        let places = self.app.check_call(id, target, wish.arguments)?;
+        let granted = Granted::of(&places);
+        let rules = |places: &[Protected]| {
+            self.rules(id, target).map(|asked| match asked {
+                Asked::No if !places.is_empty() => Asked::ForPlaces,
+                asked => asked,
+            })
+        };
+        if let Asked::No = rules(&places)? {
+            return Ok(granted);
         }
         let _human_decides: Vec<_> = wish.clocks.iter().map(WallClock::pause).collect();
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+        let waits = self.wait(wish, &places);
         let _asking = tokio::select! {
             asking = self.asking.lock() => asking,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        // The question before this one may have been answered with "always".
-        let Asked::Yes { reason, start } = self.rules(id, target)? else { return Ok(()) };
+        // The question before this one may have been answered for this call, or with "always".
+        if waits.is_allowed() {
+            // What it starts may not have been kept for the call that was asked about.
+            if let Asked::No | Asked::Yes { start: None, .. } = self.rules(id, target)? {
+                return Ok(granted);
+            }
+        }
+        let (reason, start) = match rules(&places)? {
+            Asked::No => return Ok(granted),
+            Asked::Yes { reason, start } => (reason, start),
+            Asked::ForPlaces => ("no rule allows a protected place".to_owned(), None),
+        };
+        let count = tokio::select! {
+            count = waits.settle() => count,
+            () = cancel.cancelled() => return Err(cancelled()),
+        };
         let (answer, answered) = oneshot::channel();
-        let starts = start.is_some();
+        let (starts, shown) = (start.is_some(), start.as_ref().and_then(|start| start.hash));
         let question = Question {
             tool: id.clone(),
             through: wish.through.to_vec(),
             arguments: wish.arguments.clone(),
             reason,
             start,
+            count,
+            places: places.clone(),
+            sends_to: match target {
+                Target::Configured => self.app.remote_of(id).map(|remote| remote.to_string()),
+                _ => None,
+            },
             answer,
         };
-        if self.events.send(RunEvent::Asks(question)).is_err() {
+        if self.events.send(RunEvent::Asks(Box::new(question))).is_err() {
             let message = format!("nobody is left to ask about `{id}`");
             return Err(self.end(ErrorCode::ApprovalExpired, message));
         }
@@ -201,9 +313,15 @@ impl LocalRun {
             () = cancel.cancelled() => return Err(cancelled()),
         };
         match answer {
-            Ok(Answer::Once) => {}
+            Ok(Answer::Once) => waits.allow(count - 1),
+            Ok(Answer::Always) if !places.is_empty() => {
+                waits.allow(count - 1);
+                self.warn(format!(
+                    "`{id}` was allowed once: calls that touch protected places are always asked about"
+                ));
+            }
             Ok(Answer::Always) => {
-                self.state().always.insert(id.clone());
+                self.state().always.insert(id.unversioned());
                 if let Err(error) = self.app.allow_always(id) {
                     // The call itself is allowed; only the rule could not be kept.
                     self.warn(format!("`{id}` is allowed for this run only: {}", error.message));
@@ -220,13 +338,33 @@ impl LocalRun {
         }
         // A rule that the user wrote before they answered holds.
         self.rules(id, target)?;
-        if starts { self.approve_start(target) } else { Ok(()) }
+        if starts {
+            self.approve_start(id, target, shown)?;
+        }
+        Ok(granted)
     }
 
-    /// Writes down what the human let start.
-    fn approve_start(&self, target: &Target) -> Result<(), ErrorBody> {
+    /// Counts a call among those like it that wait.
+    fn wait(&self, wish: &Wish<'_>, places: &[Protected]) -> Waits<'_> {
+        let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
+        let arguments = Integrity::of(format!("{places:?}{}", wish.arguments).as_bytes());
+        let alike = (wish.id.clone(), wish.through.to_vec(), arguments);
+        self.state().alike.entry(alike.clone()).or_default().waiting += 1;
+        Waits { run: self, alike }
+    }
+
+    /// Writes down what the human let start; `shown` is the hash of what they saw.
+    fn approve_start(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        shown: Option<Integrity>,
+    ) -> Result<(), ErrorBody> {
         match target {
-            Target::Registered(entry) => self.app.lockfile.approve(entry),
+            Target::Registered(entry) => match self.app.grant(entry, id)? {
+                Some(grant) => self.app.lockfile.approve(entry, &grant, shown),
+                None => Ok(()),
+            },
             Target::Capability(capability) => {
                 let module = &capability.module;
                 self.app.lockfile.approve_capability(module)?;
@@ -236,7 +374,7 @@ impl LocalRun {
                 }
                 Ok(())
             }
-            Target::Native | Target::Configured | Target::Gateway => Ok(()),
+            Target::Native | Target::Configured | Target::Gateway { .. } => Ok(()),
         }
     }
 
@@ -245,11 +383,18 @@ impl LocalRun {
         refuse_denied(&self.app, id, "")?;
         let decision = self.app.permissions().decide(id);
         let start = match target {
-            Target::Registered(entry) => self.app.lockfile.question(entry)?,
-            Target::Capability(capability) => self.app.lockfile.capability_question(capability)?,
-            Target::Native | Target::Configured | Target::Gateway => None,
+            Target::Registered(entry) => match self.app.grant(entry, id)? {
+                Some(grant) => self.app.lockfile.question(entry, &grant)?,
+                None => None,
+            },
+            Target::Capability(capability) => {
+                let what = self.app.lockfile.capability_question(capability)?;
+                what.map(|what| Start { what, grants: Vec::new(), hash: None })
+            }
+            Target::Native | Target::Configured | Target::Gateway { .. } => None,
         };
-        let may_run = decision.verdict == Verdict::Allow || self.state().always.contains(id);
+        let may_run =
+            decision.verdict == Verdict::Allow || self.state().always.contains(&id.unversioned());
         if may_run && start.is_none() {
             return Ok(Asked::No);
         }

@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{ErrorBody, Fqdn, Install, RegistryEntry};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
-use self::file::{FILE, Locked, invalid, read, write};
+use self::file::{FILE, Grants, Locked, invalid, read, write};
+use crate::consent::approvals::Start;
 use crate::consent::trust::TrustStore;
+use crate::local_mcp::Grant;
 use crate::workspace::Workspace;
 
 /// What of the registry may start in a workspace.
@@ -41,44 +43,64 @@ impl Lockfile {
     }
 
     /// Returns what to ask before the server may start, or `None` when the user
-    /// has let exactly this content start before.
+    /// has let exactly this content start before, with all that it gets.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock any more.
-    pub fn question(&self, entry: &RegistryEntry) -> Result<Option<String>, ErrorBody> {
+    pub fn question(
+        &self,
+        entry: &RegistryEntry,
+        grant: &Grant,
+    ) -> Result<Option<Start>, ErrorBody> {
         let Some(install) = entry.install.as_ref() else { return Ok(None) };
-        let wanted = locked(entry, install);
+        let wanted = locked(entry, install, grant);
         let name = server_name(entry);
         if self.approved().get(&name) == Some(&wanted) {
             return Ok(None);
         }
-        let command = command_line(install);
         let content = read(&self.workspace)?;
-        Ok(match content.servers.get(&name) {
-            Some(known) if *known == wanted => {
-                let record = record(&wanted)?;
-                if self.store.is_trusted(&self.key(&name), &record).map_err(invalid)? {
-                    self.approved().insert(name, wanted);
-                    None
-                } else {
-                    Some(format!("`{name}` ({}): {command}", wanted.integrity))
-                }
-            }
-            Some(known) => Some(format!(
-                "`{name}`, which CHANGED since you let it start (was {}, now {}): {command}",
+        let known = content.servers.get(&name);
+        if known == Some(&wanted)
+            && self.store.is_trusted(&self.key(&name), &record(&wanted)?).map_err(invalid)?
+        {
+            self.approved().insert(name, wanted);
+            return Ok(None);
+        }
+        let changed = match known {
+            Some(known) if known.integrity != wanted.integrity => format!(
+                "`{name}`, which CHANGED since you let it start (was {}, now {})",
                 known.integrity, wanted.integrity
-            )),
-            None => Some(format!("`{name}` ({}): {command}", wanted.integrity)),
-        })
+            ),
+            Some(known) if *known != wanted => {
+                format!("`{name}` ({}), whose start CHANGED since you let it", wanted.integrity)
+            }
+            _ => format!("`{name}` ({})", wanted.integrity),
+        };
+        let before = known.and_then(|known| known.grants.as_ref());
+        Ok(Some(Start {
+            what: format!("{changed}: {}", command_line(install)),
+            grants: grants_shown(grant, before),
+            hash: Some(Integrity::of(&record(&wanted)?)),
+        }))
     }
 
-    /// Writes down that the server may start as it is.
+    /// Writes down that the server may start as it is, with what it gets; `shown` is the hash of what the user saw.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file cannot be written; then it must not start.
-    pub fn approve(&self, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+    /// Returns `INTEGRITY_MISMATCH` when that is not what would start now, and `CONFIG_INVALID` when the file cannot
+    /// be written; then it must not start.
+    pub fn approve(
+        &self,
+        entry: &RegistryEntry,
+        grant: &Grant,
+        shown: Option<Integrity>,
+    ) -> Result<(), ErrorBody> {
         let Some(install) = &entry.install else { return Ok(()) };
-        let (name, wanted) = (server_name(entry), locked(entry, install));
+        let (name, wanted) = (server_name(entry), locked(entry, install, grant));
+        if shown != Some(Integrity::of(&record(&wanted)?)) {
+            let message = format!("what `{name}` gets changed while you were asked; run it again");
+            return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
+        }
         // Read again under the lock: another `pml` may have added its own.
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
@@ -106,19 +128,68 @@ fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
     serde_json::to_vec(entry).map_err(invalid)
 }
 
-fn locked(entry: &RegistryEntry, install: &Install) -> Locked {
+fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     Locked {
         integrity: entry.integrity,
         command: install.command.clone(),
         args: install.args.clone(),
+        grants: Some(Grants {
+            program: text(&grant.program.file),
+            interpreters: grant.program.interpreters.iter().map(text).collect(),
+            variables: grant.variables.clone(),
+        }),
     }
 }
 
-/// Returns the server's full name, without a tool and without a pin.
+/// Variables that always hold, or lead to, what somebody else lets their owner in by.
+const CREDENTIALS: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "CARGO_REGISTRY_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "KUBECONFIG",
+    "NPM_TOKEN",
+    "SSH_AUTH_SOCK",
+];
+
+/// Says what a start grants, a line each. `before` is what the user saw the last time.
+fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
+    let path = |path: &PathBuf| format!("`{}`", path.display());
+    let mut runs = format!("It runs {}", path(&grant.program.file));
+    if !grant.program.interpreters.is_empty() {
+        let by: Vec<String> = grant.program.interpreters.iter().map(path).collect();
+        runs = format!("{runs}, by {}", by.join(", by "));
+    }
+    let mut lines = vec![runs];
+    for (name, source) in &grant.variables {
+        let new = match before {
+            Some(before) if before.variables.get(name) != Some(source) => "NEW: ",
+            _ => "",
+        };
+        let warning = match CREDENTIALS.contains(&name.as_str()) {
+            true => ", which lets whoever has it act as you elsewhere",
+            false => "",
+        };
+        lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
+    }
+    lines.push(
+        "It is not in the sandbox: it can use your files and any host, as you can".to_owned(),
+    );
+    lines
+}
+
+/// Returns the server's full name, with the version of one that has versions: each is approved and pinned for itself.
 fn server_name(entry: &RegistryEntry) -> String {
-    match entry.fqdn.parse::<Fqdn>() {
-        Ok(fqdn) => format!("{}.{}", fqdn.scope(), fqdn.namespace()),
-        Err(_) => entry.fqdn.clone(),
+    match (entry.fqdn.parse::<Fqdn>(), &entry.server_version) {
+        (Ok(fqdn), Some(version)) => format!("{}.{}@{version}", fqdn.scope(), fqdn.namespace()),
+        (Ok(fqdn), None) => format!("{}.{}", fqdn.scope(), fqdn.namespace()),
+        (Err(_), _) => entry.fqdn.clone(),
     }
 }
 
@@ -130,10 +201,11 @@ fn command_line(install: &Install) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Integrity;
     use rustix::fs::Mode;
 
     use super::*;
+    use crate::local_mcp::environment::Source;
+    use crate::programs::Program;
 
     fn entry(args: &[&str]) -> RegistryEntry {
         let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
@@ -143,6 +215,36 @@ mod tests {
         .unwrap();
         entry.integrity = entry.content_integrity();
         entry
+    }
+
+    fn grant(variables: &[(&str, Source)]) -> Grant {
+        Grant {
+            program: Program {
+                file: "/usr/bin/npx".into(),
+                interpreters: vec!["/usr/bin/node".into()],
+                is_of_workspace: false,
+            },
+            variables: variables.iter().map(|(name, from)| ((*name).to_owned(), *from)).collect(),
+        }
+    }
+
+    /// Asks with a grant of nothing.
+    fn question(lock: &Lockfile, entry: &RegistryEntry) -> Option<Start> {
+        lock.question(entry, &grant(&[])).unwrap()
+    }
+
+    /// Approves what the user is shown.
+    fn approve_with(
+        lock: &Lockfile,
+        entry: &RegistryEntry,
+        grant: &Grant,
+    ) -> Result<(), ErrorBody> {
+        let shown = lock.question(entry, grant)?.and_then(|start| start.hash);
+        lock.approve(entry, grant, shown)
+    }
+
+    fn approve(lock: &Lockfile, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+        approve_with(lock, entry, &grant(&[]))
     }
 
     struct Project {
@@ -175,14 +277,74 @@ mod tests {
         let project = Project::new();
         let lock = project.open("me").unwrap();
         let first = entry(&["-y", "memory@1"]);
-        let question = lock.question(&first).unwrap().unwrap();
-        assert!(question.contains("\"npx\" \"-y\" \"memory@1\""), "{question}");
-        lock.approve(&first).unwrap();
-        assert_eq!(lock.question(&first).unwrap(), None);
+        let asked = question(&lock, &first).unwrap();
+        assert!(asked.what.contains("\"npx\" \"-y\" \"memory@1\""), "{asked:?}");
+        approve(&lock, &first).unwrap();
+        assert_eq!(question(&lock, &first), None);
         let again = project.open("me").unwrap();
-        assert_eq!(again.question(&first).unwrap(), None);
-        let changed = again.question(&entry(&["-y", "memory@2"])).unwrap().unwrap();
-        assert!(changed.contains("CHANGED"), "{changed}");
+        assert_eq!(question(&again, &first), None);
+        let changed = question(&again, &entry(&["-y", "memory@2"])).unwrap();
+        assert!(changed.what.contains("CHANGED"), "{changed:?}");
+    }
+
+    /// NX-01: what a start grants is shown, bound to the answer, pinned, and asked about again when it is another.
+    #[test]
+    fn what_a_start_grants_is_shown_and_pinned() {
+        let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
+        let lock = project.open("me").unwrap();
+        let of_file = grant(&[("GITHUB_TOKEN", Source::Dotenv)]);
+        let asked = lock.question(&entry, &of_file).unwrap().unwrap();
+        assert_eq!(
+            asked.grants,
+            [
+                "It runs `/usr/bin/npx`, by `/usr/bin/node`",
+                "It gets `GITHUB_TOKEN` from the workspace's `.env`, which lets whoever has it act as you elsewhere",
+                "It is not in the sandbox: it can use your files and any host, as you can",
+            ]
+        );
+        // The answer is for what was shown, and for nothing else.
+        let more = grant(&[("GITHUB_TOKEN", Source::Dotenv), ("NOTES", Source::Environment)]);
+        let error = lock.approve(&entry, &more, asked.hash).unwrap_err();
+        assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
+        lock.approve(&entry, &of_file, asked.hash).unwrap();
+        let again = project.open("me").unwrap();
+        assert_eq!(again.question(&entry, &of_file).unwrap(), None);
+
+        let shown = |grant: &Grant| {
+            let asked = again.question(&entry, grant).unwrap().unwrap();
+            assert!(asked.what.contains("CHANGED"), "{asked:?}");
+            asked.grants.join("\n")
+        };
+        assert!(shown(&more).contains("NEW: It gets `NOTES` from your environment\n"));
+        // Another value, of another worth.
+        let of_user = grant(&[("GITHUB_TOKEN", Source::Environment)]);
+        assert!(shown(&of_user).contains("NEW: It gets `GITHUB_TOKEN` from your environment"));
+        let mut other = of_file.clone();
+        other.program.file = "/opt/npx".into();
+        assert!(shown(&other).contains("`/opt/npx`"));
+        let mut other = of_file.clone();
+        other.program.interpreters = vec!["/opt/node".into()];
+        assert!(shown(&other).contains("by `/opt/node`"));
+    }
+
+    /// NX-01: the lock of a `pml` that showed the command alone lets nothing start.
+    #[test]
+    fn an_older_lock_is_asked_about_again() {
+        let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
+        let lock = project.open("me").unwrap();
+        let older =
+            Locked { grants: None, ..locked(&entry, entry.install.as_ref().unwrap(), &grant(&[])) };
+        let mut content = read(&project.workspace).unwrap();
+        content.servers.insert(server_name(&entry), older.clone());
+        write(&project.workspace, &content).unwrap();
+        lock.store
+            .locked(|store| {
+                store.trust_locked(&lock.key(&server_name(&entry)), &record(&older).unwrap())
+            })
+            .unwrap()
+            .unwrap();
+        let asked = question(&project.open("me").unwrap(), &entry).unwrap();
+        assert!(asked.what.contains("whose start CHANGED"), "{asked:?}");
     }
 
     /// CL-04: a lock that came with the repository lets nothing start.
@@ -190,11 +352,11 @@ mod tests {
     fn a_lock_of_somebody_else_lets_nothing_start() {
         let project = Project::new();
         let entry = entry(&["-y", "memory@1"]);
-        project.open("them").unwrap().approve(&entry).unwrap();
+        approve(&project.open("them").unwrap(), &entry).unwrap();
         let mine = project.open("me").unwrap();
-        assert!(mine.question(&entry).unwrap().is_some());
-        mine.approve(&entry).unwrap();
-        assert_eq!(project.open("me").unwrap().question(&entry).unwrap(), None);
+        assert!(question(&mine, &entry).is_some());
+        approve(&mine, &entry).unwrap();
+        assert_eq!(question(&project.open("me").unwrap(), &entry), None);
     }
 
     /// CL-14: what two processes approve at the same time is kept, both.
@@ -209,11 +371,11 @@ mod tests {
         let locks: Vec<Lockfile> = (0..8).map(|_| project.open("me").unwrap()).collect();
         std::thread::scope(|scope| {
             for (n, lock) in locks.iter().enumerate() {
-                scope.spawn(move || lock.approve(&named(n)).unwrap());
+                scope.spawn(move || approve(lock, &named(n)).unwrap());
             }
         });
         let again = project.open("me").unwrap();
-        assert!((0..8).all(|n| again.question(&named(n)).unwrap().is_none()));
+        assert!((0..8).all(|n| question(&again, &named(n)).is_none()));
     }
 
     /// LK-03: what is not a lock stops; it is never taken for an empty one.
@@ -260,7 +422,11 @@ mod tests {
         std::fs::create_dir(&outside).unwrap();
         std::os::unix::fs::symlink(&outside, folder.path(".pml")).unwrap();
         folder.open("me").unwrap_err();
-        lock.approve(&entry(&[])).unwrap_err();
+        let entry = entry(&[]);
+        let hash = Integrity::of(
+            &record(&locked(&entry, entry.install.as_ref().unwrap(), &grant(&[]))).unwrap(),
+        );
+        lock.approve(&entry, &grant(&[]), Some(hash)).unwrap_err();
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     }
 }

@@ -1,9 +1,14 @@
 //! Logging, set up once.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 
+use protocol::redaction::keys_in_use;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, registry};
 
@@ -17,11 +22,51 @@ pub(crate) fn start(filter: &str) -> Result<(), CliError> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| CliError::cannot_run(format!("PML_LOG is not a log filter: {error}")))?;
     let lines = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(|| Stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .event_format(Lines(fmt::format().with_target(false)));
     registry().with(filter).with(limits()).with(lines).init();
     Ok(())
+}
+
+/// Standard error without the keys that are in use. Each event is written whole, in one go.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        io::stderr().lock().write_all(keys_in_use().text(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Warnings and errors read as the errors of commands do; what is asked for by `--log` has its time.
+struct Lines(fmt::format::Format);
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let name = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            _ => return self.0.format_event(context, writer, event),
+        };
+        write!(writer, "{name}: ")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 /// What may be logged at all, whatever the filter says.

@@ -6,11 +6,13 @@ use clap::Parser as _;
 use client_cli::analyser::ANALYSE;
 use client_cli::args::Cli;
 use client_cli::program::BUNDLE;
-use client_cli::{commands, local_mcp};
+use client_cli::{commands, keys, local_mcp};
 
 fn main() -> ExitCode {
     // Sealed children and supervisors are this same program; they never get past here.
     sandbox::child_main_if_requested(&[ANALYSE, BUNDLE]);
     local_mcp::supervise::main_if_requested();
+    // What we start must not find the key where we found it.
+    keys::take_variable();
     commands::run(Cli::parse())
 }

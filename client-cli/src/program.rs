@@ -218,8 +218,16 @@ fn refused(mut faults: Vec<FileDiagnostic>) -> CliError {
     }
     let FileDiagnostic { file, diagnostic } = first;
     let (line, column) = (diagnostic.line, diagnostic.column);
+    let code_frame = diagnostic.code_frame();
+    let mut body = ErrorBody::new(diagnostic.error_code(), diagnostic.message.clone());
+    body.details = json!({
+        "line": line,
+        "column": column,
+        "origin": { "file": file, "line": line, "column": column },
+        "code_frame": code_frame,
+    });
     let message = format!("{} ({file}, line {line}, column {column})", diagnostic.message);
     let mut error = ErrorBody::new(diagnostic.error_code(), message);
-    error.details = json!({ "code_frame": diagnostic.code_frame() });
-    CliError::from(error)
+    error.details = json!({ "code_frame": code_frame });
+    CliError::from(error).with_body(body)
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use protocol::{ErrorBody, ErrorCode, ToolDescriptor};
-use reqwest::redirect::Policy;
 use rmcp::model::{PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio_util::sync::CancellationToken;
-use url::{Host, Url};
+use url::Url;
+
+use crate::http_client::{self, Credential};
 
 /// How long it may take altogether.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,13 +35,7 @@ pub async fn tools(
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(invalid("is neither `http` nor `https`"));
     }
-    let is_here = match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    if key.is_some() && url.scheme() == "http" && !is_here {
+    if key.is_some() && url.scheme() == "http" && !http_client::is_here(&url) {
         return Err(invalid("is not encrypted: a key is sent to `https` alone"));
     }
     let asked = tokio::time::timeout(TIMEOUT, ask(&url, key));
@@ -64,10 +59,9 @@ pub async fn tools(
 }
 
 async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String> {
-    let client = reqwest::Client::builder()
-        // A redirect could carry the key to another host: none is followed.
-        .redirect(Policy::none())
-        .connect_timeout(Duration::from_secs(5))
+    let credential = if key.is_some() { Credential::Sent } else { Credential::None };
+    let client = http_client::builder(url, credential)
+        .map_err(|error| format!("cannot be asked: {error}"))?
         .build()
         .map_err(|error| format!("cannot be asked: {error}"))?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());

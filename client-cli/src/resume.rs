@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode, meta_tools};
-use serde_json::Value;
+use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -43,9 +42,5 @@ async fn forward(
 ) -> Result<Envelope, ErrorBody> {
     let arguments = serde_json::to_value(decision)
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
-    let result = app.cloud()?.forward(meta_tools::CONTINUE.name, arguments, cancel).await?;
-    let structured = result.get("structuredContent").cloned().unwrap_or(Value::Null);
-    serde_json::from_value(structured).map_err(|error| {
-        ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("the gateway's answer: {error}"))
-    })
+    app.cloud()?.resume(arguments, cancel).await
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _};
+use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
     CallNote, ErrorBody, ErrorCode, ResultMode, Routing, ToolId, unanswered_calls,
     unwrap_tool_result,
@@ -19,9 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::capabilities::Capability;
 use crate::cloud::CallName;
+use crate::discover;
 use crate::failure;
 use crate::local_run::{LocalRun, Wish};
 use crate::targets::{Resolver, Target};
+
+/// How many calls of one program are at work at the same time.
+const WORKING: usize = 64;
 
 /// Answers the calls of one program: that of a run, or of a capability within it.
 pub(crate) struct Router {
@@ -33,6 +38,8 @@ struct Caller {
     run: Arc<LocalRun>,
     /// The tools that the CLI's own analysis found, and where each runs.
     declared: HashMap<ToolId, Target>,
+    /// What the rules see of them, where that is not the name that the program writes.
+    rules: HashMap<ToolId, ToolId>,
     dynamic: bool,
     /// The capabilities that it is within, the outermost first, itself the last; none for the program of the run.
     through: Vec<ToolId>,
@@ -40,6 +47,8 @@ struct Caller {
     outer: Vec<u64>,
     /// The clocks of the programs that wait for it.
     clocks: Vec<WallClock>,
+    /// So many of its calls are at work at the same time; those that wait for a human do not count.
+    working: Semaphore,
     /// It has one of its capabilities at work, and the others wait: the processes of a run do not grow with what it
     /// calls.
     place: Semaphore,
@@ -62,10 +71,12 @@ impl Router {
         let caller = Caller {
             run,
             declared,
+            rules: HashMap::new(),
             dynamic,
             through: Vec::new(),
             outer: Vec::new(),
             clocks: Vec::new(),
+            working: Semaphore::new(WORKING),
             place: Semaphore::new(1),
         };
         Self { caller: Arc::new(caller) }
@@ -80,7 +91,11 @@ impl ToolCaller for Router {
     ) -> BoxFuture<'static, Result<Value, CallError>> {
         let caller = Arc::clone(&self.caller);
         async move {
-            let tool = protocol::escape_text(&format!("{}:{}", call.namespace, call.action));
+            let tool = match ToolId::from_call(&call.namespace, &call.action) {
+                // One tool has one name in the log, whether the program wrote `@latest` or not.
+                Ok(id) => id.to_string(),
+                Err(_) => protocol::escape_text(&format!("{}:{}", call.namespace, call.action)),
+            };
             let index = call.id;
             let mut going = Going { index, routing: Routing::Client, started: Instant::now() };
             let answer = caller.answer(call, &cancel, &mut going).await;
@@ -117,7 +132,7 @@ impl Caller {
         going: &mut Going,
     ) -> Result<Value, ErrorBody> {
         let number = self.run.begin_call()?;
-        let id = ToolId::new(&call.namespace, &call.action)
+        let id = ToolId::from_call(&call.namespace, &call.action)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
         let target = self.target(&id, cancel).await?;
         going.routing = target.routing();
@@ -125,35 +140,44 @@ impl Caller {
         let mut clocks = self.clocks.clone();
         clocks.push(call.clock);
         let wish = Wish {
-            id: &id,
+            id: self.rules.get(&id).unwrap_or(&id),
             target: &target,
             arguments: &arguments,
             through: &self.through,
             clocks: &clocks,
         };
-        self.run.ask(&wish, cancel).await?;
+        let granted = self.run.ask(&wish, cancel).await?;
+        let _working = tokio::select! {
+            working = self.working.acquire() => working.map_err(|_| cancelled())?,
+            () = cancel.cancelled() => return Err(cancelled()),
+        };
         // Waiting for a human is not the tool's time.
         going.started = Instant::now();
         let app = &self.run.app;
         let result = match &target {
-            Target::Native => app.call_native(&id, arguments, cancel).await?,
-            Target::Configured => app.call_local(&id, arguments, cancel).await?,
-            Target::Registered(entry) => {
-                app.add_registered(entry)?;
-                app.call_local(&id, arguments, cancel).await?
+            Target::Native if id.as_str() == SEARCH_TOOLS => {
+                let request = DiscoverRequest::of_program(arguments)?;
+                return discover::discover(app, request, cancel).await;
             }
+            Target::Native => app.call_native(&id, arguments, granted, cancel).await?,
+            Target::Configured => {
+                let result = app.call_local(&id, arguments, cancel).await?;
+                app.learn_tools(id.namespace());
+                result
+            }
+            Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
             Target::Capability(capability) => {
                 return self.run_within(capability, going.index, arguments, clocks, cancel).await;
             }
-            Target::Gateway => {
+            Target::Gateway { name: full, .. } => {
                 let name = CallName { run_id: &self.run.id, call_index: number };
-                let answer = app.cloud()?.call_tool(&id, arguments, &name, cancel).await;
+                let answer = app.cloud()?.call_tool(full, arguments, &name, cancel).await;
                 answer.map_err(offline)?
             }
         };
         // Only the gateway's stamp counts; a local server cannot choose how it is read.
         let mode = match target {
-            Target::Gateway => ResultMode::stamped(&result),
+            Target::Gateway { .. } => ResultMode::stamped(&result),
             _ => ResultMode::Text,
         };
         unwrap_tool_result(&result, mode).map_err(|error| {
@@ -189,7 +213,6 @@ impl Caller {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Value, ErrorBody>> {
         async move {
-            let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
             let _place = tokio::select! {
                 place = self.place.acquire() => place.map_err(|_| cancelled())?,
                 () = cancel.cancelled() => return Err(cancelled()),
@@ -197,14 +220,20 @@ impl Caller {
             let caller = Arc::new(Self {
                 run: Arc::clone(&self.run),
                 declared: capability.targets.clone(),
+                rules: capability.rules.clone(),
                 dynamic: false,
                 through: [&self.through[..], std::slice::from_ref(&capability.module.id)].concat(),
                 outer: [&self.outer[..], &[index]].concat(),
                 clocks,
+                working: Semaphore::new(WORKING),
                 place: Semaphore::new(1),
             });
-            let source = capability.analysis.program.clone();
-            let program = Program { source, args, epoch_ms: None, seed: None };
+            let program = Program {
+                source: capability.analysis.program.clone(),
+                implicit_returns: capability.analysis.implicit_returns.clone(),
+                args,
+                ..Program::default()
+            };
             let (run, outer) = (&self.run, caller.outer.clone());
             let router = Arc::new(Router { caller });
             let sandboxes = run.app.nested_sandboxes()?;
@@ -220,6 +249,10 @@ impl Caller {
         }
         .boxed()
     }
+}
+
+fn cancelled() -> ErrorBody {
+    ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled")
 }
 
 /// Says plainly that a server tool needs the gateway.

@@ -9,11 +9,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::consent::approvals::{Approvals, Question};
+use crate::progress;
 
 /// What a run tells the one who follows it.
 pub enum RunEvent {
     /// It waits for a human.
-    Asks(Question),
+    Asks(Box<Question>),
+    /// A tool call of it has ended.
+    CallEnded,
     /// It ended.
     Ended(Box<Envelope>),
 }
@@ -67,9 +70,10 @@ impl PausedRun {
                 Some(RunEvent::Asks(question)) if self.cancel.is_cancelled() => drop(question),
                 Some(RunEvent::Asks(question)) => {
                     let code_hash = self.code_hash;
-                    let approval = approvals.pause(self, question, code_hash);
+                    let approval = approvals.pause(self, *question, code_hash);
                     return Envelope::ApprovalRequired(Box::new(approval));
                 }
+                Some(RunEvent::CallEnded) => progress::call_ended(),
                 Some(RunEvent::Ended(envelope)) => return *envelope,
                 // The story always ends with an envelope; only a panic does not.
                 None => {

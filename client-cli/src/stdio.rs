@@ -6,6 +6,7 @@ mod lines;
 
 use std::sync::Arc;
 
+use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools::{self, META_TOOLS, MetaTool};
 use protocol::{
     ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
@@ -15,7 +16,8 @@ use rmcp::model::{
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
     ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    MetaObject, PaginatedRequestParams, ResultType, ServerCapabilities, ServerConfig, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt as _};
@@ -24,7 +26,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::{create, execute, resume};
+use crate::{create, discover, execute, progress, resume};
 
 /// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
 ///
@@ -96,7 +98,15 @@ impl ServerHandler for StdioHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        Ok(self.dispatch(&request.name, arguments, context.ct).await.into())
+        let token = context.meta.get_progress_token();
+        let answer = self.dispatch(&request.name, arguments, context.ct);
+        let mut result = match token {
+            Some(token) => progress::tell(&context.peer, token, answer).await,
+            None => answer.await,
+        };
+        // Whoever made the result, the gateway too: rmcp drops this again for clients of older versions.
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result.into())
     }
 
     // rmcp answers empty lists where a server declares nothing; a client must hear
@@ -177,17 +187,12 @@ impl StdioHandler {
             });
         }
         if meta_tools::DISCOVER.is(name) {
-            let found = match app.cloud() {
-                Ok(cloud) => cloud.forward(name, arguments, &cancel).await,
+            let found = match parse::<DiscoverRequest>(name, arguments) {
+                Ok(request) => discover::discover(app, request, &cancel).await,
                 Err(error) => Err(error),
             };
             return match found {
-                Ok(raw) => serde_json::from_value(raw).unwrap_or_else(|error| {
-                    envelope_result(&Envelope::error(ErrorBody::new(
-                        ErrorCode::GatewayBadAnswer,
-                        format!("the gateway's answer is not an MCP result: {error}"),
-                    )))
-                }),
+                Ok(found) => CallToolResult::structured(found),
                 Err(error) => envelope_result(&Envelope::error(error)),
             };
         }
@@ -211,8 +216,11 @@ impl StdioHandler {
                 )));
             }
         };
-        let code =
-            format!("return await mcp[{}][{}](args);", json!(id.namespace()), json!(id.action()));
+        let code = format!(
+            "return await mcp[{}][{}](args);",
+            json!(id.program_namespace()),
+            json!(id.program_action())
+        );
         let request =
             ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
         match execute::execute(&self.app, request, cancel).await {
@@ -225,11 +233,21 @@ impl StdioHandler {
 }
 
 fn listed_tool(tool: &MetaTool) -> Tool {
-    let schema = match tool.input_schema() {
+    let object = |schema| match schema {
         Value::Object(schema) => schema,
         _ => Default::default(),
     };
-    Tool::new(tool.name, tool.description, schema)
+    let hints = tool.hints;
+    Tool::new(tool.name, tool.description, object(tool.input_schema()))
+        .with_title(tool.title)
+        .with_raw_output_schema(Arc::new(object(tool.output_schema())))
+        .with_annotations(
+            ToolAnnotations::with_title(tool.title)
+                .read_only(hints.read_only)
+                .destructive(hints.destructive)
+                .idempotent(hints.idempotent)
+                .open_world(hints.open_world),
+        )
 }
 
 fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
@@ -245,9 +263,11 @@ fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBo
 fn envelope_result(envelope: &Envelope) -> CallToolResult {
     let structured = serde_json::to_value(envelope)
         .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
-    if envelope.is_error() {
+    let mut result = if envelope.is_error() {
         CallToolResult::structured_error(structured)
     } else {
         CallToolResult::structured(structured)
-    }
+    };
+    result.meta = meta_tools::run_meta(envelope).map(MetaObject);
+    result
 }

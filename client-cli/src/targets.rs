@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::{
     CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry,
-    Routing, ToolId, ToolUse, ToolUseType, escape_text,
+    Routing, Scope, ToolId, ToolUse, ToolUseType, escape_text,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::capabilities::{self, Capability, Module};
 use crate::consent::permissions::Verdict;
-use crate::consult;
+use crate::consult::{self, Told};
 use crate::tools;
 
 /// Where a tool of a program runs.
@@ -32,14 +32,19 @@ pub enum Target {
     /// A capability, whose program runs on this machine.
     Capability(Arc<Capability>),
     /// The gateway.
-    Gateway,
+    Gateway {
+        /// How it knows the tool.
+        name: ToolId,
+        /// The key that a call needs and the gateway does not have.
+        lacks_key: Option<String>,
+    },
 }
 
 impl Target {
     /// Returns the side that it is on.
     pub fn routing(&self) -> Routing {
         match self {
-            Self::Gateway => Routing::Server,
+            Self::Gateway { .. } => Routing::Server,
             Self::Native | Self::Configured | Self::Registered(_) | Self::Capability(_) => {
                 Routing::Client
             }
@@ -54,9 +59,20 @@ pub(crate) struct Resolver<'a> {
     alone: bool,
     cancel: &'a CancellationToken,
     /// The capabilities that are being looked into, the outermost first.
-    within: Vec<ToolId>,
-    found: HashMap<ToolId, Arc<Capability>>,
-    reached: HashSet<ToolId>,
+    within: Vec<Within>,
+    found: HashMap<Named, Arc<Capability>>,
+    reached: HashSet<Named>,
+}
+
+/// A name, and the scope whose program it stands in: none for the program of the run.
+type Named = (Option<Scope>, ToolId);
+
+/// A capability that is being looked into.
+struct Within {
+    id: ToolId,
+    /// Its full name with its version.
+    name: String,
+    scope: Scope,
 }
 
 impl<'a> Resolver<'a> {
@@ -96,15 +112,16 @@ impl<'a> Resolver<'a> {
     /// # Errors
     /// As [`Resolver::resolve`].
     pub(crate) async fn find_called(&mut self, id: &ToolId) -> Result<Target, ErrorBody> {
-        let told = if self.app.is_local(id) || tools::is_native(id.namespace()) {
+        let told = if self.app.is_local(id) || is_here(self.app, id) {
             Vec::new()
         } else {
             let code = format!(
                 "return await mcp[{}][{}](args)",
-                json!(id.namespace()),
-                json!(id.action())
+                json!(id.program_namespace()),
+                json!(id.program_action())
             );
-            consult::look_up(self.app, &code, std::slice::from_ref(id), self.cancel).await?
+            let ids = std::slice::from_ref(id);
+            consult::look_up(self.app, &code, ids, None, self.cancel).await?.tools
         };
         let known = told.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
@@ -113,7 +130,8 @@ impl<'a> Resolver<'a> {
     /// `mcpServers` first, then native tools, then what the registry says.
     async fn find(&mut self, id: &ToolId, known: Option<&ToolUse>) -> Result<Target, ErrorBody> {
         self.refuse_denied(id)?;
-        self.reached.insert(id.clone());
+        let named = (self.base().cloned(), id.clone());
+        self.reached.insert(named.clone());
         if self.reached.len() > CAPABILITY_REACH {
             let message =
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
@@ -125,16 +143,19 @@ impl<'a> Resolver<'a> {
         if self.app.is_local(id) {
             return Ok(Target::Native);
         }
-        if tools::is_native(id.namespace()) {
-            // Only the user's own `override` puts another server under this name.
-            let message = format!(
-                "`{}` is built into `pml` and has no tool `{}`",
-                id.namespace(),
-                id.action()
-            );
+        if is_here(self.app, id) {
+            // Only the user's own `override` puts another server under a native name.
+            let (namespace, action) = (id.namespace(), id.action());
+            let message = match id.is_plain() {
+                true => format!("`{namespace}` is built into `pml` and has no tool `{action}`"),
+                false => format!(
+                    "`{namespace}` is on this machine, where tools have no versions: write `{}`",
+                    id.plain()
+                ),
+            };
             return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
         }
-        if let Some(found) = self.found.get(id) {
+        if let Some(found) = self.found.get(&named) {
             self.check_depth(id, found.height)?;
             return Ok(Target::Capability(Arc::clone(found)));
         }
@@ -143,8 +164,13 @@ impl<'a> Resolver<'a> {
             return self.open(id, module).await;
         }
         let tool = known.ok_or_else(|| unsaid(id.as_str()))?;
+        check_answer(id, tool)?;
+        if let Some(full) = consult::full_name(tool) {
+            // A rule may name in full what the program names in short.
+            self.refuse_denied(&full)?;
+        }
         match (tool.kind, tool.routing) {
-            (ToolUseType::Tool, Routing::Server) => Ok(Target::Gateway),
+            (ToolUseType::Tool, Routing::Server) => Ok(self.gateway(id, tool)),
             (ToolUseType::Tool, Routing::Client) => self.server_of(id, tool).await,
             (ToolUseType::Capability, routing) => {
                 let listed = consult::listed(tool)?;
@@ -153,7 +179,7 @@ impl<'a> Resolver<'a> {
                 }
                 // Only here somebody asks.
                 if routing == Routing::Server && !consult::has_ask_rule(self.app, listed.iter()) {
-                    return Ok(Target::Gateway);
+                    return Ok(self.gateway(id, tool));
                 }
                 let module = self.module(id, tool).await?;
                 self.open(id, module).await
@@ -161,9 +187,22 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Returns the scope of the program whose names are looked up; none for the program of the run.
+    fn base(&self) -> Option<&Scope> {
+        self.within.last().map(|within| &within.scope)
+    }
+
+    /// A call that the gateway gets from us stands in no program, so what a capability means by a short name is told
+    /// in full.
+    fn gateway(&self, id: &ToolId, tool: &ToolUse) -> Target {
+        let full = name_of(tool).filter(|_| self.base().is_some());
+        let name = full.map_or_else(|| id.clone(), |full| id.within(full.scope()));
+        Target::Gateway { name, lacks_key: tool.lacks_key.clone() }
+    }
+
     fn refuse_denied(&self, id: &ToolId) -> Result<(), ErrorBody> {
         match self.within.last() {
-            Some(caller) => self.refuse_denied_below(caller, id),
+            Some(caller) => self.refuse_denied_below(&caller.id, id),
             None => refuse_denied(self.app, id, ""),
         }
     }
@@ -175,11 +214,25 @@ impl<'a> Resolver<'a> {
     /// Finds the MCP server that a tool of the registry belongs to, as it starts here.
     async fn server_of(&self, id: &ToolId, tool: &ToolUse) -> Result<Target, ErrorBody> {
         // Another name would start one server in the place of another.
-        let fqdn = name_of(tool).filter(|fqdn| fqdn.namespace() == id.namespace());
-        let fqdn = fqdn.ok_or_else(|| unsaid(&tool.id))?;
-        let server = format!("{}.{}", fqdn.scope(), fqdn.namespace());
+        let fqdn = name_of(tool).ok_or_else(|| unsaid(&tool.id))?;
+        if tools::is_native(fqdn.namespace()) {
+            let message = format!(
+                "`{}` is built into `pml`; the registry's server of that name does not start here",
+                fqdn.namespace()
+            );
+            return Err(ErrorBody::new(ErrorCode::ToolUnavailable, message));
+        }
+        let mut server = format!("{}.{}", fqdn.scope(), fqdn.namespace());
+        if let Some(version) = id.version() {
+            server = format!("{server}@{version}");
+        }
         let entry = self.app.cloud()?.entry(&server).await?;
-        if !entry.fqdn.parse::<Fqdn>().is_ok_and(|fqdn| fqdn.namespace() == id.namespace()) {
+        let is_it = entry.fqdn.parse::<Fqdn>().is_ok_and(|found| {
+            (found.scope(), found.namespace()) == (fqdn.scope(), fqdn.namespace())
+        });
+        if !is_it
+            || id.version().is_some_and(|wanted| entry.server_version.as_deref() != Some(wanted))
+        {
             return Err(other_name(id, &entry.fqdn));
         }
         if entry.integrity != entry.content_integrity() {
@@ -193,7 +246,7 @@ impl<'a> Resolver<'a> {
             return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
         }
         match (entry.routing, entry.kind) {
-            (Routing::Server, _) => Ok(Target::Gateway),
+            (Routing::Server, _) => Ok(self.gateway(id, tool)),
             (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
             (Routing::Client, kind) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
@@ -207,18 +260,22 @@ impl<'a> Resolver<'a> {
 
     /// Returns the program of a capability: the one that is kept here, else the gateway's.
     async fn module(&self, id: &ToolId, tool: &ToolUse) -> Result<Module, ErrorBody> {
-        let name = name_of(tool).filter(|name| name.tool().as_ref() == Some(id));
-        let (Some(name), Some(integrity)) = (name, tool.integrity) else {
+        let (Some(name), Some(integrity)) = (name_of(tool), tool.integrity) else {
             return Err(unsaid(&tool.id));
         };
         if let Some(module) = capabilities::kept(self.app.records(), integrity)
             && module.name == name.unpinned()
+            && module.is_version(id)
         {
             return Ok(module);
         }
-        let module = Module::read(self.app.cloud()?.module(&name.to_string()).await?)?;
-        if module.name != name.unpinned() {
-            return Err(other_name(id, &module.name.to_string()));
+        let mut asked = name.to_string();
+        if let Some(version) = id.version() {
+            asked = format!("{asked}@{version}");
+        }
+        let module = Module::read(self.app.cloud()?.module(&asked).await?)?;
+        if module.name != name.unpinned() || !module.is_version(id) {
+            return Err(other_name(id, &module.versioned()));
         }
         if module.integrity != integrity {
             let message = format!(
@@ -232,9 +289,15 @@ impl<'a> Resolver<'a> {
 
     /// Returns the highest version of a capability that the user let run here.
     fn kept(&self, id: &ToolId) -> Result<Module, ErrorBody> {
-        let pinned = self.app.lockfile.capabilities(id)?;
+        let mut pinned = self.app.lockfile.capabilities(id)?;
+        // Within a capability the nearest is that of its own scope.
+        if let Some(base) = self.base()
+            && pinned.iter().any(|known| known.name.scope() == base)
+        {
+            pinned.retain(|known| known.name.scope() == base);
+        }
         let Some(last) = pinned.last() else {
-            let caller = self.within.last();
+            let caller = self.within.last().map(|within| &within.id);
             let by =
                 caller.map_or_else(String::new, |by| format!(", which capability `{by}` calls,"));
             let message =
@@ -251,7 +314,7 @@ impl<'a> Resolver<'a> {
             .filter(|module| module.name == last.name && module.version == last.version)
             .ok_or_else(|| {
                 let message = format!(
-                    "the program of capability `{id}` is no more on this machine, and there is no gateway to ask"
+                    "the program of capability `{id}` is no longer on this machine, and there is no gateway to ask"
                 );
                 ErrorBody::new(ErrorCode::ServerToolsOffline, message)
             })
@@ -266,7 +329,8 @@ impl<'a> Resolver<'a> {
         module: Module,
     ) -> BoxFuture<'b, Result<Target, ErrorBody>> {
         async move {
-            if self.within.contains(id) {
+            let name = module.versioned();
+            if self.within.iter().any(|within| within.name == name) {
                 let message = format!("capability `{id}` calls itself");
                 return Err(ErrorBody::new(ErrorCode::TooComplex, message));
             }
@@ -281,16 +345,25 @@ impl<'a> Resolver<'a> {
                 return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
             }
             let all_here = analysis.tools.iter().all(|id| self.app.is_local(id));
+            let scope = module.name.scope().clone();
             let told = if all_here || self.alone {
-                Vec::new()
+                Told::default()
             } else {
-                consult::look_up(self.app, &module.code, &analysis.tools, self.cancel).await?
+                let (code, tools) = (&module.code, &analysis.tools);
+                consult::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
             };
-            self.within.push(id.clone());
-            let targets = self.resolve(&analysis.tools, &told).await;
+            let rules = if told.scope.as_ref() == Some(&scope) {
+                HashMap::new()
+            } else {
+                foreign_names(&told.tools)
+            };
+            let named = (self.base().cloned(), id.clone());
+            self.within.push(Within { id: id.clone(), name, scope });
+            let targets = self.resolve(&analysis.tools, &told.tools).await;
             self.within.pop();
-            let capability = Arc::new(Capability::new(module, analysis, targets?));
-            self.found.insert(id.clone(), Arc::clone(&capability));
+            let capability = Capability::new(module, analysis, targets?).seen_as(rules);
+            let capability = Arc::new(capability);
+            self.found.insert(named, Arc::clone(&capability));
             Ok(Target::Capability(capability))
         }
         .boxed()
@@ -318,6 +391,37 @@ pub(crate) fn refuse_denied(app: &App, id: &ToolId, why: &str) -> Result<(), Err
     }
     let message = format!("tool `{id}` is denied{why}: {}", decision.reason);
     Err(ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": id })))
+}
+
+/// Tells whether a namespace without a scope is this machine's, so that the registry has no say in it.
+fn is_here(app: &App, id: &ToolId) -> bool {
+    id.scope().is_none() && (tools::is_native(id.namespace()) || app.is_configured(&id.plain()))
+}
+
+/// Holds what the gateway says that a tool is against what the program names.
+///
+/// # Errors
+/// Returns `GATEWAY_BAD_ANSWER` for another tool, scope, version or content.
+fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
+    let Some(fqdn) = tool.fqdn.as_deref() else { return Ok(()) };
+    let is_it = name_of(tool).is_some_and(|fqdn| id.can_be(&fqdn));
+    let is_version = id.version().is_none_or(|wanted| tool.version.as_deref() == Some(wanted));
+    if is_it && is_version {
+        return Ok(());
+    }
+    let version = tool.version.as_deref().map_or_else(String::new, |text| format!("@{text}"));
+    Err(other_name(id, &format!("{fqdn}{version}")))
+}
+
+/// Returns the full names of the tools that the short names in a stranger's program stand for.
+fn foreign_names(told: &[ToolUse]) -> HashMap<ToolId, ToolId> {
+    let named = told.iter().filter_map(|tool| {
+        let id: ToolId = tool.id.parse().ok()?;
+        let fqdn = name_of(tool).filter(|fqdn| *fqdn.scope() != Scope::public())?;
+        let full = id.within(fqdn.scope());
+        Some((id, full))
+    });
+    named.collect()
 }
 
 fn name_of(tool: &ToolUse) -> Option<Fqdn> {

@@ -14,6 +14,7 @@ use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::Supervisor;
 use crate::workspace::Workspace;
 use crate::workspace::beneath::PathError;
+use crate::workspace::protected::{Granted, Protected};
 
 /// The largest text that a native tool returns, in bytes.
 pub const RESULT_LIMIT: usize = 8 * 1024 * 1024;
@@ -75,7 +76,7 @@ impl NativeTools {
 
     /// Calls a native tool and returns its MCP `CallToolResult`.
     ///
-    /// Permission must have been given before.
+    /// Permission must have been given before; `granted` has the protected places that a human was shown.
     ///
     /// # Errors
     /// Returns [`NativeError`] when the tool does not exist or failed;
@@ -84,6 +85,7 @@ impl NativeTools {
         &self,
         tool: &ToolId,
         arguments: Value,
+        granted: Granted,
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         match tool.namespace() {
@@ -95,7 +97,8 @@ impl NativeTools {
                 let work = tokio::task::spawn_blocking(move || {
                     let _alone = filesystem::changes(&action)
                         .then(|| changing.lock().unwrap_or_else(PoisonError::into_inner));
-                    filesystem::call(&workspace, &action, arguments, &|| done.is_cancelled())
+                    let reach = workspace.reach(&granted);
+                    filesystem::call(reach, &action, arguments, &|| done.is_cancelled())
                 });
                 work.await.unwrap_or_else(|_| {
                     Err(NativeError::new(ErrorCode::Internal, format!("tool `{tool}` crashed")))
@@ -112,19 +115,46 @@ impl NativeTools {
             _ => Err(unknown(tool.as_str())),
         }
     }
+
+    /// Looks whether a call could run at all: its arguments, and where its paths lead. Has no effect. Returns the
+    /// protected places that a human is asked about.
+    ///
+    /// # Errors
+    /// Returns what the call itself would fail with.
+    pub fn check(&self, tool: &ToolId, arguments: &Value) -> Result<Vec<Protected>, NativeError> {
+        match tool.namespace() {
+            "filesystem" => filesystem::check(&self.workspace, tool.action(), arguments.clone()),
+            "shell" if tool.action() == "exec" => {
+                let shell = shell::Shell {
+                    workspace: &self.workspace,
+                    environment: &self.environment,
+                    supervisor: &self.supervisor,
+                };
+                shell.check(arguments.clone()).map(|()| Vec::new())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
 }
+
+/// The namespaces that `pml` itself implements.
+pub const NAMESPACES: &[&str] = &["filesystem", "shell", "pml"];
 
 /// Tells whether a namespace is implemented by `pml` itself.
 pub fn is_native(namespace: &str) -> bool {
-    matches!(namespace, "filesystem" | "shell")
+    NAMESPACES.contains(&namespace)
 }
 
 /// Returns the native tools of a namespace; empty when it is not native.
 pub fn descriptors(namespace: &str) -> &'static [ToolDescriptor] {
     static SHELL: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![shell::descriptor()]);
+    // Answered by `discover`, which knows more than a native tool does.
+    static OWN: LazyLock<Vec<ToolDescriptor>> =
+        LazyLock::new(|| vec![protocol::discovery::search_tools()]);
     match namespace {
         "filesystem" => filesystem::descriptors(),
         "shell" => &SHELL,
+        "pml" => &OWN,
         _ => &[],
     }
 }

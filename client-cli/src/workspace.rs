@@ -2,6 +2,7 @@
 
 pub mod atomic;
 pub mod beneath;
+pub mod protected;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,6 +46,8 @@ pub struct Workspace {
     root: PathBuf,
     aliases: Vec<PathBuf>,
     directory: OwnedFd,
+    /// The user's own places beneath it.
+    special: Vec<protected::Special>,
     warning: Option<String>,
 }
 
@@ -69,27 +72,43 @@ impl Workspace {
     /// Returns [`WorkspaceError`] when the chosen folder cannot be used.
     pub fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
         if let Some(path) = named {
-            return Self::open(&current.join(path));
-        }
-        let is_marked = |folder: &&Path| {
-            MARKERS.iter().any(|marker| folder.join(marker).symlink_metadata().is_ok())
-        };
-        if let Some(folder) = current.ancestors().find(is_marked) {
-            let mut workspace = Self::open(folder)?;
-            if std::env::home_dir().is_some_and(|home| home == workspace.root) {
+            let mut workspace = Self::open(&current.join(path))?;
+            if workspace.holds_home() {
                 workspace.warning = Some(format!(
-                    "the workspace is your whole home folder `{}`; set `{VARIABLE}` to a project's folder",
+                    "the workspace `{}` has all of your home folder in it; name a project's folder",
                     workspace.root.display()
                 ));
             }
             return Ok(workspace);
         }
-        let mut workspace = Self::open(current)?;
+        let is_marked = |folder: &&Path| {
+            MARKERS.iter().any(|marker| folder.join(marker).symlink_metadata().is_ok())
+        };
+        if let Some(folder) = current.ancestors().find(is_marked) {
+            return Self::open(folder)?.unless_home();
+        }
+        let mut workspace = Self::open(current)?.unless_home()?;
         workspace.warning = Some(format!(
             "no project found in or above `{}`, so this folder is the workspace; set `{VARIABLE}` or run `pml init`",
             workspace.root.display()
         ));
         Ok(workspace)
+    }
+
+    /// Refuses the home folder, or a folder around it, where nobody named it.
+    fn unless_home(self) -> Result<Self, WorkspaceError> {
+        match self.holds_home() {
+            true => Err(WorkspaceError::Unfit {
+                path: self.root,
+                reason: "your whole home folder is in it, and it is a workspace only if you name it",
+            }),
+            false => Ok(self),
+        }
+    }
+
+    fn holds_home(&self) -> bool {
+        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+        home.is_some_and(|home| home.starts_with(&self.root))
     }
 
     /// Opens a folder as the workspace.
@@ -117,7 +136,8 @@ impl Workspace {
             .filter(|named| *named != root && !named.components().any(|c| c.as_os_str() == ".."))
             .into_iter()
             .collect();
-        Ok(Self { root, aliases, directory, warning: None })
+        let special = protected::of_machine(&root);
+        Ok(Self { root, aliases, directory, special, warning: None })
     }
 
     /// Returns the folder's canonical path.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use client_cli::tools::{NativeError, filesystem};
 use client_cli::workspace::Workspace;
+use client_cli::workspace::protected::Granted;
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 
@@ -42,7 +43,8 @@ impl Tree {
 
     fn call(&self, tool: &str, arguments: Value) -> Result<Value, NativeError> {
         let started = Instant::now();
-        let result = filesystem::call(&self.workspace, tool, arguments, &|| false);
+        let result =
+            filesystem::call(self.workspace.reach(&Granted::default()), tool, arguments, &|| false);
         assert!(started.elapsed() < Duration::from_secs(10), "{tool} hangs");
         if let Err(error) = &result {
             assert!(!error.message.contains(SECRET), "{tool} tells what is outside: {error}");
@@ -370,15 +372,17 @@ fn files_that_hold_rights_cannot_be_changed() {
         ".pml/runs.db",
         "sub/.pml.json",
         "sub/.git",
-        ".git",
         ".vscode/tasks.json",
+        // No file can be written there anyway: this is a directory, and the last has none around it.
+        ".git",
         ".claude/settings.json",
     ] {
+        let expected = match path {
+            ".git" | ".claude/settings.json" => ErrorCode::ToolFailed,
+            _ => ErrorCode::PolicyDenied,
+        };
         let written = tree.write(path).unwrap_err();
-        assert!(
-            matches!(written.code, ErrorCode::PolicyDenied | ErrorCode::ToolFailed),
-            "{path}: {written}"
-        );
+        assert_eq!(written.code, expected, "{path}: {written}");
         tree.call("move_file", json!({ "source": "a.txt", "destination": path })).expect_err(path);
     }
     for (source, destination) in [
@@ -411,7 +415,7 @@ fn files_that_hold_rights_cannot_be_changed() {
     let tree_text = tree.call("directory_tree", json!({ "path": "" })).unwrap().to_string();
     assert!(!tree_text.contains("serve-token"), "{tree_text}");
     assert_eq!(tree.read(".git/config").unwrap(), "g");
-    for path in [".vscode/settings.json", ".gitignore", "pml.json", ".github.yml"] {
+    for path in [".vscode.md", ".gitignore", "pml.json", ".github.yml"] {
         tree.write(path).expect(path);
     }
 }
@@ -483,7 +487,7 @@ fn walks_are_bounded_and_can_be_cancelled() {
     assert!(error.message.contains("nested deeper"), "{error}");
     tree.call("directory_tree", json!({ "path": "d/".repeat(50) })).unwrap();
     let cancelled = filesystem::call(
-        &tree.workspace,
+        tree.workspace.reach(&Granted::default()),
         "search_files",
         json!({ "path": "", "pattern": "*" }),
         &|| true,
@@ -514,4 +518,85 @@ fn arguments_are_checked() {
     }
     assert_eq!(tree.call("chmod", json!({})).unwrap_err().code, ErrorCode::ToolNotFound);
     assert_eq!(std::fs::read_to_string(tree.root().join("a.txt")).unwrap(), "a");
+}
+
+/// NX-03: a place that other programs run or trust is changed only with a grant for that very place.
+#[test]
+fn protected_places_need_a_grant() {
+    let tree = Tree::new();
+    for folder in [".github/workflows", "plain/workflows", "store/objects", "store/refs", "bin"] {
+        std::fs::create_dir_all(tree.root().join(folder)).unwrap();
+    }
+    std::fs::write(tree.root().join("store/HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(tree.root().join("store/config"), "[core]\n").unwrap();
+    std::fs::write(tree.root().join(".env"), SECRET).unwrap();
+    symlink(".github/workflows", tree.root().join("innocent")).unwrap();
+    let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
+    let to = |path: &str| ("move_file", json!({ "source": "a.txt", "destination": path }));
+    let edit = json!({ "path": ".env", "edits": [], "dryRun": true });
+    for (tool, arguments) in [
+        write(".bashrc"),
+        write("sub/.vscode"),
+        write(".VSCODE "),
+        write("AGENTS.md"),
+        write("innocent/ci.yml"),
+        // The folder of `git init --separate-git-dir`, by what is in it.
+        write("store/config"),
+        write("store/hooks"),
+        // What would make a folder one.
+        write("sub/HEAD"),
+        to(".envrc"),
+        to("sub/.Husky"),
+        ("move_file", json!({ "source": "plain", "destination": "sub/.github" })),
+        ("move_file", json!({ "source": ".env", "destination": "seen.txt" })),
+        ("create_directory", json!({ "path": "sub/.vscode" })),
+        ("read_file", json!({ "path": ".env" })),
+        ("read_media_file", json!({ "path": ".env" })),
+        ("edit_file", edit),
+    ] {
+        let shown = format!("{tool} {arguments}");
+        let error = tree.call(tool, arguments.clone()).expect_err(&shown);
+        assert_eq!(error.code, ErrorCode::PolicyDenied, "{shown}: {error}");
+        let places = filesystem::check(&tree.workspace, tool, arguments.clone()).expect(&shown);
+        assert_eq!(places.len(), 1, "{shown}: {places:?}");
+        let other = Granted::of(
+            &filesystem::check(
+                &tree.workspace,
+                "write_file",
+                json!({ "path": ".profile", "content": "" }),
+            )
+            .unwrap(),
+        );
+        let reach = tree.workspace.reach(&other);
+        filesystem::call(reach, tool, arguments, &|| false).expect_err(&shown);
+    }
+    let many = tree.call("read_multiple_files", json!({ "paths": [".env", "a.txt"] })).unwrap();
+    assert!(!many.to_string().contains(SECRET), "{many}");
+    let arguments = json!({ "path": "innocent/ci.yml", "content": "x" });
+    let granted = filesystem::check(&tree.workspace, "write_file", arguments.clone()).unwrap();
+    assert_eq!(granted[0].real, Path::new(".github/workflows/ci.yml"));
+    let granted = Granted::of(&granted);
+    filesystem::call(tree.workspace.reach(&granted), "write_file", arguments, &|| false).unwrap();
+    assert_eq!(std::fs::read_to_string(tree.root().join(".github/workflows/ci.yml")).unwrap(), "x");
+    // A grant is for the place that was shown, wherever a link leads later.
+    std::fs::remove_file(tree.root().join("innocent")).unwrap();
+    symlink("store", tree.root().join("innocent")).unwrap();
+    let swapped = json!({ "path": "innocent/config", "content": "x" });
+    filesystem::call(tree.workspace.reach(&granted), "write_file", swapped, &|| false).unwrap_err();
+    assert_eq!(std::fs::read_to_string(tree.root().join("store/config")).unwrap(), "[core]\n");
+}
+
+/// NX-03: a second name of a protected file is cut off by a write, not written through.
+#[test]
+fn a_hard_link_is_not_written_through() {
+    let tree = Tree::new();
+    std::fs::write(tree.root().join(".bashrc"), "kept").unwrap();
+    std::fs::hard_link(tree.root().join(".bashrc"), tree.root().join("twin")).unwrap();
+    tree.write("twin").unwrap();
+    tree.call(
+        "edit_file",
+        json!({ "path": "twin", "edits": [{ "oldText": "w", "newText": "v" }] }),
+    )
+    .unwrap();
+    assert_eq!(std::fs::read_to_string(tree.root().join(".bashrc")).unwrap(), "kept");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use client_cli::tools::filesystem;
 use client_cli::workspace::Workspace;
+use client_cli::workspace::protected::Granted;
 use serde_json::{Value, json};
 
 #[path = "../../tests/it/support/mcp_servers.rs"]
@@ -45,8 +46,13 @@ impl Pair {
             let text = arguments.to_string().replace("${root}", root.to_str().unwrap());
             serde_json::from_str(&text).unwrap()
         };
-        let ours = filesystem::call(&self.workspace, tool, fill(&self.ours), &|| false)
-            .unwrap_or_else(|error| error.to_result());
+        let ours = filesystem::call(
+            self.workspace.reach(&Granted::default()),
+            tool,
+            fill(&self.ours),
+            &|| false,
+        )
+        .unwrap_or_else(|error| error.to_result());
         let theirs = self.reference.call(tool, &fill(&self.theirs));
         let neutral = |value: &Value, root: &Path| -> Value {
             let text = value.to_string().replace(root.to_str().unwrap(), "ROOT");

@@ -44,8 +44,13 @@ impl Bench {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/strange_server.mjs");
         let mut args = vec![script.to_str().unwrap().to_owned(), "${workspace}/log".to_owned()];
         args.extend(modes.iter().map(|mode| (*mode).to_owned()));
-        let spec =
-            ServerSpec { command: "node".to_owned(), args, env, env_required: vec![], cwd: None };
+        let spec = ServerSpec {
+            command: "node".to_owned(),
+            args,
+            env,
+            env_required: vec![],
+            ..ServerSpec::default()
+        };
         servers.add("strange", spec).unwrap();
         Self { folder, servers: Arc::new(servers) }
     }
@@ -128,7 +133,7 @@ async fn a_server_sees_only_what_it_may() {
         args: vec![],
         env: BTreeMap::from([("LD_PRELOAD".to_owned(), "x".to_owned())]),
         env_required: vec![],
-        cwd: None,
+        ..ServerSpec::default()
     };
     assert!(matches!(
         bench.servers.add("other", refused.clone()),
@@ -316,7 +321,7 @@ async fn what_is_not_there_is_named() {
         args: vec![],
         env: BTreeMap::new(),
         env_required: vec![],
-        cwd: None,
+        ..ServerSpec::default()
     };
     bench.servers.add("absent", spec("no-such-program-here")).unwrap();
     let error = bench.servers.call("absent", "x", json!({}), &none).await.unwrap_err();
@@ -412,7 +417,7 @@ async fn driver_of_the_kill_9_test() {
         args,
         env: BTreeMap::new(),
         env_required: vec![],
-        cwd: None,
+        ..ServerSpec::default()
     };
     servers.add("driven", spec).unwrap();
     let started = servers.call("driven", first.0, first.1, &none).await;

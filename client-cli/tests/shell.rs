@@ -9,6 +9,7 @@ use client_cli::local_mcp::environment::Environment;
 use client_cli::local_mcp::supervise::Supervisor;
 use client_cli::tools::{NativeError, NativeTools};
 use client_cli::workspace::Workspace;
+use client_cli::workspace::protected::Granted;
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ impl Bench {
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         let tool = "shell:exec".parse().unwrap();
-        let call = self.tools.call(&tool, arguments, cancel);
+        let call = self.tools.call(&tool, arguments, Granted::default(), cancel);
         let result =
             tokio::time::timeout(Duration::from_secs(30), call).await.expect("the call hangs")?;
         protocol::unwrap_tool_result(&result, protocol::ResultMode::Text)
@@ -187,4 +188,67 @@ async fn programs_end_with_all_they_started() {
     let result = bench.exec(json!({ "command": ["sh", "-c", daemon, mark] })).await.unwrap();
     assert_eq!(result["exit_code"], 0);
     bench.nothing_left().await;
+}
+
+/// NX-03: a repository's own settings start nothing when Git only looks, also in a nested one.
+#[tokio::test]
+async fn looking_with_git_runs_nothing_of_the_repository() {
+    let shell = Bench::new();
+    let evil = format!("touch '{}' #", shell.path("ran"));
+    let git = |folder: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(arguments).current_dir(shell.path(folder));
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(command.output().unwrap().status.success(), "{arguments:?}");
+    };
+    std::fs::create_dir_all(shell.path("sub")).unwrap();
+    git("", &["init", "-q"]);
+    git("sub", &["init", "-q", "--separate-git-dir", "../store"]);
+    for folder in ["", "sub"] {
+        let at = |name: &str| format!("{}/{name}", shell.path(folder));
+        std::fs::write(at("a.txt"), "one\n").unwrap();
+        git(folder, &["add", "a.txt"]);
+        git(folder, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one"]);
+        std::fs::write(at("a.txt"), "two\n").unwrap();
+        std::fs::write(at(".gitattributes"), "*.txt filter=evil diff=evil\n").unwrap();
+        for key in [
+            "core.fsmonitor",
+            "core.pager",
+            "core.hooksPath",
+            "diff.external",
+            "diff.evil.command",
+            "diff.evil.textconv",
+            "filter.evil.clean",
+            "filter.evil.process",
+            "alias.look",
+        ] {
+            let value = if key == "alias.look" { format!("!{evil}") } else { evil.clone() };
+            git(folder, &["config", key, &value]);
+        }
+    }
+    for folder in ["", "sub"] {
+        for arguments in [
+            &["status"][..],
+            &["status", "-s"],
+            &["diff"],
+            &["log", "-p"],
+            &["show"],
+            &["blame", "a.txt"],
+            &["look"],
+        ] {
+            for command in [
+                [&["git"], arguments].concat(),
+                [&["git", "-C", &shell.path(folder)], arguments].concat(),
+            ] {
+                let cwd = if command[1] == "-C" { "" } else { folder };
+                let result = shell.exec(json!({ "command": command, "cwd": cwd })).await.unwrap();
+                assert!(
+                    !std::path::Path::new(&shell.path("ran")).exists(),
+                    "{command:?}: {result}"
+                );
+            }
+        }
+    }
+    let diff = shell.exec(json!({ "command": ["git", "diff"] })).await.unwrap();
+    assert!(diff.to_string().contains("+two"), "{diff}");
 }

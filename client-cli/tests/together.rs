@@ -8,6 +8,7 @@ use client_cli::local_mcp::environment::Environment;
 use client_cli::local_mcp::supervise::Supervisor;
 use client_cli::tools::NativeTools;
 use client_cli::workspace::Workspace;
+use client_cli::workspace::protected::Granted;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,10 @@ async fn edits_at_the_same_time_are_all_kept() {
             let edit = json!({ "oldText": format!("<old {n}>"), "newText": format!("<new {n}>") });
             let arguments = json!({ "path": "a.txt", "edits": [edit] });
             let tool = "filesystem:edit_file".parse().unwrap();
-            tools.call(&tool, arguments, &CancellationToken::new()).await.unwrap();
+            tools
+                .call(&tool, arguments, Granted::default(), &CancellationToken::new())
+                .await
+                .unwrap();
         });
     }
     edits.join_all().await;

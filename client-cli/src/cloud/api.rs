@@ -1,12 +1,12 @@
 //! `/api/v1` of the gateway: JSON there, JSON or a problem back.
 
-use protocol::ErrorBody;
+use protocol::{ErrorBody, RoutingRules};
 use reqwest::Method;
-use reqwest::header::ACCEPT;
+use reqwest::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Cloud;
+use super::{Cloud, answer};
 
 /// What a gateway says of the key that asks.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +26,7 @@ impl Cloud {
     /// Returns why it was not published, with the gateway's own code.
     pub async fn publish(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/capabilities", Some(body)).await?;
-        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+        self.clean(&answer)
     }
 
     /// Publishes an MCP server and returns what the gateway says of it.
@@ -35,7 +35,7 @@ impl Cloud {
     /// Returns why it was not published, with the gateway's own code.
     pub async fn publish_server(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/servers", Some(body)).await?;
-        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+        self.clean(&answer)
     }
 
     /// Says something of `capabilities/NAME` or `servers/NAME`.
@@ -54,6 +54,21 @@ impl Cloud {
         self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
     }
 
+    /// Asks which version the gateway is.
+    ///
+    /// # Errors
+    /// Returns why it does not say.
+    pub async fn version(&self) -> Result<String, ErrorBody> {
+        let answer = self.api(Method::GET, "version", None).await?;
+        let answer: Value =
+            serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
+        let text = |name: &str| answer.get(name).and_then(Value::as_str);
+        match (text("name"), text("version")) {
+            (Some("pml-server"), Some(version)) => Ok(protocol::escape_text(version)),
+            _ => Err(self.nonsense("what no `pml-server` answers")),
+        }
+    }
+
     /// Asks what the key is.
     ///
     /// # Errors
@@ -66,7 +81,50 @@ impl Cloud {
             }
             error
         })?;
-        serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))
+        serde_json::from_value(self.clean(&answer)?)
+            .map_err(|error| self.nonsense(&error.to_string()))
+    }
+
+    /// Reads JSON whose texts may be shown.
+    fn clean(&self, answer: &[u8]) -> Result<Value, ErrorBody> {
+        let mut read =
+            serde_json::from_slice(answer).map_err(|error| self.nonsense(&error.to_string()))?;
+        answer::clean(&mut read);
+        Ok(read)
+    }
+
+    /// Reads the routing rules with their `ETag`, or nothing if they are still those that `known` names.
+    ///
+    /// # Errors
+    /// Returns why there is no good answer.
+    pub async fn routing(
+        &self,
+        known: Option<&str>,
+    ) -> Result<Option<(String, RoutingRules)>, ErrorBody> {
+        #[derive(Deserialize)]
+        struct Told {
+            rules: RoutingRules,
+        }
+        let url = self.gateway.join("api/v1/routing");
+        let mut request = self.http.get(url).header(ACCEPT, "application/json");
+        if let Some(etag) = known {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        if let Some(key) = self.key().await {
+            request = request.bearer_auth(key.expose());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
+        let etag = etag.unwrap_or_default().to_owned();
+        match response.status().as_u16() {
+            304 if known.is_some() => Ok(None),
+            200 => {
+                let told: Told = serde_json::from_slice(&self.read(response).await?)
+                    .map_err(|error| self.nonsense(&error.to_string()))?;
+                Ok(Some((etag, told.rules)))
+            }
+            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+        }
     }
 
     /// Sends a request with the key; a query may follow the path.
@@ -86,7 +144,7 @@ impl Cloud {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key().await {
             request = request.bearer_auth(key.expose());
         }
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;

@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::Bundle;
-use protocol::RoutingRules;
+use analysis::{Bundle, Diagnostic};
+use protocol::{RoutingRules, Side};
 
 use crate::analyser::Analyser;
 use crate::args::Analyze;
@@ -31,13 +31,13 @@ pub async fn analyze(
     if analyze.bundle {
         let is_terminal = std::io::stdout().is_terminal();
         say(&if is_terminal { for_terminal(&program.code) } else { program.code.clone() })?;
-        note_diagnostics(&analysis, program);
+        note_diagnostics(&analysis.diagnostics, program);
     } else if analyze.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| CliError::failed(error.to_string()))?;
         say(&(text + "\n"))?;
     } else {
-        note_diagnostics(&analysis, program);
+        note_diagnostics(&analysis.diagnostics, program);
         if analysis.can_run() {
             match analyze.graph {
                 Some(format) => say(&draw(&analysis::plan(&analysis, &rules), format)?)?,
@@ -48,9 +48,12 @@ pub async fn analyze(
     Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// Shows the diagnostics of a program on stderr, each with its line.
-pub(super) fn note_diagnostics(analysis: &analysis::Analysis, program: &Bundle) {
-    for diagnostic in &analysis.diagnostics {
+/// Shows diagnostics of a program on stderr, each with its line.
+pub(super) fn note_diagnostics<'d>(
+    diagnostics: impl IntoIterator<Item = &'d Diagnostic>,
+    program: &Bundle,
+) {
+    for diagnostic in diagnostics {
         note(&format!(
             "{}: {} ({}) [{}]\n{}\n",
             diagnostic.severity.as_str(),
@@ -63,13 +66,19 @@ pub(super) fn note_diagnostics(analysis: &analysis::Analysis, program: &Bundle) 
 }
 
 fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
-    let routing =
-        RoutingRules::decide(analysis.dynamic, analysis.tools.iter().map(|tool| rules.route(tool)));
-    let mut out = format!(
-        "Runs on the {}{}.\n",
-        routing.as_str(),
-        if analysis.dynamic { ", because it chooses tools as it runs (dynamic)" } else { "" }
-    );
+    let mut out = match analysis.side(rules) {
+        _ if analysis.dynamic => {
+            "Runs on the client, because it chooses tools as it runs (dynamic).\n".to_owned()
+        }
+        Side::Unknown => "Runs on the client or on the server.\n".to_owned(),
+        side => format!("Runs on the {}, by the table that ships with `pml`.\n", side.as_str()),
+    };
+    let unknown: Vec<&str> =
+        analysis.unknown_tools(rules).into_iter().map(|tool| tool.as_str()).collect();
+    if !unknown.is_empty() {
+        let unknown = protocol::escape_text(&unknown.join(", "));
+        out += &format!("The table does not have {unknown}; `pml plan` asks the gateway.\n");
+    }
     if analysis.dag.tasks.is_empty() {
         out += "Calls no tool that can be seen.\n";
     }
@@ -87,11 +96,14 @@ fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
         let traits =
             if traits.is_empty() { String::new() } else { format!("  ({})", traits.join("; ")) };
         out += &format!(
-            "  layer {}  {}  {} on the {}{traits}\n",
+            "  layer {}  {}  {} {}{traits}\n",
             task.layer,
             task.id,
             task.tool,
-            rules.route(&task.tool).as_str()
+            match rules.covering(&task.tool) {
+                Some(routing) => format!("on the {}", routing.as_str()),
+                None => "unknown where".to_owned(),
+            }
         );
     }
     out

@@ -1,4 +1,6 @@
-//! `pml doctor`: what holds on this machine.
+//! `pml doctor`: what holds on this machine, and what a project of it has.
+
+mod project;
 
 use std::process::ExitCode;
 
@@ -6,19 +8,31 @@ use protocol::ErrorCode;
 use serde_json::json;
 
 use super::say;
-use crate::args::Doctor;
+use crate::args::{Doctor, Settings};
 use crate::error::CliError;
+use project::{Finding, State};
 
-/// Has sealed children ask for what they must not have, and tells what became of them.
-pub(super) async fn doctor(doctor: &Doctor) -> Result<ExitCode, CliError> {
+/// Has sealed children ask for what they must not have, looks at the project and its gateway, and tells what it saw.
+pub(super) async fn doctor(settings: &Settings, doctor: &Doctor) -> Result<ExitCode, CliError> {
     let seen = sandbox::self_test()
         .await
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
+    let findings = project::look(settings).await;
     if doctor.json {
-        let told = json!({ "holds": seen.holds(), "layers": seen.layers, "calls": seen.calls });
+        let told = json!({
+            "holds": seen.holds(),
+            "layers": seen.layers,
+            "calls": seen.calls,
+            "findings": findings,
+        });
         say(&format!("{told:#}\n"))?;
     } else {
-        say(&seen.to_string())?;
+        say(&format!("{seen}\n{}", findings.iter().map(Finding::line).collect::<String>()))?;
     }
-    Ok(if seen.holds() { ExitCode::SUCCESS } else { ExitCode::from(4) })
+    let worst = findings.iter().filter_map(|finding| match finding.state {
+        State::Failed(code) => Some(code),
+        _ => None,
+    });
+    let worst = worst.chain((!seen.holds()).then_some(4)).max();
+    Ok(ExitCode::from(worst.unwrap_or(0)))
 }

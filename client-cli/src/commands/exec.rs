@@ -4,16 +4,17 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::Bundle;
+use analysis::{Analysis, Bundle};
 use protocol::{
     Approval, ApprovalType, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest,
-    RunNote,
+    Include, RunNote,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Exec;
+use crate::commands::analyze::note_diagnostics;
 use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
 use crate::{config, execute, program, resume};
@@ -37,11 +38,25 @@ pub async fn exec(
             serde_json::from_str::<Value>(text).map_err(|error| error.to_string())
         })
         .transpose()
-        .map_err(|error| CliError::cannot_run(format!("--args is not JSON: {error}")))?;
+        .map_err(|error| args_error(format!("is not JSON: {error}")))?;
+    if let Some(args) = args.as_ref().filter(|args| !args.is_object()) {
+        let kind = match args {
+            Value::Array(_) => "an array",
+            Value::String(_) => "a text",
+            Value::Number(_) => "a number",
+            _ => "a single value",
+        };
+        return Err(args_error(format!("is {kind}, not an object")));
+    }
     let request = ExecuteRequest {
         code: Some(program.code.clone()),
         args,
-        options: Some(ExecuteOptions { timeout_ms: exec.timeout_ms, ..ExecuteOptions::default() }),
+        options: Some(ExecuteOptions {
+            timeout_ms: exec.timeout_ms,
+            // Scripts read it, not a model.
+            include: Include::ALL.to_vec(),
+            ..ExecuteOptions::default()
+        }),
         ..ExecuteRequest::default()
     };
     let mut envelope = execute::execute(&app, request, stop.clone()).await;
@@ -62,19 +77,28 @@ pub async fn exec(
         };
         envelope = resume::resume(&app, &decision, stop.clone()).await;
     }
+    let analysis = match exec.json {
+        true => None,
+        // It is known from the run.
+        false => app.analyser()?.analyse(&program.code).await.ok(),
+    };
     app.shut_down().await;
     if let Envelope::Error(failed) = &mut envelope {
         program::locate(&program, &mut failed.error);
     }
     if exec.json {
-        let text = serde_json::to_string_pretty(&envelope)
-            .map_err(|error| CliError::failed(error.to_string()))?;
-        say(&(text + "\n"))?;
+        let mut answer =
+            serde_json::to_value(&envelope).map_err(|error| CliError::failed(error.to_string()))?;
+        // A script goes through the lines without asking first whether there are any.
+        if answer.get("executed").is_some() && answer.get("console").is_none() {
+            answer["console"] = Value::Array(Vec::new());
+        }
+        say(&format!("{answer:#}\n"))?;
     }
     match envelope {
         Envelope::Success(success) => {
             if !exec.json {
-                print_console(&success.run);
+                print_run(&success.run, analysis.as_deref(), &program);
                 let text = render_result(&success.result)?;
                 let is_terminal = std::io::stdout().is_terminal();
                 say(&if is_terminal { for_terminal(&text) } else { text })?;
@@ -87,16 +111,12 @@ pub async fn exec(
                 return Ok(error.exit_code());
             }
             if let Some(run) = &failed.run {
-                print_console(run);
+                print_run(run, analysis.as_deref(), &program);
             }
             Err(error)
         }
         Envelope::ApprovalRequired(approval) => {
-            let error = CliError::from_code(ErrorCode::ApprovalDenied, approval.description.clone())
-                .with_hint(match approval.approval_type {
-                    ApprovalType::ToolPermission => "Nobody could be asked. Run it on a terminal, or allow the tool in `.pml.json` under `permissions.allow`.",
-                    _ => "Nobody could be asked. Run it once on a terminal: the answer is kept in `.pml/mcp.lock`.",
-                });
+            let error = unasked(&approval);
             if exec.json { Ok(error.exit_code()) } else { Err(error) }
         }
         Envelope::ExecuteLocally(_) => Err(CliError::from_code(
@@ -106,9 +126,34 @@ pub async fn exec(
     }
 }
 
+fn args_error(what: String) -> CliError {
+    CliError::cannot_run(format!("`--args` {what}"))
+        .with_hint(r#"Write an object, with names in double quotes: --args '{"path": "a.txt"}'."#)
+}
+
+/// Says that a question has nobody to answer it, which one, and how it gets an answer.
+fn unasked(approval: &Approval) -> CliError {
+    let tool = approval.context.get("tool").and_then(Value::as_str).unwrap_or("a call");
+    let message =
+        format!("`{tool}` needs approval, and nobody can be asked here:\n{}", approval.description);
+    let hint = match approval.approval_type {
+        _ if !is_for_good(approval) => {
+            "Run it on a terminal to be asked: no rule allows a protected place.".to_owned()
+        }
+        ApprovalType::ToolPermission => format!(
+            "Run it on a terminal to be asked, or add \"{tool}\" to `permissions.allow` in `.pml.json` and run `pml trust`."
+        ),
+        _ => "Run it once on a terminal to be asked; the answer is kept in `.pml/mcp.lock`."
+            .to_owned(),
+    };
+    CliError::from_code(ErrorCode::ApprovalDenied, message).with_hint(hint)
+}
+
 /// Asks the person at the terminal; anything but a clear yes is a no.
 async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
-    let question = format!("{}\nAllow? [y]es once, [a]lways, [N]o: ", approval.description);
+    let for_good = is_for_good(approval);
+    let always = if for_good { " once, [a]lways" } else { "" };
+    let question = format!("{}\nAllow? [y]es{always}, [N]o: ", approval.description);
     let answer = tokio::task::spawn_blocking(move || {
         {
             // Let go before the wait: what ends this command still writes there.
@@ -125,17 +170,38 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let answer = answer.trim().to_ascii_lowercase();
     Ok(ContinueRequest {
         workflow_id: approval.workflow_id.clone(),
-        approved: matches!(answer.as_str(), "y" | "yes" | "a" | "always"),
-        always: matches!(answer.as_str(), "a" | "always"),
+        approved: matches!(answer.as_str(), "y" | "yes")
+            || for_good && matches!(answer.as_str(), "a" | "always"),
+        always: for_good && matches!(answer.as_str(), "a" | "always"),
     })
 }
 
-fn print_console(run: &RunNote) {
+/// Tells whether a question may be answered with "always".
+fn is_for_good(approval: &Approval) -> bool {
+    approval.options.iter().any(|option| option == "always")
+}
+
+/// Shows on stderr what a run printed, and what should be known of it.
+fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
+    let is_terminal = std::io::stderr().is_terminal();
     for line in &run.console {
-        note(&format!("{}: {}\n", line.level, protocol::escape_text(&line.text)));
+        let level = match line.level.as_str() {
+            "log" | "info" => String::new(),
+            level => format!("{level}: "),
+        };
+        let text = if is_terminal { for_terminal(&line.text) } else { line.text.clone() };
+        note(&format!("{level}{text}\n"));
     }
     if run.console_truncated {
         note("(more was printed than is kept)\n");
+    }
+    // These stand at a place of the program, which is shown.
+    let placed = analysis.map(Analysis::run_warnings).unwrap_or_default();
+    for warning in run.warnings.iter().filter(|warning| !placed.contains(warning)) {
+        note(&format!("warning: {}\n", protocol::escape_text(warning)));
+    }
+    if let Some(analysis) = analysis {
+        note_diagnostics(analysis.diagnostics.iter().filter(|found| found.is_for_run()), program);
     }
 }
 

@@ -19,7 +19,7 @@ const AGENT_FILE: &str = ".mcp.json";
 const BACKUP: &str = ".mcp.json.backup";
 
 /// What PML keeps in a project and git should not.
-const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup"];
+const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
 
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -44,6 +44,8 @@ pub enum InitError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     lines: Vec<String>,
+    /// Whether any file is written.
+    pub changes: bool,
 }
 
 impl fmt::Display for Report {
@@ -58,7 +60,7 @@ impl fmt::Display for Report {
 /// Returns [`InitError`] when a file that is there cannot be understood.
 pub fn plan(workspace: &Workspace) -> Result<Report, InitError> {
     let plan = Plan::of(workspace)?;
-    Ok(Report { lines: plan.lines("would be") })
+    Ok(Report { lines: plan.lines("would be"), changes: plan.changes() })
 }
 
 /// Writes `.mcp.json`, `.pml.json` and `.gitignore` entries, keeping all that
@@ -82,7 +84,7 @@ pub fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitErr
     if let Some(change) = &plan.ignore {
         write(workspace, ".gitignore", &change.after)?;
     }
-    Ok(Report { lines: plan.lines("was") })
+    Ok(Report { lines: plan.lines("was"), changes: plan.changes() })
 }
 
 struct Change {
@@ -115,6 +117,10 @@ impl Plan {
         Ok(Self { agents, other, needs_config, ignore: ignore(workspace)? })
     }
 
+    fn changes(&self) -> bool {
+        self.agents.is_some() || self.needs_config || self.ignore.is_some()
+    }
+
     fn lines(&self, was: &str) -> Vec<String> {
         let changed = |change: &Option<Change>, file: &str, what: &str| match change {
             None => format!("`{file}` has all it needs and stays as it is"),
@@ -139,7 +145,11 @@ impl Plan {
         vec![
             agents,
             config,
-            changed(&self.ignore, ".gitignore", "`.pml/` holds run records and tokens"),
+            changed(
+                &self.ignore,
+                ".gitignore",
+                "`.pml/` has this machine's records, `.env` has keys",
+            ),
         ]
     }
 }
@@ -199,7 +209,9 @@ fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
     let mut after = before.clone().unwrap_or_default();
     let has_line = |entry: &str| {
         let text = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
-        text.lines().any(|line| line.trim().trim_start_matches('/') == entry)
+        let covers =
+            |line: &str| line == entry || (entry == ".env" && matches!(line, ".env*" | "*.env"));
+        text.lines().any(|line| covers(line.trim().trim_start_matches('/')))
     };
     let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !has_line(entry)).collect();
     if missing.is_empty() {
@@ -319,7 +331,7 @@ mod tests {
         assert_eq!(merged["z"], 1);
         assert_eq!(merged["mcpServers"]["other"]["command"], "x");
         assert_eq!(merged["mcpServers"]["pml"]["args"], json!(["stdio"]));
-        assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n");
+        assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n.env\n");
     }
 
     /// A repository's own server of our name is told, never taken for ours.

@@ -1,14 +1,14 @@
 //! `pml keys`: the user's own keys for tools, in the workspace's `.env` or stored on the gateway.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
 
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::{KeysCommand, Settings};
-use crate::commands::{note, say};
+use crate::commands::{hidden, note, say};
 use crate::dotenv;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -20,7 +20,11 @@ const VALUE_LIMIT: usize = 8 * 1024;
 ///
 /// # Errors
 /// Returns why it was not done; never with a value in it.
-pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode, CliError> {
+pub async fn keys(
+    settings: &Settings,
+    command: KeysCommand,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
     match command {
         KeysCommand::Set { name, value, cloud, project, host } => {
             check_name(&name)?;
@@ -30,7 +34,7 @@ pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode,
                         "Give it on stdin. Others may have seen it, and your shell may keep it: replace it where it comes from.",
                     ));
             }
-            let value = read_value(&name)?;
+            let value = read_value(&name, stop).await?;
             if cloud {
                 let app = App::open(settings)?;
                 let gateway = app.cloud()?;
@@ -52,21 +56,26 @@ pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode,
             if json {
                 say(&format!("{:#}\n", json!(stored)))?;
             } else {
-                let shown = protocol::escape_text;
-                let lines = stored.iter().map(|secret| {
-                    format!(
-                        "{}  {}  {}  {}\n",
-                        shown(&secret.name),
-                        shown(&secret.owner),
-                        shown(&secret.updated_at),
-                        shown(&secret.hosts.join(","))
-                    )
+                let rows = stored.iter().map(|secret| {
+                    let hosts = match secret.hosts.as_slice() {
+                        [] => "public catalog".to_owned(),
+                        hosts => hosts.join(","),
+                    };
+                    [secret.name.clone(), secret.owner.clone(), when(&secret.updated_at), hosts]
                 });
-                say(&lines.collect::<String>())?;
+                let rows: Vec<[String; 4]> = rows.collect();
+                if rows.is_empty() {
+                    note("No key is stored on the gateway for you or your project.\n");
+                } else {
+                    say(&table(["NAME", "FOR", "CHANGED", "GOES TO"], &rows))?;
+                }
             }
         }
         KeysCommand::List { cloud: false, json } => {
             let text = dotenv::read(&workspace(settings)?).map_err(|error| unusable(&error))?;
+            for line in dotenv::broken_lines(&text) {
+                note(&format!("`.env` line {line} cannot be read, and sets nothing\n"));
+            }
             let names: Vec<String> = dotenv::parse(&text).into_keys().collect();
             if json {
                 let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
@@ -89,10 +98,32 @@ pub async fn keys(settings: &Settings, command: KeysCommand) -> Result<ExitCode,
                 })?;
                 dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
             }
-            say(&format!("`{name}` is not set any more.\n"))?;
+            say(&format!("`{name}` is no longer set.\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a table with a line of names above its columns.
+fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
+    let shown = rows.iter().map(|row| row.each_ref().map(|cell| protocol::escape_text(cell)));
+    let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();
+    let widths: Vec<usize> = (0..N)
+        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let line = |cells: &[String; N]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines.iter().map(line).collect()
+}
+
+/// Returns an RFC 3339 time in UTC as people read it, to the minute.
+fn when(time: &str) -> String {
+    match (time.get(..10), time.get(11..16), time.ends_with('Z')) {
+        (Some(day), Some(minute), true) => format!("{day} {minute} UTC"),
+        _ => time.to_owned(),
+    }
 }
 
 fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliError> {
@@ -138,50 +169,21 @@ fn check_name(name: &str) -> Result<(), CliError> {
 }
 
 /// Reads a value from stdin, or asks a person for it without showing it.
-fn read_value(name: &str) -> Result<String, CliError> {
-    let failed =
-        |error: std::io::Error| CliError::failed(format!("cannot read the value: {error}"));
-    let stdin = std::io::stdin();
-    let mut text = String::new();
-    if stdin.is_terminal() {
-        let _ = write!(std::io::stderr(), "{name}: ");
-        let hidden = Hidden::start().map_err(|errno| failed(errno.into()))?;
-        let read = stdin.read_line(&mut text);
-        drop(hidden);
-        note("\n");
-        read.map_err(failed)?;
-        if text.contains('\u{3}') {
-            return Err(super::interrupted());
-        }
+async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliError> {
+    let text = if std::io::stdin().is_terminal() {
+        hidden::ask(&format!("{name}: "), stop).await?
     } else {
+        let mut text = String::new();
         // One byte past the limit, and a line's end, tell too large from just right.
         let limit = VALUE_LIMIT as u64 + 3;
-        stdin.lock().take(limit).read_to_string(&mut text).map_err(failed)?;
-    }
+        let read = std::io::stdin().lock().take(limit).read_to_string(&mut text);
+        read.map_err(|error| CliError::failed(format!("cannot read the value: {error}")))?;
+        text
+    };
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     if value.is_empty() || value.len() > VALUE_LIMIT {
         return Err(CliError::cannot_run("a value has 1 to 8192 bytes"));
     }
     Ok(value.to_owned())
-}
-
-/// A terminal that does not show what is typed, until this ends.
-struct Hidden(rustix::termios::Termios);
-
-impl Hidden {
-    fn start() -> Result<Self, rustix::io::Errno> {
-        let before = tcgetattr(rustix::stdio::stdin())?;
-        let mut modes = before.clone();
-        // Ctrl-C comes as a letter: as a signal it would end us with the terminal still silent.
-        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
-        tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &modes)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Hidden {
-    fn drop(&mut self) {
-        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.0);
-    }
 }

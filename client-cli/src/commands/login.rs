@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use protocol::{ErrorCode, escape_text};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio_util::sync::CancellationToken;
 
-use super::{interrupted, note, say};
+use super::{hidden, interrupted, note, say};
 use crate::args::Settings;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::keys::{self, ApiKey, Gateway};
+use crate::keys::{self, ApiKey, Gateway, KeyPlace, KeySource, Keyring};
 use crate::workspace::Workspace;
 
 /// The most of stdin that is read for a key, in bytes.
@@ -25,37 +24,89 @@ pub(super) async fn login(
     settings: &Settings,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let gateway = gateway(settings)?;
+    let (gateway, workspace) = gateway(settings)?;
     let path = file()?;
+    let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
     let text = ask(&gateway, stop).await?;
     let key = ApiKey::new(&text, "stdin").map_err(|error| invalid(&error))?.ok_or_else(|| {
         CliError::cannot_run("no key was given; nothing was kept")
             .with_hint("Type it, or send it to stdin: `pml login < key.txt`.")
     })?;
-    let cloud = Cloud::new(gateway.clone(), Some(key.clone()))?;
+    let cloud = Cloud::new(gateway.clone(), KeySource::given(&gateway, key.clone()))?;
     // One that the gateway does not take must not replace one that it does.
     let own = tokio::select! {
         own = cloud.own_key() => own?,
         () = stop.cancelled() => return Err(interrupted()),
     };
-    keys::keep(&path, &gateway, &key).map_err(|error| invalid(&error))?;
+    let place = tokio::select! {
+        place = keep(&gateway, &key, keyring.as_ref(), path) => place?,
+        () = stop.cancelled() => return Err(interrupted()),
+    };
+    if let Some(file) = keys::gateway_file() {
+        keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
+    }
     say(&format!(
-        "Logged in to {gateway} as `{}` in `{}`. The key may: {}.\nIt is kept in `{}`.\n",
+        "Logged in to {gateway} as `{}` in `{}`. The key may: {}.\nIt is kept in {place}. \
+         Commands that name no gateway use this one.\n",
         escape_text(&own.principal),
         escape_text(&own.scope),
         escape_text(&own.can.join(", ")),
-        path.display()
     ))?;
-    if std::env::var(keys::KEY_VARIABLE).is_ok_and(|value| !value.trim().is_empty()) {
+    if keys::variable().is_some_and(|value| !value.trim().is_empty()) {
         note("warning: `PML_API_KEY` is set and counts before the key that was kept\n");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Forgets the key for the gateway.
-pub(super) fn logout(settings: &Settings) -> Result<ExitCode, CliError> {
-    let gateway = gateway(settings)?;
-    let was_there = keys::forget(&file()?, &gateway).map_err(|error| invalid(&error))?;
+/// Keeps a key in the keyring where there is one, else in the file; never in both.
+async fn keep(
+    gateway: &Gateway,
+    key: &ApiKey,
+    keyring: Option<&Keyring>,
+    file: PathBuf,
+) -> Result<KeyPlace, CliError> {
+    if let Some(keyring) = keyring {
+        match keyring.keep(gateway, key).await {
+            Ok(()) => {
+                keys::forget(&file, gateway).map_err(|error| invalid(&error))?;
+                return Ok(KeyPlace::Keyring);
+            }
+            // It would count before the new one as soon as somebody unlocks it.
+            Err(error) if keyring.has(gateway).await.unwrap_or(false) => {
+                return Err(CliError::cannot_run(format!(
+                    "{error}, and it has an older key for {gateway}; nothing was kept"
+                ))
+                .with_hint("Unlock the keyring and log in again."));
+            }
+            Err(error) => note(&format!("{error}; the key goes to the file instead\n")),
+        }
+    }
+    keys::keep(&file, gateway, key).map_err(|error| invalid(&error))?;
+    Ok(KeyPlace::File(file))
+}
+
+/// Forgets the key for the gateway, wherever it is kept.
+pub(super) async fn logout(
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let (gateway, workspace) = gateway(settings)?;
+    let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
+    if let Some(file) = keys::gateway_file() {
+        keys::forget_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
+    }
+    let was_in_file = keys::forget(&file()?, &gateway).map_err(|error| invalid(&error))?;
+    let was_in_keyring = match keyring {
+        Some(keyring) => {
+            let forgotten = tokio::select! {
+                forgotten = keyring.forget(&gateway) => forgotten,
+                () = stop.cancelled() => return Err(interrupted()),
+            };
+            forgotten.map_err(|error| CliError::failed(error.to_string()))?
+        }
+        None => false,
+    };
+    let was_there = was_in_file || was_in_keyring;
     say(&if was_there {
         format!(
             "The key for {gateway} is no longer kept here. It still counts until it is revoked.\n"
@@ -66,15 +117,28 @@ pub(super) fn logout(settings: &Settings) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the gateway as every command does.
-fn gateway(settings: &Settings) -> Result<Gateway, CliError> {
+/// Finds the gateway and the workspace as every command does.
+fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
     let workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
     let store = TrustStore::of_user().map_err(|error| invalid(&error))?;
     let config = Config::load(&workspace, &store).map_err(|error| invalid(&error))?;
     let variable = std::env::var(keys::URL_VARIABLE).ok();
-    Gateway::choose(settings.url.as_deref(), variable.as_deref(), config.cloud_url.as_deref())
-        .map_err(|error| invalid(&error))
+    let remembered = keys::remembered_gateway().map_err(|error| invalid(&error))?;
+    let gateway = Gateway::choose(
+        settings.url.as_deref(),
+        variable.as_deref(),
+        config.cloud_url.as_deref(),
+        remembered.as_deref(),
+    )
+    .map_err(|error| invalid(&error))?;
+    if gateway.is_default() {
+        return Err(CliError::cannot_run(
+            "no gateway is named, so it is not known whose key it is",
+        )
+        .with_hint("Name it: `pml login --url https://pml.acme.example`, or set PML_CLOUD_URL."));
+    }
+    Ok((gateway, workspace))
 }
 
 fn file() -> Result<PathBuf, CliError> {
@@ -85,51 +149,19 @@ fn file() -> Result<PathBuf, CliError> {
 
 /// Reads a line: from a person without showing it, from anything else as it comes.
 async fn ask(gateway: &Gateway, stop: &CancellationToken) -> Result<String, CliError> {
-    let silence = if std::io::stdin().is_terminal() {
-        note(&format!("API key for {gateway} (it is not shown): "));
-        Some(Silence::begin().map_err(|error| {
-            CliError::failed(format!("the terminal cannot be silenced: {error}"))
-        })?)
-    } else {
-        None
-    };
-    // A terminal may never give an end; a signal must end us, and bring the echo back, all the same.
+    if std::io::stdin().is_terminal() {
+        return hidden::ask(&format!("API key for {gateway} (it is not shown): "), stop).await;
+    }
+    // Whoever writes may take long; a signal must end us all the same.
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().lock().take(INPUT_LIMIT).read_line(&mut line).map(|_| line)
     });
     let line = tokio::select! {
         read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
-        () = stop.cancelled() => {
-            drop(silence);
-            note("\n");
-            return Err(interrupted());
-        }
+        () = stop.cancelled() => return Err(interrupted()),
     };
-    if silence.is_some() {
-        // The line end that was typed was not shown either.
-        note("\n");
-    }
     line.map_err(|error| CliError::cannot_run(format!("cannot read the key: {error}")))
-}
-
-/// A terminal that does not show what is typed, until this is dropped.
-struct Silence(Termios);
-
-impl Silence {
-    fn begin() -> Result<Self, rustix::io::Errno> {
-        let before = tcgetattr(std::io::stdin())?;
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(std::io::stdin(), OptionalActions::Flush, &silent)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
-    }
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> CliError {

@@ -1,12 +1,12 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
-mod capabilities;
 mod graph;
 mod mermaid;
 mod shown;
 mod style;
 mod svg;
 mod text;
+mod whence;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -15,50 +15,60 @@ use std::sync::Arc;
 use analysis::{Analysis, Bundle, Plan};
 use protocol::RoutingRules;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::analyser::Analyser;
-use crate::args::{self, GraphFormat, Settings};
+use crate::app::App;
+use crate::args::{self, GraphFormat};
 use crate::commands::analyze::note_diagnostics;
 use crate::commands::say;
 use crate::error::CliError;
+use crate::placement::Placement;
 use crate::program::locate_diagnostics;
 
 pub use style::Style;
-pub use text::text;
+pub use text::{Basis, text, text_on};
 
 /// Runs the command; exit code 2 for a program that cannot run.
 ///
 /// # Errors
 /// Returns why the program could not be read, analysed or drawn.
 pub async fn plan(
-    settings: &Settings,
-    analyser: Arc<Analyser>,
+    app: Arc<App>,
     plan: &args::Plan,
     program: &Bundle,
+    stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let analysis = analyser.analyse(&program.code).await?;
-    let found = analysis::plan(&analysis, &RoutingRules::shipped());
-    let known = capabilities::known(settings, &analyser, &found).await?;
+    let analysis = app.analyser()?.analyse(&program.code).await?;
+    if !analysis.can_run() {
+        let found = analysis::plan(&analysis, &RoutingRules::shipped());
+        if plan.json {
+            let mut report = to_json(&found, &analysis);
+            locate_diagnostics(program, &mut report);
+            say(&(json_text(&report)? + "\n"))?;
+        } else {
+            note_diagnostics(&analysis.diagnostics, program);
+        }
+        return Ok(ExitCode::from(2));
+    }
+    let placement = Placement::of_program(&app, &analysis, plan.offline, stop).await?;
+    let found = placement.plan(&analysis);
     if plan.json {
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
-        report["capabilities"] = json!(known);
-        say(&(json_text(&report)?
-            + "
-"))?;
+        whence::add_to(&mut report, &placement);
+        say(&(json_text(&report)? + "\n"))?;
     } else {
-        note_diagnostics(&analysis, program);
-        if analysis.can_run() {
-            match plan.graph {
-                Some(format) => say(&draw(&found, format)?)?,
-                None => {
-                    let style = Style::of_stdout();
-                    say(&(text(&found, &style) + &capabilities::text(&known, &style)))?;
-                }
+        note_diagnostics(&analysis.diagnostics, program);
+        match plan.graph {
+            Some(format) => say(&draw(&found, format)?)?,
+            None => {
+                let style = Style::of_stdout();
+                let shown = text_on(&found, &style, &whence::basis(&placement));
+                say(&(shown + &whence::text(&placement, &style)))?;
             }
         }
     }
-    Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Draws a plan as a graph of its tasks.

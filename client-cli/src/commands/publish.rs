@@ -31,7 +31,7 @@ pub async fn publish(
     // What cannot run is told here, with its place, before anything leaves the machine.
     let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
-        note_diagnostics(&analysis, &program);
+        note_diagnostics(&analysis.diagnostics, &program);
         return Err(CliError::cannot_run("the program cannot run; nothing was published"));
     }
     let mut body = json!({ "name": name, "code": program.code });

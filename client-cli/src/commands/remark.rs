@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::unpublish::path;
+use super::unpublish::{name_it, path};
 use crate::app::App;
 use crate::args::Deprecate;
 use crate::commands::{interrupted, say};
@@ -27,7 +27,7 @@ pub async fn deprecate(
     if let Some(version) = version {
         body["version"] = json!(version);
     }
-    remark(&app, &format!("{path}/deprecate"), body, stop).await?;
+    remark(&app, &format!("{path}/deprecate"), body, &what, stop).await?;
     let which = version.map_or_else(String::new, |version| format!(" {version}"));
     say(&match deprecate.undo {
         true => format!("{what}{which} may be used again.\n"),
@@ -50,7 +50,8 @@ pub async fn yank(
             .with_hint("Write `NAME@VERSION`. To delete all versions: `pml unpublish NAME`."));
     };
     let (path, what) = path(bare)?;
-    remark(&app, &format!("{path}/yank"), json!({ "version": version }), stop).await?;
+    let versioned = format!("{what} {version}");
+    remark(&app, &format!("{path}/yank"), json!({ "version": version }), &versioned, stop).await?;
     say(&format!("{what} {version} goes only to those who name it.\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -59,10 +60,11 @@ async fn remark(
     app: &App,
     path: &str,
     body: Value,
+    what: &str,
     stop: &CancellationToken,
 ) -> Result<(), CliError> {
     tokio::select! {
-        said = app.cloud()?.remark(path, body) => Ok(said?),
+        said = app.cloud()?.remark(path, body) => Ok(said.map_err(|error| name_it(error, what))?),
         () = stop.cancelled() => Err(interrupted()),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::{Fqdn, Scope, ToolId};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Scope, ToolId};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -46,7 +46,7 @@ pub async fn unpublish(
         }
     }
     tokio::select! {
-        deleted = cloud.delete_entry(&path) => deleted?,
+        deleted = cloud.delete_entry(&path) => deleted.map_err(|error| name_it(error, &what))?,
         () = stop.cancelled() => return Err(interrupted()),
     }
     say(&format!("{what} is gone for good.\n"))?;
@@ -67,6 +67,15 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     };
     let id = ToolId::new(namespace, action).map_err(wrong)?;
     Ok((format!("capabilities/{id}"), format!("capability `{id}`")))
+}
+
+/// Says which name it was that the gateway did not find.
+pub(super) fn name_it(mut error: ErrorBody, what: &str) -> ErrorBody {
+    if error.error_code == ErrorCode::NotFound {
+        error.message = format!("{what} is not published in the project of your key");
+        error.hint = "Check the name (`NAMESPACE.ACTION` is a capability, `NAMESPACE` a server), and the key's project with `pml doctor`.".to_owned();
+    }
+    error
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
-use crate::local_mcp::ServerSpec;
+use crate::local_mcp::{Remote, ServerSpec};
 use crate::tools;
 
 /// Namespaces that nobody may take.
@@ -51,7 +51,17 @@ pub(super) struct Cloud {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpServer {
+    /// `stdio`, `http` or `streamable-http`, as other clients write it.
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    /// Where a server behind HTTP is.
+    #[serde(default)]
+    url: Option<String>,
+    /// Headers for such a server; `${NAME}` stands for the user's own variables.
+    #[serde(default)]
+    headers: Option<UniqueMap<String>>,
     /// The program.
+    #[serde(default)]
     pub command: String,
     /// Its arguments; `${workspace}` stands for the workspace's path.
     #[serde(default)]
@@ -96,6 +106,8 @@ impl From<&McpServer> for ServerSpec {
             env: entry.env.0.clone(),
             env_required: Vec::new(),
             cwd: entry.cwd.clone(),
+            remote: entry.remote().ok().flatten(),
+            ..Self::default()
         }
     }
 }
@@ -228,6 +240,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         ));
     }
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
+        check_transport(name, &entry.0)?;
         if matches!(entry.0.network, Some(Network::Hosts(_))) {
             // As with `policy`: a limit that does not hold must not look like one.
             let reason = format!(
@@ -252,6 +265,59 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         return Err(unusable(&format!("`{name}` stands in both `private_mcps` and `mcpServers`")));
     }
     Ok(file)
+}
+
+impl McpServer {
+    /// Returns where the server is, if it is behind HTTP.
+    fn remote(&self) -> Result<Option<Remote>, String> {
+        let Some(url) = &self.url else { return Ok(None) };
+        let headers = self.headers.clone().unwrap_or_default().0;
+        Remote::new(url, headers).map(Some)
+    }
+}
+
+/// Refuses an entry that is neither a program nor a server behind HTTP.
+fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
+    let name = name.escape_debug();
+    let refused = |what: String| Err(unusable(&format!("`{name}` {what}")));
+    let is_program = !entry.command.is_empty()
+        || !entry.args.is_empty()
+        || !entry.env.0.is_empty()
+        || entry.cwd.is_some();
+    match (entry.kind.as_deref(), &entry.url) {
+        (Some("sse"), _) => refused(
+            "has the `type` `sse`, a transport that MCP has replaced; if the server also speaks Streamable HTTP, write \
+             `http` and that URL, else start a bridge: `\"command\": \"npx\", \"args\": [\"-y\", \"mcp-remote\", URL]`"
+                .to_owned(),
+        ),
+        (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => {
+            if is_program {
+                return refused(
+                    "is both a program and a server behind HTTP; write either `command` or `url`"
+                        .to_owned(),
+                );
+            }
+            match entry.remote() {
+                Ok(_) => Ok(()),
+                Err(reason) => refused(format!("cannot be used: {reason}")),
+            }
+        }
+        (Some("http" | "streamable-http" | "streamableHttp"), None) => {
+            refused("has no `url`: where the MCP server is".to_owned())
+        }
+        (Some("stdio"), Some(_)) => refused("has a `url`, which the `type` `stdio` has not".to_owned()),
+        (None | Some("stdio"), None) if entry.headers.is_some() => {
+            refused("has `headers` and no `url`".to_owned())
+        }
+        (None | Some("stdio"), None) if entry.command.is_empty() => {
+            refused("has no `command`: the program that starts the MCP server".to_owned())
+        }
+        (None | Some("stdio"), None) => Ok(()),
+        (Some(other), _) => refused(format!(
+            "has the `type` `{}`; leave it out, or write `stdio` or `http`",
+            other.escape_debug()
+        )),
+    }
 }
 
 pub(super) fn invalid(error: &serde_json::Error) -> ConfigError {

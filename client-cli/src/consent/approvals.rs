@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::look_alike;
 use crate::run::PausedRun;
+use crate::workspace::protected::Protected;
 
 /// How long a question waits for an answer.
 pub const EXPIRY: Duration = Duration::from_secs(300);
@@ -27,6 +29,17 @@ const ENDED_LIMIT: usize = 256;
 /// How much of one argument's text is shown; the rest is told by length and hash.
 const SHOWN_TEXT: usize = 2_000;
 
+/// What has to be started, or let run, before a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// What it is: its name, its hash, and the command or the program.
+    pub what: String,
+    /// What it gets, a line each.
+    pub grants: Vec<String>,
+    /// The hash of all of that, as it is pinned.
+    pub hash: Option<Integrity>,
+}
+
 /// What a human is asked.
 #[derive(Debug)]
 pub struct Question {
@@ -38,8 +51,14 @@ pub struct Question {
     pub arguments: Value,
     /// Why it is asked: the rule that applies.
     pub reason: String,
+    /// How many calls with these arguments wait for the answer.
+    pub count: u64,
+    /// The protected places that it touches.
+    pub places: Vec<Protected>,
     /// What has to be started or installed first, if anything.
-    pub start: Option<String>,
+    pub start: Option<Start>,
+    /// Where the call is sent, if its server is not on this machine.
+    pub sends_to: Option<String>,
     /// Takes the answer.
     pub answer: oneshot::Sender<Answer>,
 }
@@ -213,9 +232,29 @@ fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> App
     let arguments = question.arguments.to_string();
     let way = question.through.iter().map(|id| format!("{} → ", id.call_form()));
     let way: String = way.collect();
-    let mut description = format!("Run `{way}{}` with {}", question.tool, shown(&arguments));
+    let times = match question.count {
+        0 | 1 => String::new(),
+        count => format!(" {count} times"),
+    };
+    let mut description = format!("Run `{way}{}`{times} with {}", question.tool, shown(&arguments));
+    for place in question.places.iter().rev() {
+        let path = shown(&place.real.to_string_lossy());
+        description = format!("Protected place `{path}`: {}\n{description}", place.reason);
+    }
+    if let Some(other) = look_alike::of(&question.tool) {
+        description = format!(
+            "Mind the name: `{}` is not `{other}`\n{description}",
+            question.tool.namespace()
+        );
+    }
     if let Some(start) = &question.start {
-        description = format!("Start {}\n{description}", shown(start));
+        // Each line is shown for itself: a long command hides nothing of what follows it.
+        let lines: Vec<String> =
+            start.grants.iter().map(|line| format!("{}\n", shown(line))).collect();
+        description = format!("Start {}\n{}{description}", shown(&start.what), lines.concat());
+    }
+    if let Some(place) = &question.sends_to {
+        description = format!("Send to {}\n{description}", shown(place));
     }
     let expires: chrono::DateTime<chrono::Utc> = (SystemTime::now() + EXPIRY).into();
     Approval {
@@ -227,18 +266,56 @@ fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> App
         },
         workflow_id: workflow_id.to_owned(),
         description,
-        context: json!({
-            "tool": question.tool,
-            "through": question.through,
-            "arguments": question.arguments,
-            "arguments_hash": Integrity::of(arguments.as_bytes()),
-            "code_hash": code_hash,
-            "reason": question.reason,
-            "start": question.start.as_deref().map(escape_text),
-        }),
-        options: ["continue", "always", "abort"].map(str::to_owned).to_vec(),
+        context: context(question, &arguments, code_hash),
+        options: options(question).into_iter().map(str::to_owned).collect(),
         expires_at: expires.to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
     }
+}
+
+/// Returns the possible answers: a protected place is never allowed for good.
+fn options(question: &Question) -> Vec<&'static str> {
+    match question.places.is_empty() {
+        true => vec!["continue", "always", "abort"],
+        false => vec!["continue", "abort"],
+    }
+}
+
+/// Says what the question is about: what the description has already, only where a client could use it apart.
+fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value {
+    let mut context =
+        json!({ "tool": question.tool, "reason": question.reason, "code_hash": code_hash });
+    // The call that waits has the arguments; a model that reads a megabyte of them is of no use to anybody.
+    if arguments.len() <= SHOWN_TEXT {
+        context["arguments"] = question.arguments.clone();
+    } else {
+        context["arguments_hash"] = json!(Integrity::of(arguments.as_bytes()));
+    }
+    if question.count > 1 {
+        context["count"] = question.count.into();
+    }
+    if !question.places.is_empty() {
+        let places = question.places.iter().map(|place| {
+            json!({ "path": escape_text(&place.real.to_string_lossy()), "reason": place.reason })
+        });
+        context["protected"] = places.collect();
+    }
+    if !question.through.is_empty() {
+        context["through"] = json!(question.through);
+    }
+    if let Some(start) = &question.start {
+        context["start"] = escape_text(&start.what).into();
+        if !start.grants.is_empty() {
+            let grants: Vec<String> = start.grants.iter().map(|line| escape_text(line)).collect();
+            context["grants"] = json!(grants);
+        }
+        if let Some(hash) = start.hash {
+            context["start_hash"] = json!(hash);
+        }
+    }
+    if let Some(place) = &question.sends_to {
+        context["sends_to"] = escape_text(place).into();
+    }
+    context
 }
 
 /// Shows a text whole, or head and tail with its length and hash: never cut silently.
@@ -307,6 +384,9 @@ mod tests {
             arguments: json!({}),
             reason: String::new(),
             start: None,
+            count: 1,
+            places: Vec::new(),
+            sends_to: None,
             answer,
         };
         (approvals.pause(run, question, hash).workflow_id, ended)

@@ -58,6 +58,22 @@ impl Permissions {
         !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
     }
 
+    /// Tells whether a call of one of a server's tools, of those that we need not know, starts it without a question.
+    pub fn may_start(&self, namespace: &str) -> bool {
+        let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
+            ToolPattern::Any => true,
+            ToolPattern::Namespace(name) => name == namespace,
+            ToolPattern::Tool(id) => tool_too && id.namespace() == namespace,
+        };
+        self.rules.allow.iter().any(|pattern| {
+            covers(pattern, true)
+                && match pattern {
+                    ToolPattern::Tool(id) => self.decide(id).verdict == Verdict::Allow,
+                    _ => true,
+                }
+        }) && !self.rules.deny.iter().any(|pattern| covers(pattern, false))
+    }
+
     /// Decides about a tool.
     ///
     /// The kind of rule decides, not how specific it is: nothing in `allow`
@@ -70,7 +86,10 @@ impl Permissions {
         ];
         for (verdict, name, patterns) in lists {
             // Among rules of one kind the most specific is the one to show.
-            let covering = patterns.iter().filter(|pattern| pattern.matches(tool));
+            let covering = patterns.iter().filter(|pattern| match verdict {
+                Verdict::Allow => pattern.grants(tool),
+                Verdict::Deny | Verdict::Ask => pattern.matches(tool),
+            });
             if let Some(rule) = covering.max_by_key(|pattern| pattern.specificity()) {
                 let reason = format!("`{name}` has `{rule}` in `{}`", self.source);
                 return Decision { verdict, rule: Some(rule.clone()), reason };
@@ -140,6 +159,21 @@ mod tests {
         }
         let wire = ToolId::from_wire("filesystem__read_file").unwrap();
         assert_eq!(denied.decide(&wire).verdict, Verdict::Deny);
+    }
+
+    /// A version or a full name is no way round a `deny`, and no way into an `allow`.
+    #[test]
+    fn versions_and_full_names_do_not_slip_through() {
+        let denied = permissions(&["*"], &[], &["text:shout"]);
+        let allowed = permissions(&["text:*"], &[], &[]);
+        for text in ["text:shout@0.1.0", "evil.web.text:shout", "evil.web.text:shout@0.1.0"] {
+            assert_eq!(verdict(&denied, text), Verdict::Deny, "{text}");
+        }
+        assert_eq!(verdict(&allowed, "text:shout@0.1.0"), Verdict::Allow);
+        assert_eq!(verdict(&allowed, "evil.web.text:shout"), Verdict::Ask);
+        let full = permissions(&["acme.core.text:shout"], &[], &[]);
+        assert_eq!(verdict(&full, "acme.core.text:shout@0.2.0"), Verdict::Allow);
+        assert_eq!(verdict(&full, "text:shout"), Verdict::Ask);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::{ApiKey, Gateway, KeyError, read_keys};
+use super::{ApiKey, Gateway, KeyError, read_keys, read_private};
 use crate::workspace::atomic::{self, Existing};
 
 /// Keeps the key for a gateway's origin, in the place of one that was there.
@@ -31,11 +31,48 @@ pub fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
     change(path, |keys| keys.remove(&gateway.origin()).is_some())
 }
 
+/// Remembers the gateway for commands that name none.
+///
+/// # Errors
+/// Returns [`KeyError::File`] when it cannot be written.
+pub fn remember_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
+    write(path, |_| Ok(format!("{gateway}\n"))).map(drop)
+}
+
+/// Forgets the gateway of the last login, if it is this one.
+///
+/// # Errors
+/// Returns [`KeyError::File`] when the file cannot be read or removed.
+pub fn forget_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
+    let kept = read_private(path)?.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    if kept != Some(gateway.to_string()) {
+        return Ok(());
+    }
+    std::fs::remove_file(path)
+        .map_err(|error| KeyError::File { path: path.to_owned(), reason: error.to_string() })
+}
+
 /// Reads, changes and writes the file; two of us do it one after the other.
 fn change<T>(
     path: &Path,
     edit: impl FnOnce(&mut BTreeMap<String, String>) -> T,
 ) -> Result<T, KeyError> {
+    let mut out = None;
+    write(path, |path| {
+        let mut keys = read_keys(path)?.unwrap_or_default();
+        out = Some(edit(&mut keys));
+        let text = serde_json::to_string_pretty(&keys);
+        text.map(|text| text + "\n")
+            .map_err(|error| KeyError::File { path: path.to_owned(), reason: error.to_string() })
+    })?;
+    Ok(out.expect("the text was made above"))
+}
+
+/// Writes a file for its owner alone, with the text that `make` gives while the folder is held.
+fn write(
+    path: &Path,
+    make: impl FnOnce(&Path) -> Result<String, KeyError>,
+) -> Result<(), KeyError> {
     let refused = |reason: &dyn std::fmt::Display| KeyError::File {
         path: path.to_owned(),
         reason: reason.to_string(),
@@ -54,14 +91,10 @@ fn change<T>(
     let opened = rustix::fs::open(folder, flags, Mode::empty()).map_err(|error| refused(&error))?;
     // Held until the file is in its place; the system lets go of it when we end.
     rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(|error| refused(&error))?;
-    let mut keys = read_keys(path)?.unwrap_or_default();
-    let out = edit(&mut keys);
-    let mut text = serde_json::to_string_pretty(&keys).map_err(|error| refused(&error))?;
-    text.push('\n');
+    let text = make(path)?;
     let mode = Some(Mode::from_raw_mode(0o600));
     atomic::write(&opened, name, text.as_bytes(), mode, Existing::Replaced)
-        .map_err(|error| refused(&error))?;
-    Ok(out)
+        .map_err(|error| refused(&error))
 }
 
 #[cfg(test)]
@@ -69,10 +102,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::keys::find;
+    use crate::keys::from_file;
 
     fn gateway(url: &str) -> Gateway {
-        Gateway::choose(Some(url), None, None).unwrap()
+        Gateway::choose(Some(url), None, None, None).unwrap()
     }
 
     fn key(text: &str) -> ApiKey {
@@ -93,7 +126,7 @@ mod tests {
         keep(&path, &b, &key("other")).unwrap();
         keep(&path, &a, &key("second")).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        let found = |gateway: &Gateway| find(gateway, None, Some(&path)).unwrap();
+        let found = |gateway: &Gateway| from_file(gateway, Some(&path)).unwrap();
         assert_eq!(found(&a), Some(key("second")));
         assert_eq!(found(&gateway("https://a.test")), Some(key("second")));
         assert_eq!(found(&b), Some(key("other")));

@@ -1,10 +1,15 @@
 //! Which variables children see: an allow-list, never the whole environment.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use crate::dotenv;
+use crate::programs::Programs;
 use crate::workspace::Workspace;
 
 /// Variables that every child may see: what programs need to find themselves,
@@ -122,6 +127,18 @@ pub enum EnvironmentError {
         /// The name, escaped for display.
         name: String,
     },
+    /// A header cannot carry its value.
+    #[error("the header `{name}` has a value with characters that no header has")]
+    Header {
+        /// The header.
+        name: String,
+    },
+    /// The variable is `pml`'s own.
+    #[error("the variable `{name}` is `pml`'s own, which no server is given")]
+    Own {
+        /// The variable.
+        name: String,
+    },
     /// The user has not set it.
     #[error(
         "the variable `{name}` is not set; set it in the environment or in the workspace's `.env`"
@@ -137,10 +154,31 @@ pub enum EnvironmentError {
 pub struct Environment {
     variables: BTreeMap<String, String>,
     dotenv: BTreeMap<String, String>,
+    programs: Programs,
 }
 
-impl std::fmt::Debug for Environment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Where a variable comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// The user's environment.
+    #[serde(rename = "environment")]
+    Environment,
+    /// The workspace's `.env`.
+    #[serde(rename = ".env")]
+    Dotenv,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Environment => "your environment",
+            Self::Dotenv => "the workspace's `.env`",
+        })
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Environment([redacted])")
     }
 }
@@ -160,30 +198,65 @@ impl Environment {
                 Some(dotenv::parse(&text))
             })
             .unwrap_or_default();
-        Self { variables: variables.collect(), dotenv }
+        Self::new(variables.collect(), dotenv, Some(workspace.root()))
     }
 
     /// Makes an environment of given variables.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { variables: variables.into_iter().collect(), dotenv: BTreeMap::new() }
+        Self::new(variables.into_iter().collect(), BTreeMap::new(), None)
+    }
+
+    fn new(
+        variables: BTreeMap<String, String>,
+        dotenv: BTreeMap<String, String>,
+        root: Option<&Path>,
+    ) -> Self {
+        let programs = Programs::new(variables.get("PATH").map(String::as_str), root);
+        Self { variables, dotenv, programs }
+    }
+
+    /// Returns what finds programs in this environment.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
     }
 
     /// Returns a variable; the process's own wins over `.env`.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .or_else(|| self.dotenv.get(name))
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.find(name).map(|(value, _)| value)
     }
 
-    /// Returns the variables that every child sees.
+    fn find(&self, name: &str) -> Option<(&str, Source)> {
+        let own = self.variables.get(name).map(|value| (value, Source::Environment));
+        let found = own.or_else(|| self.dotenv.get(name).map(|value| (value, Source::Dotenv)));
+        found.map(|(value, source)| (value.as_str(), source)).filter(|(value, _)| !value.is_empty())
+    }
+
+    /// Returns where the variables come from that a server needs of the user's.
+    ///
+    /// # Errors
+    /// As [`for_server`](Self::for_server).
+    pub fn sources(
+        &self,
+        required: &[String],
+    ) -> Result<BTreeMap<String, Source>, EnvironmentError> {
+        let source = |name: &String| {
+            check_variable(name, "")?;
+            let missing = || EnvironmentError::Missing { name: name.clone() };
+            Ok((name.clone(), self.find(name).ok_or_else(missing)?.1))
+        };
+        required.iter().map(source).collect()
+    }
+
+    /// Returns the variables that every child sees. Its `PATH` has no folder of the workspace.
     pub fn base(&self) -> BTreeMap<String, String> {
-        self.variables
-            .iter()
+        let passed = self.variables.iter();
+        let passed = passed
             .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+            .map(|(name, value)| match name.as_str() {
+                "PATH" => (name.clone(), self.programs.path()),
+                _ => (name.clone(), value.clone()),
+            });
+        passed.collect()
     }
 
     /// Returns the variables of one server: the base, what it needs of the
@@ -209,23 +282,33 @@ impl Environment {
         }
         for (name, value) in entry {
             check_variable(name, value)?;
-            out.insert(name.clone(), self.expand(value)?);
+            out.insert(name.clone(), self.expand(value)?.0);
         }
         Ok(out)
     }
 
-    fn expand(&self, text: &str) -> Result<String, EnvironmentError> {
+    /// Puts the user's variables for `${NAME}`; returns the text and their values.
+    ///
+    /// # Errors
+    /// Returns [`EnvironmentError::Missing`] for one that is not set.
+    pub(super) fn expand(&self, text: &str) -> Result<(String, Vec<String>), EnvironmentError> {
         let mut out = String::new();
+        let mut used = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             let Some((name, tail)) = after.split_once('}') else { break };
             out.push_str(before);
+            if name.to_ascii_uppercase().starts_with("PML_") {
+                return Err(EnvironmentError::Own { name: name.to_owned() });
+            }
             let missing = || EnvironmentError::Missing { name: name.to_owned() };
-            out.push_str(self.get(name).ok_or_else(missing)?);
+            let value = self.get(name).ok_or_else(missing)?;
+            out.push_str(value);
+            used.push(value.to_owned());
             rest = tail;
         }
         out.push_str(rest);
-        Ok(out)
+        Ok((out, used))
     }
 }
 
@@ -304,5 +387,10 @@ mod tests {
         let missing = EnvironmentError::Missing { name: "NONE".to_owned() };
         assert_eq!(environment.for_server(&entry("A", "${NONE}"), &[]), Err(missing.clone()));
         assert_eq!(environment.for_server(&BTreeMap::new(), &["NONE".to_owned()]), Err(missing));
+        // NX-07: the key for the gateway is for nobody else, wherever it stands.
+        for name in ["PML_API_KEY", "pml_api_key"] {
+            let own = EnvironmentError::Own { name: name.to_owned() };
+            assert_eq!(environment.for_server(&entry("A", &format!("${{{name}}}")), &[]), Err(own));
+        }
     }
 }

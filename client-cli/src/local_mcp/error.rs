@@ -1,7 +1,7 @@
 //! What can go wrong with a local MCP server.
 
 use super::environment::EnvironmentError;
-use super::spawn::ProgramError;
+use crate::programs::ProgramError;
 
 /// Says why a local MCP server gave no result.
 #[derive(Debug, thiserror::Error)]

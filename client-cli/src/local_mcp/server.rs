@@ -1,5 +1,6 @@
 //! One server: started on the first call, watched, restarted, stopped when idle.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +16,10 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::remote::{self, Prepared, Redactor};
 use super::spawn::{self, Launch, Session, StartFailure};
-use super::{LocalMcpError, ServerSpec, Shared};
+use super::{Grant, LocalMcpError, ServerSpec, Shared};
+use crate::programs::{Program, ProgramError};
 
 /// A server that lived this long has not crashed "in a row".
 const HEALTHY: Duration = Duration::from_secs(60);
@@ -43,6 +46,12 @@ const TOOLS_LIMIT: usize = 2_000;
 
 /// The most pages of tools that are read.
 const PAGES_LIMIT: usize = 100;
+
+/// How a server comes about.
+enum Start {
+    Program(Launch),
+    Connection(Box<Prepared>),
+}
 
 /// One server of the workspace.
 #[derive(Debug)]
@@ -118,8 +127,22 @@ impl Server {
         &self.spec
     }
 
-    /// Calls a tool.
+    /// Calls a tool; what comes back has no value of a header in it.
     pub(super) async fn call(
+        &self,
+        action: &str,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LocalMcpError> {
+        let redactor = self.redactor()?;
+        let mut answer = self.call_as_it_is(action, arguments, cancel).await;
+        if let Ok(value) = &mut answer {
+            redactor.value(value);
+        }
+        answer.map_err(|error| redactor.error(error))
+    }
+
+    async fn call_as_it_is(
         &self,
         action: &str,
         arguments: Value,
@@ -162,6 +185,24 @@ impl Server {
         &self,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
+        let redactor = self.redactor()?;
+        let tools = self.tools_as_they_are(cancel).await.map_err(|error| redactor.error(error))?;
+        if self.spec.remote.is_none() {
+            return Ok(tools);
+        }
+        let unusable = |error: serde_json::Error| LocalMcpError::Answer {
+            server: self.name.clone(),
+            reason: error.to_string(),
+        };
+        let mut value = serde_json::to_value(tools).map_err(unusable)?;
+        redactor.value(&mut value);
+        serde_json::from_value(value).map_err(unusable)
+    }
+
+    async fn tools_as_they_are(
+        &self,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
         let running = self.running(cancel).await?;
         let unusable = |reason: String| LocalMcpError::Answer { server: self.name.clone(), reason };
         let mut tools: Vec<ToolDescriptor> = Vec::new();
@@ -193,6 +234,11 @@ impl Server {
             }
         }
         Err(unusable(format!("it lists more than {TOOLS_LIMIT} tools")))
+    }
+
+    /// Tells whether it runs. A start under way is waited for.
+    pub(super) async fn is_running(&self) -> bool {
+        self.slot.lock().await.running.as_ref().is_some_and(|running| running.is_alive())
     }
 
     /// Ends the server if it runs, and waits for its end.
@@ -249,6 +295,10 @@ impl Server {
                 code: error.code.0,
                 message: error.message.into_owned(),
             },
+            ServiceError::TransportSend(error) if self.spec.remote.is_some() => {
+                let reason = remote::reason(&error);
+                LocalMcpError::Died { server, reason, stderr: String::new() }
+            }
             ServiceError::TransportClosed
             | ServiceError::TransportSend(_)
             | ServiceError::Cancelled { .. } => {
@@ -282,7 +332,52 @@ impl Server {
         }
     }
 
-    fn launch(&self) -> Result<Launch, LocalMcpError> {
+    /// Looks whether all that its start needs is there, and starts nothing.
+    pub(super) fn check(&self) -> Result<(), LocalMcpError> {
+        self.launch().map(drop)
+    }
+
+    /// Returns what a start grants.
+    pub(super) fn grant(&self) -> Result<Grant, LocalMcpError> {
+        let variables =
+            self.shared.environment.sources(&self.spec.env_required).map_err(|source| {
+                LocalMcpError::Environment { server: self.name.clone(), source }
+            })?;
+        Ok(Grant { program: self.program(&self.folder())?, variables })
+    }
+
+    fn folder(&self) -> PathBuf {
+        match &self.spec.apart {
+            Some(folder) => folder.clone(),
+            None => self.shared.folder(self.spec.cwd.as_deref()),
+        }
+    }
+
+    /// Finds its program. One that somebody else named is never one of the workspace.
+    fn program(&self, folder: &Path) -> Result<Program, LocalMcpError> {
+        let named = self.shared.fill(&self.spec.command);
+        let refused = |source| LocalMcpError::Program { server: self.name.clone(), source };
+        let program = self.shared.environment.programs().find(&named, folder).map_err(refused)?;
+        if self.spec.of_registry && program.is_of_workspace {
+            return Err(refused(ProgramError::OfRegistry { program: named }));
+        }
+        Ok(program)
+    }
+
+    fn redactor(&self) -> Result<Redactor, LocalMcpError> {
+        Ok(self.prepared()?.map(|prepared| prepared.redactor).unwrap_or_default())
+    }
+
+    fn prepared(&self) -> Result<Option<Prepared>, LocalMcpError> {
+        let prepared = self.spec.remote.as_ref();
+        let prepared = prepared.map(|remote| remote.prepare(&self.shared.environment)).transpose();
+        prepared.map_err(|source| LocalMcpError::Environment { server: self.name.clone(), source })
+    }
+
+    fn launch(&self) -> Result<Start, LocalMcpError> {
+        if let Some(prepared) = self.prepared()? {
+            return Ok(Start::Connection(Box::new(prepared)));
+        }
         let (spec, shared, server) = (&self.spec, &self.shared, || self.name.clone());
         let filled =
             spec.env.iter().map(|(name, value)| (name.clone(), shared.fill(value))).collect();
@@ -290,12 +385,10 @@ impl Server {
             .environment
             .for_server(&filled, &spec.env_required)
             .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
-        let folder = shared.folder(spec.cwd.as_deref());
-        let program =
-            spawn::resolve_program(&shared.fill(&spec.command), variables.get("PATH"), &folder)
-                .map_err(|source| LocalMcpError::Program { server: server(), source })?;
+        let folder = self.folder();
+        let program = self.program(&folder)?.file;
         let arguments = spec.args.iter().map(|argument| shared.fill(argument)).collect();
-        Ok(Launch { program, arguments, variables, folder })
+        Ok(Start::Program(Launch { program, arguments, variables, folder }))
     }
 }
 
@@ -303,7 +396,7 @@ impl Server {
 async fn start(
     server: String,
     shared: Arc<Shared>,
-    launch: Launch,
+    launch: Start,
     mut slot: OwnedMutexGuard<Slot>,
 ) -> Result<Use, LocalMcpError> {
     if let Some(dead) = slot.running.take() {
@@ -328,11 +421,19 @@ async fn start(
             () = shared.closing.cancelled() => {}
         }
     }
+    let starting = async {
+        match &launch {
+            Start::Program(launch) => {
+                spawn::start(&shared.supervisor, launch, shared.timing.start).await
+            }
+            Start::Connection(prepared) => remote::connect(prepared, shared.timing.start).await,
+        }
+    };
     let started = tokio::select! {
         biased;
         // Dropping the start closes the child's input, which ends it.
         () = shared.closing.cancelled() => return Err(LocalMcpError::Cancelled { server }),
-        started = spawn::start(&shared.supervisor, &launch, shared.timing.start) => started,
+        started = starting => started,
     };
     match started {
         Ok(session) => {

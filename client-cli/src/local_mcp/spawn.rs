@@ -1,8 +1,7 @@
 //! Starting one MCP server and speaking with it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
+use super::fetch;
 use super::supervise::{Input, Supervisor};
 
 /// The longest line that a server may send, in bytes: a tool result of 8 MiB
@@ -38,42 +38,6 @@ pub(super) struct Launch {
     pub(super) arguments: Vec<String>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) folder: PathBuf,
-}
-
-/// Says why a program cannot be found.
-#[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
-    /// Nothing of that name can be run.
-    #[error("the program `{0}` was not found; install it or give its full path")]
-    Missing(String),
-}
-
-/// Finds the file of a program: a path, relative to `folder`, or a name on
-/// `search`, a `PATH`.
-///
-/// # Errors
-/// Returns [`ProgramError`] when there is no file that can be run.
-pub fn resolve_program(
-    name: &str,
-    search: Option<&String>,
-    folder: &Path,
-) -> Result<PathBuf, ProgramError> {
-    let can_run = |file: &PathBuf| {
-        file.metadata()
-            .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-    };
-    let found = if name.contains('/') {
-        Some(folder.join(name)).filter(can_run)
-    } else {
-        let search = search.map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
-        // A relative entry of `PATH` would let the workspace replace programs.
-        search
-            .split(':')
-            .filter(|entry| entry.starts_with('/'))
-            .map(|entry| Path::new(entry).join(name))
-            .find(can_run)
-    };
-    found.ok_or_else(|| ProgramError::Missing(name.to_owned()))
 }
 
 /// What is known about a server's end and its last words.
@@ -180,6 +144,7 @@ async fn attempt(
     argv.extend(launch.arguments.iter().map(Into::into));
     let mut command = supervisor.command(Input::Passed, &argv);
     command.envs(&launch.variables).current_dir(&launch.folder);
+    fetch::be_quick(&launch.program, &launch.variables, &mut command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = tokio::process::Command::from(command).spawn().map_err(|error| {
         Attempt::Failed(failure(format!("its supervisor cannot be started: {error}"), &words))
@@ -198,16 +163,25 @@ async fn attempt(
             let exit = exit_within(&mut ended.clone(), Duration::from_secs(2)).await;
             Err(match exit {
                 Some(exit) => {
-                    Attempt::Died(failure(format!("it {exit} before it answered"), &words))
+                    let told = fetch::reason(&launch.program, &words.stderr());
+                    let reason = told.unwrap_or_else(|| format!("it {exit} before it answered"));
+                    Attempt::Died(failure(reason, &words))
                 }
                 None => Attempt::Failed(failure(format!("it does not speak MCP: {error}"), &words)),
             })
         }
-        Err(_) => Err(Attempt::Failed(failure("it did not answer in time".to_owned(), &words))),
+        Err(_) => {
+            let fetches = fetch::fetches(&launch.program);
+            let reason = match fetches {
+                true => "it did not answer in time, or is still being downloaded; try again",
+                false => "it did not answer in time",
+            };
+            Err(Attempt::Failed(failure(reason.to_owned(), &words)))
+        }
     }
 }
 
-fn greeting() -> ClientConfig {
+pub(super) fn greeting() -> ClientConfig {
     let mut info = ClientConfig::default();
     info.client_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
     info

@@ -98,6 +98,7 @@ pub fn main_if_requested() {
 
 /// Dies with the supervisor, then turns into the program.
 fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
+    sandbox::give_up_tracing();
     let parent = parent.and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
     let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // The supervisor may have died before the line above.
@@ -126,6 +127,7 @@ fn supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
 }
 
 fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io::Result<i32> {
+    sandbox::keep_private().map_err(std::io::Error::other)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let count: Option<u64> = input.and_then(|text| text.parse().ok());
     let mut command = Command::new("/proc/self/exe");

@@ -100,11 +100,26 @@ impl Lockfile {
         done.map_err(invalid)?
     }
 
-    /// Returns the versions of a capability that the user let run here, the highest last.
+    /// Returns the versions of what an id can be that the user let run here, the highest last.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock.
     pub fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
+        let mut pinned = self.all_capabilities()?;
+        pinned.retain(|known| {
+            id.can_be(&known.name.clone().pinned(known.integrity.short()))
+                && id
+                    .version()
+                    .is_none_or(|wanted| capabilities::version(wanted) == Some(known.version))
+        });
+        Ok(pinned)
+    }
+
+    /// Returns the versions of all capabilities that the user let run here, the highest last.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` when the file is not a lock.
+    pub fn all_capabilities(&self) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = Vec::new();
         for (key, integrity) in read(&self.workspace)?.capabilities {
             let Some((name, version)) = key.split_once('@') else { continue };
@@ -113,7 +128,7 @@ impl Lockfile {
                 continue;
             };
             let trusted = || self.store.is_trusted(&self.key(&key), &record(integrity));
-            if name.tool().as_ref() == Some(id) && trusted().map_err(invalid)? {
+            if trusted().map_err(invalid)? {
                 pinned.push(Pinned { name, version, integrity });
             }
         }

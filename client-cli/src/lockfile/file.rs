@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config;
+use crate::local_mcp::environment::Source;
 use crate::workspace::Workspace;
 use crate::workspace::atomic::{self, Existing};
 
@@ -44,6 +45,21 @@ pub(super) struct Locked {
     pub(super) integrity: Integrity,
     pub(super) command: String,
     pub(super) args: Vec<String>,
+    /// None in the lock of a `pml` that did not show it, which is asked about again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) grants: Option<Grants>,
+}
+
+/// What the start of a server grants, as the user saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grants {
+    /// The program's file.
+    pub(super) program: String,
+    /// The files that run it, if it is a script.
+    pub(super) interpreters: Vec<String>,
+    /// The user's variables that it gets, and where they come from.
+    pub(super) variables: BTreeMap<String, Source>,
 }
 
 /// Says what is wrong with the file.

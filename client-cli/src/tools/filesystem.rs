@@ -12,6 +12,7 @@ mod media;
 mod read;
 mod write;
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use protocol::{ErrorCode, ToolDescriptor};
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::{NativeError, RESULT_LIMIT, unknown};
 use crate::workspace::Workspace;
+use crate::workspace::protected::{Deed, Guard, Protected, Reach};
 
 /// Tells a long walk that its run was cancelled.
 pub type Cancelled<'a> = &'a dyn Fn() -> bool;
@@ -41,10 +43,10 @@ pub fn changes(action: &str) -> bool {
 /// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
 ///
 /// # Errors
-/// Returns [`NativeError`] when the tool is unknown, its arguments are not
-/// valid, the path is outside or protected, or the system refuses.
+/// Returns [`NativeError`] when the tool is unknown, its arguments are not valid, the path is outside, or protected
+/// and not granted, or the system refuses.
 pub fn call(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     action: &str,
     arguments: Value,
     cancelled: Cancelled<'_>,
@@ -56,12 +58,12 @@ pub fn call(
         "write_file" => write::write_file(workspace, arguments)?,
         "edit_file" => edit::edit_file(workspace, arguments)?,
         "create_directory" => write::create_directory(workspace, arguments)?,
-        "list_directory" => list::list_directory(workspace, arguments)?,
-        "list_directory_with_sizes" => list::list_directory_with_sizes(workspace, arguments)?,
-        "directory_tree" => list::directory_tree(workspace, arguments, cancelled)?,
+        "list_directory" => list::list_directory(&workspace, arguments)?,
+        "list_directory_with_sizes" => list::list_directory_with_sizes(&workspace, arguments)?,
+        "directory_tree" => list::directory_tree(&workspace, arguments, cancelled)?,
         "move_file" => write::move_file(workspace, arguments)?,
-        "search_files" => list::search_files(workspace, arguments, cancelled)?,
-        "get_file_info" => read::get_file_info(workspace, arguments)?,
+        "search_files" => list::search_files(&workspace, arguments, cancelled)?,
+        "get_file_info" => read::get_file_info(&workspace, arguments)?,
         "list_allowed_directories" => {
             format!("Allowed directories:\n{}", workspace.root().display())
         }
@@ -71,6 +73,60 @@ pub fn call(
         return Err(too_large("the result", text.len() as u64, "ask for less at once"));
     }
     Ok(text_result(&text))
+}
+
+/// Looks whether a call could run: its arguments, and where its paths lead. Has no effect. Returns the places that a
+/// human is asked about.
+///
+/// What a call before this one may still make, such as a missing folder, is no reason to refuse.
+///
+/// # Errors
+/// Returns what [`call`] itself would fail with.
+pub fn check(
+    workspace: &Workspace,
+    action: &str,
+    arguments: Value,
+) -> Result<Vec<Protected>, NativeError> {
+    let mut look = Look { workspace, asked: Vec::new() };
+    let tool = format!("filesystem:{action}");
+    match action {
+        "read_file" | "read_text_file" => read::look_at_text(&mut look, arguments)?,
+        "read_media_file" => read::look_at_path(&mut look, &tool, arguments)?,
+        "read_multiple_files" => read::look_at_many(&mut look, arguments)?,
+        "write_file" => write::look_at_write(&mut look, arguments)?,
+        "edit_file" => edit::look(&mut look, arguments)?,
+        "create_directory" => write::look_at_create(&mut look, arguments)?,
+        "move_file" => write::look_at_move(&mut look, arguments)?,
+        "get_file_info" => read::look_at_facts(&mut look, &tool, arguments)?,
+        "list_directory" | "list_directory_with_sizes" | "directory_tree" | "search_files" => {
+            list::look(&mut look, action, arguments)?;
+        }
+        "list_allowed_directories" => {}
+        _ => return Err(unknown(&tool)),
+    }
+    Ok(look.asked)
+}
+
+/// A look at a call before it is made.
+struct Look<'a> {
+    workspace: &'a Workspace,
+    /// The places that a human is asked about.
+    asked: Vec<Protected>,
+}
+
+impl Look<'_> {
+    fn at(&mut self, given: &str, real: &Path, deed: Deed) -> Result<(), NativeError> {
+        match self.workspace.protection(real, deed) {
+            Some(place) if place.guard == Guard::Refused => Err(place.refused(given).into()),
+            Some(place) => {
+                if !self.asked.contains(&place) {
+                    self.asked.push(place);
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 fn text_result(text: &str) -> Value {

@@ -1,5 +1,8 @@
 //! `shell:exec`: one program by its arguments, without a shell.
 
+mod git;
+
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{NativeError, arguments};
 use crate::local_mcp::environment::Environment;
-use crate::local_mcp::spawn::resolve_program;
 use crate::local_mcp::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
 
@@ -31,6 +33,8 @@ const TIMEOUT_LIMIT: Duration = Duration::from_secs(300);
 #[serde(deny_unknown_fields)]
 struct Exec {
     command: Command,
+    /// With a `command` that is one text: its arguments.
+    args: Option<Vec<String>>,
     cwd: Option<String>,
     timeout_ms: Option<u64>,
     stdin: Option<String>,
@@ -49,10 +53,16 @@ pub(super) fn descriptor() -> ToolDescriptor {
         "type": "object",
         "properties": {
             "command": {
+                "oneOf": [
+                    { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+                    { "type": "string", "minLength": 1 },
+                ],
+                "description": "The program and its arguments, one string each; or the program alone, with its arguments in `args`. No shell reads them.",
+            },
+            "args": {
                 "type": "array",
                 "items": { "type": "string" },
-                "minItems": 1,
-                "description": "The program and its arguments, one string each. No shell reads them.",
+                "description": "The arguments, where `command` is the program alone.",
             },
             "cwd": { "type": "string", "description": "A directory beneath the workspace; the workspace by default." },
             "timeout_ms": { "type": "integer", "minimum": 1, "maximum": 300_000, "description": "60000 by default." },
@@ -81,6 +91,14 @@ pub(super) fn descriptor() -> ToolDescriptor {
     }
 }
 
+/// A program that could be started.
+struct Prepared {
+    argv: Vec<String>,
+    folder: PathBuf,
+    program: PathBuf,
+    limit: Duration,
+}
+
 /// What `shell:exec` works with.
 pub(super) struct Shell<'a> {
     pub(super) workspace: &'a Workspace,
@@ -89,18 +107,18 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Runs a program; dropping the future ends it and all that it started.
-    pub(super) async fn exec(
-        &self,
-        value: Value,
-        cancel: &CancellationToken,
-    ) -> Result<Value, NativeError> {
+    /// Looks whether a call could run: its arguments, its folder and its program.
+    pub(super) fn check(&self, value: Value) -> Result<(), NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
-        let argv = argv(input.command)?;
+        self.prepare(&input).map(drop)
+    }
+
+    /// Returns the folder, the program and its arguments, and how long it may run.
+    fn prepare(&self, input: &Exec) -> Result<Prepared, NativeError> {
+        let argv = argv(&input.command, input.args.as_deref())?;
         let given = input.cwd.as_deref().unwrap_or("");
         let folder = self.workspace.open_folder(given, &self.workspace.relative(given)?)?;
-        let stdin = input.stdin.unwrap_or_default().into_bytes();
-        if stdin.len() > INPUT_LIMIT {
+        if input.stdin.as_ref().is_some_and(|stdin| stdin.len() > INPUT_LIMIT) {
             return Err(invalid("`stdin` is longer than 1 MiB"));
         }
         let limit = match input.timeout_ms {
@@ -108,14 +126,30 @@ impl Shell<'_> {
             Some(0) => return Err(invalid("`timeout_ms` must be at least 1")),
             Some(limit) => Duration::from_millis(limit).min(TIMEOUT_LIMIT),
         };
-        let variables = self.environment.base();
-        let folder_path = self.workspace.root().join(&folder.real);
-        let program = resolve_program(&argv[0], variables.get("PATH"), &folder_path)
-            .map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
+        let folder = self.workspace.root().join(&folder.real);
+        let found = self.environment.programs().find(&argv[0], &folder);
+        let found =
+            found.map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
+        Ok(Prepared { argv, folder, program: found.file, limit })
+    }
+
+    /// Runs a program; dropping the future ends it and all that it started.
+    pub(super) async fn exec(
+        &self,
+        value: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, NativeError> {
+        let input: Exec = arguments("shell:exec", value)?;
+        let Prepared { mut argv, folder, program, limit } = self.prepare(&input)?;
+        let stdin = input.stdin.unwrap_or_default().into_bytes();
+        let mut variables = self.environment.base();
+        if git::is_git(&program) {
+            git::restrain(&mut argv, &mut variables, &program, &folder).await;
+        }
         let mut full = vec![program.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
         let mut command = self.supervisor.command(Input::Bytes(stdin.len()), &full);
-        command.envs(variables).current_dir(&folder_path);
+        command.envs(variables).current_dir(&folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
         command.kill_on_drop(false);
@@ -165,10 +199,19 @@ fn invalid(reason: &str) -> NativeError {
     NativeError::new(ErrorCode::InvalidArguments, message)
 }
 
-fn argv(command: Command) -> Result<Vec<String>, NativeError> {
-    let argv = match command {
-        Command::Argv(argv) => argv,
-        Command::Line(line) => {
+fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, NativeError> {
+    let argv = match (command, args) {
+        (Command::Argv(argv), None | Some([])) => argv.clone(),
+        (Command::Argv(_), Some(_)) => {
+            return Err(invalid("`args` goes with a `command` that is the program alone"));
+        }
+        (Command::Line(program), Some(args)) => {
+            std::iter::once(program).chain(args).cloned().collect()
+        }
+        (Command::Line(program), None) if !program.contains(char::is_whitespace) => {
+            vec![program.clone()]
+        }
+        (Command::Line(line), None) => {
             let words: Vec<&str> = line.split_whitespace().take(16).collect();
             let example = json!({ "command": words });
             return Err(invalid(&format!(
@@ -210,11 +253,22 @@ mod tests {
 
     #[test]
     fn a_command_line_is_refused_with_the_array_it_should_be() {
-        let error = argv(Command::Line("git status -s".to_owned())).unwrap_err();
+        let error = argv(&Command::Line("git status -s".to_owned()), None).unwrap_err();
         assert!(error.message.contains(r#"{"command":["git","status","-s"]}"#), "{error}");
-        assert_eq!(argv(Command::Argv(vec!["git".to_owned()])).unwrap(), ["git"]);
+        assert_eq!(argv(&Command::Argv(vec!["git".to_owned()]), None).unwrap(), ["git"]);
         for bad in [vec![], vec![String::new()], vec!["a".to_owned(), "\0".to_owned()]] {
-            argv(Command::Argv(bad)).unwrap_err();
+            argv(&Command::Argv(bad), None).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_program_may_come_apart_from_its_arguments() {
+        let line = |text: &str| Command::Line(text.to_owned());
+        let args = ["-s".to_owned(), "a b".to_owned()];
+        assert_eq!(argv(&line("git"), Some(&args)).unwrap(), ["git", "-s", "a b"]);
+        assert_eq!(argv(&line("my program"), Some(&[])).unwrap(), ["my program"]);
+        assert_eq!(argv(&line("git"), None).unwrap(), ["git"]);
+        argv(&line(""), Some(&args)).unwrap_err();
+        argv(&Command::Argv(vec!["git".to_owned()]), Some(&args)).unwrap_err();
     }
 }

@@ -11,22 +11,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::Workspace;
+use super::protected::{Deed, Guard};
 
 /// How often a resolution that raced with a rename is repeated.
 const RACE_RETRIES: usize = 16;
-
-/// Names that hold rights: settings that start programs or grant permissions.
-/// They are protected at any depth, since each folder may become a workspace.
-const PROTECTED_NAMES: &[&str] = &[".git", ".pml", ".pml.json", ".mcp.json"];
-
-/// Agents' own settings that start programs: a folder and a file in it.
-const PROTECTED_FILES: &[(&str, &str)] = &[
-    (".claude", "settings.json"),
-    (".claude", "settings.local.json"),
-    (".cursor", "mcp.json"),
-    (".vscode", "mcp.json"),
-    (".vscode", "tasks.json"),
-];
 
 /// Says why a path beneath the workspace cannot be used.
 ///
@@ -41,13 +29,13 @@ pub enum PathError {
         /// How it leads outside.
         reason: &'static str,
     },
-    /// The path names something that programs may not touch.
-    #[error("`{path}` is protected: it holds settings or history that programs may not {action}")]
+    /// The path names something that programs may not touch, or not without a question.
+    #[error("`{path}` is protected: {reason}")]
     Protected {
         /// The path, escaped for display.
         path: String,
-        /// `read` or `change`.
-        action: &'static str,
+        /// Why, as the rest of the sentence.
+        reason: &'static str,
     },
     /// What is there is of another kind than the tool needs.
     #[error("`{path}` is {found}, not {wanted}")]
@@ -270,7 +258,7 @@ impl Workspace {
         let relative = self.relative(given)?;
         let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
         self.require_file(given, &opened)?;
-        self.allow_read(given, &opened.real)?;
+        self.refuse_own(given, &opened.real)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let same = format!("/proc/self/fd/{}", opened.fd.as_raw_fd());
         opened.fd = rustix::fs::open(same, flags, Mode::empty())
@@ -286,7 +274,7 @@ impl Workspace {
     pub fn open_folder(&self, given: &str, relative: &Path) -> Result<Opened, PathError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = self.open_beneath(given, relative, flags)?;
-        self.allow_read(given, &opened.real)?;
+        self.refuse_own(given, &opened.real)?;
         Ok(opened)
     }
 
@@ -294,8 +282,8 @@ impl Workspace {
     /// link in that last name.
     ///
     /// # Errors
-    /// Returns [`PathError`] when there is no last name, the folder does not
-    /// exist beneath the workspace, or the place is protected.
+    /// Returns [`PathError`] when there is no last name, or the folder does not
+    /// exist beneath the workspace.
     pub fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
         let name =
             relative.file_name().and_then(|name| name.to_str()).ok_or(PathError::Outside {
@@ -305,22 +293,7 @@ impl Workspace {
         let folder = relative.parent().unwrap_or(Path::new(""));
         let folder = self.open_beneath(given, folder, OFlags::PATH | OFlags::DIRECTORY)?;
         let real = folder.real.join(name);
-        self.allow_change(given, &real)?;
         Ok(Place { folder: folder.fd, name: name.to_owned(), real })
-    }
-
-    /// Refuses to move a folder to or from a place whose content is protected.
-    ///
-    /// # Errors
-    /// Returns [`PathError::Protected`].
-    pub fn allow_move(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        let is_settings_folder = real.file_name().is_some_and(|name| {
-            PROTECTED_FILES.iter().any(|(folder, _)| name.eq_ignore_ascii_case(folder))
-        });
-        match is_settings_folder {
-            true => Err(PathError::Protected { path: shown(given), action: "change" }),
-            false => self.allow_change(given, real),
-        }
     }
 
     /// Refuses what is not a regular file.
@@ -334,35 +307,43 @@ impl Workspace {
         }
     }
 
-    /// Refuses to read what only PML itself may read: tokens and run records.
+    /// Refuses what is never read by a program: PML's own.
     ///
     /// # Errors
     /// Returns [`PathError::Protected`].
-    pub fn allow_read(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        match real.components().any(|c| c.as_os_str().eq_ignore_ascii_case(".pml")) {
-            true => Err(PathError::Protected { path: shown(given), action: "read" }),
-            false => Ok(()),
+    pub fn refuse_own(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        match self.protection(real, Deed::Read) {
+            Some(place) if place.guard == Guard::Refused => Err(place.refused(given)),
+            _ => Ok(()),
         }
     }
 
-    /// Refuses to change what would give a program rights that nobody granted.
+    /// Returns the path that a place has, or would have, after the links of the part that exists.
     ///
     /// # Errors
-    /// Returns [`PathError::Protected`].
-    pub fn allow_change(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        // Names are compared without case: some file systems fold it.
-        let is = |component: &Component<'_>, name: &str| {
-            component.as_os_str().eq_ignore_ascii_case(name)
-        };
-        let components: Vec<Component<'_>> = real.components().collect();
-        let named = components.iter().any(|c| PROTECTED_NAMES.iter().any(|name| is(c, name)));
-        let filed = components.windows(2).any(|pair| {
-            PROTECTED_FILES.iter().any(|(folder, file)| is(&pair[0], folder) && is(&pair[1], file))
-        });
-        match named || filed {
-            true => Err(PathError::Protected { path: shown(given), action: "change" }),
-            false => Ok(()),
+    /// Returns [`PathError`] when it leads outside or the system refuses.
+    pub fn real_of(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
+        for ancestor in relative.ancestors() {
+            match self.open_beneath(given, ancestor, OFlags::PATH) {
+                Ok(opened) => {
+                    let rest = relative.strip_prefix(ancestor).unwrap_or(Path::new(""));
+                    // Component by component: an empty rest would end the path with `/`.
+                    return Ok(opened.real.components().chain(rest.components()).collect());
+                }
+                Err(error) if error.is_missing() => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(relative.to_owned())
+    }
+
+    /// Returns the path of a name that is not followed if it is a link.
+    ///
+    /// # Errors
+    /// As [`Workspace::real_of`].
+    pub fn real_of_entry(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
+        let folder = self.real_of(given, relative.parent().unwrap_or(Path::new("")))?;
+        Ok(relative.file_name().map_or_else(|| folder.clone(), |name| folder.join(name)))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::row::{Expected, Row};
 use crate::rows;
-use crate::support::{analysed, run_all};
+use crate::support::{analysed, run_all, run_analysed};
 
 const TABLE: &[(&str, &[Row])] = &[
     ("HTML-like comments", rows::HTML_COMMENTS),
@@ -89,7 +89,7 @@ const PLACES: &[&str] = &[
 /// The engine tells the place in the text that the author wrote.
 pub(crate) fn errors_keep_their_places() {
     let analysed: Vec<_> = PLACES.iter().map(|source| analysed(source)).collect();
-    let ran = run_all(analysed.iter().map(|analysis| analysis.program.clone()).collect());
+    let ran = run_analysed(&analysed);
     for ((source, analysis), ran) in PLACES.iter().zip(&analysed).zip(&ran) {
         let failure = ran.result.as_ref().expect_err(source);
         let before = &source[..source.find("Atomics").unwrap()].replace("\r\n", "\n");

@@ -41,13 +41,28 @@ pub(crate) struct Ran {
 
 /// Runs programs in the real engine, four at a time; the answers have their order.
 pub(crate) fn run_all(sources: Vec<String>) -> Vec<Ran> {
-    let runs = stream::iter(sources).map(run).buffered(4);
+    let program = |source| Program { source, args: json!({}), ..Program::default() };
+    run_programs(sources.into_iter().map(program).collect())
+}
+
+/// Runs what the analysis made of programs, as both programs do.
+pub(crate) fn run_analysed<'a>(analysed: impl IntoIterator<Item = &'a Analysis>) -> Vec<Ran> {
+    let program = |analysis: &Analysis| Program {
+        source: analysis.program.clone(),
+        args: json!({}),
+        implicit_returns: analysis.implicit_returns.clone(),
+        ..Program::default()
+    };
+    run_programs(analysed.into_iter().map(program).collect())
+}
+
+fn run_programs(programs: Vec<Program>) -> Vec<Ran> {
+    let runs = stream::iter(programs).map(run).buffered(4);
     RUNTIME.block_on(runs.collect())
 }
 
-async fn run(source: String) -> Ran {
+async fn run(program: Program) -> Ran {
     let recorder = Arc::new(Recorder::default());
-    let program = Program { source, args: json!({}), epoch_ms: None, seed: None };
     let limits = sandbox::Limits::server();
     let run = POOL.run(program, &limits, Arc::clone(&recorder) as _, CancellationToken::new());
     let outcome: Outcome =

@@ -74,6 +74,7 @@ impl Runner {
             args: Value::Object(args),
             epoch_ms: Some(1_700_000_000_000),
             seed: Some(1),
+            implicit_returns: None,
         };
         let limits = Limits { calls: 200, ..Limits::server() };
         let caller: Arc<dyn ToolCaller> = tools.clone();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use analysis::{Argument, Limits, PathStep, Task, analyze};
+use analysis::{Argument, Limits, PathStep, Task, analyze_with_misused_promises};
 
 /// Words that a program looks for in what it is given, at most.
 const WORDS: usize = 12;
@@ -40,7 +40,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// Returns `None` for what is refused, or says of itself that it is not understood.
     pub(crate) fn of(source: &str) -> Option<Self> {
-        let analysis = analyze(source, &Limits::default());
+        let analysis = analyze_with_misused_promises(source, &Limits::default());
         if !analysis.can_run() || analysis.dynamic {
             return None;
         }

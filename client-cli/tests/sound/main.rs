@@ -103,7 +103,7 @@ fn carriers_carry() -> Result<(), Failed> {
     for carrier in carriers.lines() {
         let source = format!("return ({}).n.b({{}})", carrier.replace('@', "({ n: mcp.a })"));
         let analysis = analysis::analyze(&source, &analysis::Limits::default());
-        let (outcome, observed) = runtime.block_on(runner.run(analysis.program, 1));
+        let (outcome, observed) = runtime.block_on(runner.run(analysis, 1));
         if !observed.contains("a:b") {
             let failure = outcome.result.err().map(|failure| failure.message);
             said.push_str(&format!("\n{carrier}: {failure:?}"));

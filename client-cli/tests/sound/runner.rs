@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use analysis::Analysis;
 use futures::future::BoxFuture;
 use sandbox::{CallError, Limits, Outcome, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller};
 use serde_json::{Value, json};
@@ -84,7 +85,7 @@ impl Runner {
     pub(crate) async fn check(&self, program: &Program) -> Found {
         let source = program.source();
         let analysed = tokio::task::spawn_blocking(move || {
-            analysis::analyze(&source, &analysis::Limits::default())
+            analysis::analyze_with_misused_promises(&source, &analysis::Limits::default())
         });
         let analysis = analysed.await.expect("the analysis does not panic");
         let mut found = Found {
@@ -105,7 +106,7 @@ impl Runner {
         if found.refused {
             return found;
         }
-        let (outcome, observed) = self.run(analysis.program, program.seed).await;
+        let (outcome, observed) = self.run(analysis, program.seed).await;
         found.observed = observed;
         found.calls = outcome.calls;
         found.failure = outcome.result.err().map(|failure| {
@@ -116,10 +117,15 @@ impl Runner {
     }
 
     /// Runs a program and returns how it ended, and the tools that it called.
-    pub(crate) async fn run(&self, source: String, seed: u64) -> (Outcome, BTreeSet<String>) {
+    pub(crate) async fn run(&self, analysis: Analysis, seed: u64) -> (Outcome, BTreeSet<String>) {
         let recorder = Arc::new(Recorder::default());
-        let seed = Some(seed);
-        let run = sandbox::Program { source, args: self.args.clone(), epoch_ms: None, seed };
+        let run = sandbox::Program {
+            source: analysis.program,
+            implicit_returns: analysis.implicit_returns,
+            args: self.args.clone(),
+            seed: Some(seed),
+            ..Default::default()
+        };
         let limits = Limits { calls: 20_000, ..Limits::server() };
         let tools: Arc<dyn ToolCaller> = recorder.clone();
         let outcome = self.pool.run(run, &limits, tools, CancellationToken::new()).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::{Certainty, Effect, Plan, PlannedTask, Times};
-use protocol::Routing;
+use protocol::Side;
 
 use super::shown::{Limit, named, short};
 
@@ -31,6 +31,8 @@ pub(super) struct Node {
     pub(super) many: bool,
     /// The first line, escaped for a human.
     pub(super) title: String,
+    /// The steps that it is in, for people.
+    pub(super) step: String,
     /// More lines, escaped for a human.
     pub(super) lines: Vec<String>,
 }
@@ -39,6 +41,8 @@ pub(super) struct Node {
 pub(super) enum NodeKind {
     Client,
     Server,
+    /// Nobody knows where it runs.
+    Unknown,
     /// The input of the program.
     Args,
 }
@@ -59,6 +63,8 @@ pub(super) enum EdgeKind {
     Egress,
     /// A result decides whether the call is made.
     Control,
+    /// One effect comes after another, and nothing else says so.
+    Order,
 }
 
 impl Graph {
@@ -69,16 +75,17 @@ impl Graph {
     pub(super) fn of(plan: &Plan) -> Self {
         let places: BTreeMap<&str, usize> =
             plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
-        let mut nodes: Vec<Node> = plan.tasks.iter().map(node).collect();
+        let mut nodes: Vec<Node> = plan.tasks.iter().map(|task| node(plan, task)).collect();
         let reached: BTreeSet<&str> = plan.egress.iter().map(|pair| &*pair.to).collect();
         let mut data = BTreeMap::new();
         let mut control = BTreeSet::new();
         for (to, task) in plan.tasks.iter().enumerate() {
             for source in &task.data_from {
                 let Some(&from) = places.get(&**source) else { continue };
-                let leaves = task.side == Routing::Server
+                let leaves = plan.runs_on != Side::Server
+                    && task.takes_away()
                     && plan.tasks.get(from).is_some_and(|source| {
-                        source.side == Routing::Client || reached.contains(&*source.id)
+                        source.may_be_here() || reached.contains(&*source.id)
                     });
                 // What a call hands to itself is told by "many".
                 if from != to {
@@ -94,7 +101,10 @@ impl Graph {
             }
         }
         control.retain(|pair| !data.contains_key(pair));
-        let control = reduced(nodes.len(), data.keys().copied().collect(), &control);
+        let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
+        let all = known.union(&control).copied().collect();
+        let order = reduced(nodes.len(), all, &effects_in_order(plan, &places));
+        let control = reduced(nodes.len(), known, &control);
         let mut edges: Vec<Edge> =
             data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();
         edges.extend(control.into_iter().map(|(from, to)| Edge {
@@ -102,6 +112,7 @@ impl Graph {
             to,
             kind: EdgeKind::Control,
         }));
+        edges.extend(order.into_iter().map(|(from, to)| Edge { from, to, kind: EdgeKind::Order }));
         if !plan.args_egress.is_empty() {
             let from = nodes.len();
             nodes.push(Node {
@@ -111,6 +122,7 @@ impl Graph {
                 may: false,
                 many: false,
                 title: "args".into(),
+                step: String::new(),
                 lines: Vec::new(),
             });
             for flow in &plan.args_egress {
@@ -120,6 +132,32 @@ impl Graph {
         }
         Self { nodes, edges, incomplete: !plan.complete }
     }
+}
+
+/// Returns each effect with the one of the next step that has any. What is not awaited, and what can
+/// happen at any time, comes before nothing.
+fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
+    let has_effect = |place: &usize| {
+        plan.tasks.get(*place).is_some_and(|task| {
+            !matches!(task.effect, Effect::Reads | Effect::Asks | Effect::Computes)
+        })
+    };
+    let mut edges = BTreeSet::new();
+    let mut before: Vec<usize> = Vec::new();
+    for step in plan.order.iter().filter(|step| !step.any_time) {
+        let found = step.tasks.iter().filter_map(|id| places.get(&**id).copied());
+        let effects: Vec<usize> = found.filter(has_effect).collect();
+        if effects.is_empty() {
+            continue;
+        }
+        for to in &effects {
+            edges.extend(before.iter().filter(|from| *from < to).map(|from| (*from, *to)));
+        }
+        // Many to many would fill the picture, and say no more than the numbers of the steps.
+        let few = effects.len() <= 3 && step.unawaited.is_none();
+        before = if few { effects } else { Vec::new() };
+    }
+    edges
 }
 
 /// Returns those of `control` that no other way leads along.
@@ -159,7 +197,7 @@ fn reduced(
     control.iter().copied().filter(|(from, to)| !another_way(*from, *to)).collect()
 }
 
-fn node(task: &PlannedTask) -> Node {
+fn node(plan: &Plan, task: &PlannedTask) -> Node {
     let mut lines = Vec::new();
     for (name, value) in task.arguments.iter().take(ARGUMENTS) {
         lines.push(cut(&named(name, value, ARGUMENT)));
@@ -170,15 +208,37 @@ fn node(task: &PlannedTask) -> Node {
     Node {
         id: task.id.clone(),
         kind: match task.side {
-            Routing::Client => NodeKind::Client,
-            Routing::Server => NodeKind::Server,
+            Side::Client => NodeKind::Client,
+            Side::Server => NodeKind::Server,
+            Side::Unknown => NodeKind::Unknown,
         },
         effect: Some(task.effect),
         may: task.certainty == Certainty::May,
         many: task.times == Times::Many,
         title: format!("{} {}", task.id, short(task.tool.as_str(), Limit::marked(60))),
+        step: steps(plan, &task.id),
         lines,
     }
+}
+
+/// Returns the steps of a task, for people.
+fn steps(plan: &Plan, id: &str) -> String {
+    const SHOWN: usize = 3;
+    let mut told = String::new();
+    let steps = plan.order.iter().enumerate();
+    let own = steps.filter(|(_, step)| step.tasks.iter().any(|task| task == id));
+    for (count, (place, step)) in own.enumerate() {
+        if step.any_time {
+            return "any time".to_owned();
+        }
+        match count {
+            0 => told = format!("step {}", place + 1),
+            SHOWN => told += " …",
+            count if count < SHOWN => told += &format!(" {}", place + 1),
+            _ => {}
+        }
+    }
+    told
 }
 
 /// Cuts a line that is escaped already.

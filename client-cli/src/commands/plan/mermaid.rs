@@ -15,6 +15,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         let (open, close) = match node.kind {
             NodeKind::Client => ("[", "]"),
             NodeKind::Server => ("([", "])"),
+            NodeKind::Unknown => ("{{", "}}"),
             NodeKind::Args => ("[/", "/]"),
         };
         let head = format!("{}{}", node.title, traits(node));
@@ -29,6 +30,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         let arrow = match edge.kind {
             EdgeKind::Data => "-->",
             EdgeKind::Control => "-.->",
+            EdgeKind::Order => "-.->|then|",
             EdgeKind::Egress => "==>|leaves|",
         };
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
@@ -47,6 +49,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
 fn classes(graph: &Graph, out: &mut String) {
     out.push_str("  classDef client fill:#ddf4ff,stroke:#0969da,color:#0a3069\n");
     out.push_str("  classDef server fill:#fff8c5,stroke:#9a6700,color:#4d2d00\n");
+    out.push_str("  classDef unknown fill:#ffebe9,stroke:#cf222e,color:#82071e\n");
     out.push_str("  classDef input fill:#f6f8fa,stroke:#57606a,color:#24292f\n");
     out.push_str("  classDef may stroke-dasharray:5 4\n");
     let mut class = |name: &str, belongs: &dyn Fn(&Node) -> bool| {
@@ -58,17 +61,22 @@ fn classes(graph: &Graph, out: &mut String) {
     };
     class("client", &|node| node.kind == NodeKind::Client);
     class("server", &|node| node.kind == NodeKind::Server);
+    class("unknown", &|node| node.kind == NodeKind::Unknown);
     class("input", &|node| node.kind == NodeKind::Args);
     class("may", &|node| node.may);
 }
 
 /// Returns the words behind a title.
 fn traits(node: &Node) -> String {
-    let words: Vec<&str> = [("may", node.may), ("many", node.many)]
-        .iter()
-        .filter(|(_, is)| *is)
-        .map(|(w, _)| *w)
-        .collect();
+    let words: Vec<&str> = [
+        (&*node.step, !node.step.is_empty()),
+        ("may", node.may),
+        ("many", node.many),
+        ("unknown where", node.kind == NodeKind::Unknown),
+    ]
+    .into_iter()
+    .filter_map(|(word, is)| is.then_some(word))
+    .collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 

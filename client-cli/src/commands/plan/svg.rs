@@ -87,9 +87,11 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 .client{fill:#ddf4ff;stroke:#0969da;stroke-width:1.5}
 .server{fill:#fff8c5;stroke:#9a6700;stroke-width:1.5}
 .input{fill:#f6f8fa;stroke:#57606a;stroke-width:1.5}
+.nowhere{fill:#ffebe9;stroke:#cf222e;stroke-width:1.5}
 .may{stroke-dasharray:6 4}
 .edge{fill:none;stroke:#57606a;stroke-width:1.5}
 .control{stroke:#8c959f;stroke-dasharray:2 4}
+.order{stroke:#d0d7de}
 .egress{stroke:#cf222e;stroke-width:2.5}
 .loud{fill:#cf222e}
 .quiet{fill:#57606a}
@@ -148,7 +150,10 @@ fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     }
     for (place, edge) in graph.edges.iter().enumerate() {
         // What carries data is kept short and straight.
-        let weight = if edge.kind == EdgeKind::Control { 1 } else { 3 };
+        let weight = match edge.kind {
+            EdgeKind::Control | EdgeKind::Order => 1,
+            EdgeKind::Data | EdgeKind::Egress => 3,
+        };
         let label = EdgeLabel { weight, ..EdgeLabel::default() };
         let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), place.to_string());
         layered.set_edge(from, to, Some(label), Some(&name));
@@ -172,6 +177,8 @@ fn size(node: &Node) -> (f64, f64) {
 /// Returns the words above the title.
 fn tag(node: &Node) -> String {
     let mut words = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
+    words.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
+    words.extend((node.kind == NodeKind::Unknown).then(|| "UNKNOWN WHERE".to_owned()));
     words.extend(node.may.then(|| "MAY".to_owned()));
     words.extend(node.many.then(|| "MANY".to_owned()));
     words.join(" · ")
@@ -182,6 +189,7 @@ fn draw_node(node: &Node, x: f64, y: f64, out: &mut String) {
     let (class, radius) = match node.kind {
         NodeKind::Client => ("client", 4.0),
         NodeKind::Server => ("server", high.min(44.0) / 2.0),
+        NodeKind::Unknown => ("nowhere", 0.0),
         NodeKind::Args => ("input", high / 2.0),
     };
     let may = if node.may { " may" } else { "" };
@@ -218,6 +226,7 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
     let (class, marker, what) = match edge.kind {
         EdgeKind::Data => ("edge", "data", "flows into"),
         EdgeKind::Control => ("edge control", "control", "decides on"),
+        EdgeKind::Order => ("edge order", "control", "comes before"),
         EdgeKind::Egress => ("edge egress", "egress", "leaves this machine, to"),
     };
     let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);

@@ -1,10 +1,10 @@
 //! A plan as text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use analysis::{ArgsEgress, Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
-use protocol::{Routing, escape_text};
+use analysis::{Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
+use protocol::{ArgsEgress, Side, Step, ToolId, escape_text};
 
 use super::shown::{Limit, code, named, padded, short, width};
 use super::style::{Part, Style};
@@ -23,39 +23,69 @@ const PARTS: usize = 6;
 /// The most tools on the server that are named for one result.
 const TARGETS: usize = 20;
 
+/// What the sides of a plan rest on.
+#[derive(Debug, Default)]
+pub struct Basis {
+    /// Said beside the side of the program; nothing when it is known.
+    pub opening: Option<String>,
+    /// The tools whose side may have changed, or may be another for this gateway.
+    pub doubtful: BTreeSet<ToolId>,
+    /// The tools of servers that are called from here and are elsewhere, and where.
+    pub sends_to: BTreeMap<ToolId, String>,
+    /// The gateway that gets the text of the program when it runs.
+    pub text_goes_to: Option<String>,
+}
+
 /// Renders a plan for a human; what comes from the program is escaped.
 pub fn text(plan: &Plan, style: &Style) -> String {
+    text_on(plan, style, &Basis::default())
+}
+
+/// Renders a plan for a human, with marks where its sides are in doubt.
+pub fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     if !plan.can_run {
         return "It cannot run as it is.\n".to_owned();
     }
     let mut out = String::new();
-    opening(plan, *style, &mut out);
+    opening(plan, *style, basis, &mut out);
+    text_of_program(plan, basis, &mut out);
     gaps(plan, *style, &mut out);
-    groups(plan, *style, &mut out);
+    groups(plan, *style, basis, &mut out);
     order(plan, *style, &mut out);
-    leaving(plan, *style, &mut out);
+    leaving(plan, *style, basis, &mut out);
     out
 }
 
-fn opening(plan: &Plan, style: Style, out: &mut String) {
+fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let side = match plan.runs_on {
-        Routing::Client => "Runs on this machine",
-        Routing::Server => "Runs on the server, which gets its text and its args",
+        Side::Client => "Runs on this machine",
+        Side::Server => "Runs on the server, which gets its text and its args",
+        Side::Unknown => {
+            "Runs on this machine, or on the server, which then gets its text and its args"
+        }
     };
+    let basis = basis.opening.iter().map(|basis| format!(" ({basis})")).collect::<String>();
     let mut tools: Vec<&str> = plan.tasks.iter().map(|task| task.tool.as_str()).collect();
     tools.sort_unstable();
     tools.dedup();
-    let layers = plan.tasks.iter().map(|task| task.layer + 1).max().unwrap_or(0);
     let facts = match plan.tasks.len() {
         0 => "no call of a tool is seen in it".to_owned(),
         calls => format!(
             "{}, {}, {}",
             count(calls, "call"),
             count(tools.len(), "tool"),
-            count(layers as usize, "step")
+            count(plan.order.len(), "step")
         ),
     };
-    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}: {facts}.")));
+    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {facts}.")));
+}
+
+/// Says who analyses the program; where it runs on the server, the opening says that.
+fn text_of_program(plan: &Plan, basis: &Basis, out: &mut String) {
+    if let Some(gateway) = basis.text_goes_to.as_ref().filter(|_| plan.runs_on != Side::Server) {
+        let gateway = escape_text(gateway);
+        let _ = writeln!(out, "Its text goes to the gateway {gateway} for analysis.");
+    }
 }
 
 fn gaps(plan: &Plan, style: Style, out: &mut String) {
@@ -78,8 +108,8 @@ fn gaps(plan: &Plan, style: Style, out: &mut String) {
 }
 
 /// One line for each task, under what it does.
-fn groups(plan: &Plan, style: Style, out: &mut String) {
-    let rows: Vec<Row> = plan.tasks.iter().map(Row::of).collect();
+fn groups(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
+    let rows: Vec<Row> = plan.tasks.iter().map(|task| Row::of(task, basis)).collect();
     let most = |cell: fn(&Row) -> &str| rows.iter().map(|row| width(cell(row))).max().unwrap_or(0);
     let (id, mode) = (most(|row| &row.id), most(|row| &row.mode));
     let (tool, side) = (most(|row| &row.tool), most(|row| &row.side));
@@ -116,21 +146,24 @@ struct Row {
 }
 
 impl Row {
-    fn of(task: &PlannedTask) -> Self {
+    fn of(task: &PlannedTask, basis: &Basis) -> Self {
         let must_be_seen = matches!(task.effect, Effect::Runs | Effect::Calls);
         let limit = if must_be_seen { COMMAND } else { ARGUMENT };
         let arguments: Vec<String> =
             task.arguments.iter().map(|(name, value)| named(name, value, limit)).collect();
+        let doubt = if basis.doubtful.contains(&task.tool) { "?" } else { "" };
         let (part, side) = match task.side {
-            Routing::Client => (Part::Client, "here"),
-            Routing::Server => (Part::Server, "server"),
+            Side::Client if basis.sends_to.contains_key(&task.tool) => (Part::Warning, "sent out"),
+            Side::Client => (Part::Client, "here"),
+            Side::Server => (Part::Server, "server"),
+            Side::Unknown => (Part::Warning, "unknown"),
         };
         Self {
             id: task.id.clone(),
             mode: mode(task).to_owned(),
             tool: escape_text(task.tool.as_str()),
             part,
-            side: side.to_owned(),
+            side: format!("{side}{doubt}"),
             arguments: arguments.join("  "),
             why: why(task),
         }
@@ -198,55 +231,86 @@ fn condition(condition: &Condition) -> Option<String> {
     })
 }
 
-/// The tasks that do not wait for each other, step by step.
+/// The steps, as they happen.
 fn order(plan: &Plan, style: Style, out: &mut String) {
-    let layers = plan.tasks.iter().map(|task| task.layer + 1).max().unwrap_or(0);
-    if layers < 2 {
+    let steps = &plan.order;
+    if steps.len() < 2 && steps.iter().all(|step| !step.together && step.tasks.len() < 2) {
         return;
     }
     let _ = writeln!(out, "\n{}", style.paint(Part::Heading, "Order"));
-    let digits = layers.to_string().len();
-    for layer in 0..layers {
-        let tasks: Vec<&str> = plan
-            .tasks
-            .iter()
-            .filter(|task| task.layer == layer)
-            .map(|task| task.id.as_str())
-            .collect();
-        let together = if tasks.len() > 1 { "  (together)" } else { "" };
-        let _ = writeln!(
-            out,
-            "  {:>digits$}  {}{}",
-            layer + 1,
-            tasks.join(" "),
-            style.paint(Part::Dim, together)
-        );
+    let digits = steps.len().to_string().len();
+    for (place, step) in steps.iter().enumerate() {
+        let notes = step_notes(step, place + 1);
+        // Without that word, one of them is called.
+        let between = if step.together || step.any_time { " " } else { " or " };
+        let tasks = step.tasks.join(between);
+        let notes: String = notes.iter().map(|note| format!("  ({note})")).collect();
+        let _ =
+            writeln!(out, "  {:>digits$}  {tasks}{}", place + 1, style.paint(Part::Dim, &notes));
     }
 }
 
+/// Returns what is to be known of a step beside its tasks.
+fn step_notes(step: &Step, own: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if step.any_time {
+        notes.push("at any time: when cannot be told".to_owned());
+    }
+    if step.together {
+        let many = if step.tasks.len() == 1 { "many at once" } else { "together" };
+        notes.push(many.to_owned());
+    }
+    match step.unawaited.map(|unawaited| unawaited.until) {
+        Some(Some(until)) => {
+            notes.push(format!("not awaited, and may still run beside the steps up to {until}"));
+        }
+        Some(None) => {
+            notes.push("not awaited, and may still run beside all steps after it".to_owned());
+        }
+        None => {}
+    }
+    for from in &step.repeats_from {
+        notes.push(match *from as usize {
+            from if from == own => "again and again".to_owned(),
+            from => format!("then again from {from}"),
+        });
+    }
+    notes
+}
+
 /// What reaches the server, and what could leave by the tools here.
-fn leaving(plan: &Plan, style: Style, out: &mut String) {
-    if plan.runs_on == Routing::Server {
+fn leaving(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
+    if plan.runs_on == Side::Server {
         return;
     }
     let mut lines = egress_lines(plan);
     lines.extend(args_lines(plan));
     let column = lines.iter().map(|(from, _)| width(from)).max().unwrap_or(0);
-    if lines.is_empty() {
-        let what = if plan.complete { "No result" } else { "No result that is seen here" };
-        let part = if plan.complete { Part::Heading } else { Part::Warning };
-        let nothing = format!("{what} of a tool on this machine reaches the server.");
-        let _ = writeln!(out, "\n{}", style.paint(part, &nothing));
-    } else {
+    let within: Vec<&PlannedTask> = plan.tasks.iter().filter(|task| task.sends_within).collect();
+    if !lines.is_empty() || !within.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Part::Warning, "Leaves this machine"));
+    } else if plan.complete {
+        let nothing = "No result of a tool on this machine reaches the server.";
+        let _ = writeln!(out, "\n{}", style.paint(Part::Heading, nothing));
+    } else {
+        let nothing = "What leaves this machine cannot be told: a call that is not listed may send any result.";
+        let _ = writeln!(out, "\n{}", style.paint(Part::Warning, nothing));
     }
     for (from, to) in lines {
         let _ = writeln!(out, "  {} → {to}", padded(&from, column));
     }
+    for task in within {
+        let name = format!("{} {}", task.id, escape_text(task.tool.as_str()));
+        let what = match basis.sends_to.get(&task.tool) {
+            Some(origin) => format!("sends what it is given to {}", escape_text(origin)),
+            None => "may send what it is given, and what it reads here, to the tools that it calls elsewhere".to_owned(),
+        };
+        let _ = writeln!(out, "  {name} {what}");
+    }
     let open: Vec<String> = plan
         .tasks
         .iter()
-        .filter(|task| task.side == Routing::Client && reaches_out(task.effect))
+        .filter(|task| task.side == Side::Client && !task.sends_within && reaches_out(task.effect))
         .map(|task| format!("{} {}", task.id, escape_text(task.tool.as_str())))
         .collect();
     if !open.is_empty() {
@@ -270,7 +334,13 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         .iter()
         .map(|task| (&*task.id, format!("{} {}", task.id, escape_text(task.tool.as_str()))))
         .collect();
+    let unknown =
+        |id: &str| plan.tasks.iter().any(|task| task.id == id && task.side == Side::Unknown);
     let name = |id: &str| names.get(id).cloned().unwrap_or_default();
+    let target = |id: &str| match unknown(id) {
+        true => format!("{} (unknown where)", name(id)),
+        false => name(id),
+    };
     let mut lines: Vec<(&str, Vec<String>, usize)> = Vec::new();
     for pair in &plan.egress {
         if lines.last().is_none_or(|(from, ..)| *from != pair.from) {
@@ -280,9 +350,9 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         if to.len() == TARGETS {
             *more += 1;
         } else if pair.via.is_empty() {
-            to.push(name(&pair.to));
+            to.push(target(&pair.to));
         } else {
-            to.push(format!("{} (through {})", name(&pair.to), pair.via.join(" ")));
+            to.push(format!("{} (through {})", target(&pair.to), pair.via.join(" ")));
         }
     }
     lines

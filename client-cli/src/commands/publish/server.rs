@@ -30,12 +30,16 @@ struct Description {
     env_required: Vec<String>,
     #[serde(default)]
     warnings: Vec<String>,
+    /// The server.json that the file is, if it is one.
+    #[serde(skip)]
+    server_json: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Stdio,
+    #[serde(alias = "cloud")]
     Http,
 }
 
@@ -123,6 +127,7 @@ fn describe(text: &str) -> Result<Description, String> {
         proxy_to,
         env_required,
         warnings: Vec::new(),
+        server_json: Some(value),
     })
 }
 
@@ -145,10 +150,14 @@ async fn tools(
     match (described.kind, &described.install, &described.proxy_to) {
         (Kind::Stdio, Some(install), None) => {
             // Whoever runs this command asked for it; what runs is shown all the same.
-            note(&format!(
-                "Starts {}\n",
-                shown(&json!([&install.command, &install.args]).to_string())
-            ));
+            let command = shown(&json!([&install.command, &install.args]).to_string());
+            let names: Vec<String> =
+                install.env_required.iter().map(|name| format!("`{}`", shown(name))).collect();
+            let with = match names.is_empty() {
+                true => String::new(),
+                false => format!(" with {}", names.join(", ")),
+            };
+            note(&format!("Starts {command}{with}\n"));
             Ok(app.tools_of(&described.name, install, stop).await?)
         }
         (Kind::Http, None, Some(url)) => {
@@ -188,6 +197,7 @@ fn body(described: &Description, tools: &[ToolDescriptor]) -> Value {
         ("install", json!(described.install)),
         ("proxy_to", json!(described.proxy_to)),
         ("env_required", json!(described.env_required)),
+        ("server_json", json!(described.server_json)),
     ];
     for (field, value) in given {
         if !value.is_null() && value != json!([]) {

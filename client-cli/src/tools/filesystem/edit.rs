@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, TextDiff};
 
-use super::{failed, invalid, read, write};
+use super::{Look, failed, invalid, read, write};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::Workspace;
 use crate::workspace::beneath::shown;
+use crate::workspace::protected::{Deed, Reach};
 
 /// Lines of context around a change.
 const CONTEXT: usize = 4;
@@ -34,14 +34,12 @@ struct Edit {
     new_text: String,
 }
 
-pub(super) fn edit_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: EditFile = arguments("filesystem:edit_file", value)?;
-    if input.edits.len() > EDITS_LIMIT {
-        return Err(invalid("edit_file", "more than 1000 edits"));
-    }
-    let opened = workspace.open_file(&input.path)?;
+    input.check()?;
+    let opened = read::open(workspace, &input.path)?;
     if !input.dry_run {
-        workspace.allow_change(&input.path, &opened.real)?;
+        workspace.allow(&input.path, &opened.real, Deed::Change)?;
     }
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT)?;
@@ -66,6 +64,24 @@ pub(super) fn edit_file(workspace: &Workspace, value: Value) -> Result<String, N
         write::replace(workspace, &input.path, edited.as_bytes())?;
     }
     Ok(shown_diff)
+}
+
+/// Looks where an edit would be made, and at its arguments.
+pub(super) fn look(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+    let input: EditFile = arguments("filesystem:edit_file", value)?;
+    input.check()?;
+    // The diff shows what was there.
+    read::look_at_file(look, &input.path)?;
+    if input.dry_run { Ok(()) } else { write::look_at_change(look, &input.path) }
+}
+
+impl EditFile {
+    fn check(&self) -> Result<(), NativeError> {
+        match self.edits.len() > EDITS_LIMIT {
+            true => Err(invalid("edit_file", "more than 1000 edits")),
+            false => Ok(()),
+        }
+    }
 }
 
 fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {

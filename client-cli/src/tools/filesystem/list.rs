@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::glob::{self, Pattern};
-use super::{Cancelled, failed};
+use super::{Cancelled, Look, failed, read};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
 use crate::workspace::beneath::{Opened, PathError, shown, stat_name};
@@ -62,6 +62,24 @@ fn too_many() -> NativeError {
 #[derive(Deserialize)]
 struct ListDirectory {
     path: String,
+}
+
+/// Looks at the arguments of a walk, and whether its folder may be looked into.
+pub(super) fn look(look: &mut Look<'_>, action: &str, value: Value) -> Result<(), NativeError> {
+    let tool = format!("filesystem:{action}");
+    if action == "directory_tree" {
+        let input: DirectoryTree = arguments(&tool, value.clone())?;
+        glob::all(action, &input.exclude_patterns)?;
+    }
+    if action == "search_files" {
+        let input: SearchFiles = arguments(&tool, value.clone())?;
+        Pattern::new(action, &input.pattern)?;
+        glob::all(action, &input.exclude_patterns)?;
+    }
+    if action == "list_directory_with_sizes" {
+        arguments::<ListWithSizes>(&tool, value.clone())?;
+    }
+    read::look_at_facts(look, &tool, value)
 }
 
 pub(super) fn list_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{failed, read};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::Workspace;
+use crate::workspace::protected::Reach;
 
 #[derive(Deserialize)]
 struct ReadMedia {
     path: String,
 }
 
-pub(super) fn read_media_file(workspace: &Workspace, value: Value) -> Result<Value, NativeError> {
+pub(super) fn read_media_file(workspace: Reach<'_>, value: Value) -> Result<Value, NativeError> {
     let input: ReadMedia = arguments("filesystem:read_media_file", value)?;
-    let opened = workspace.open_file(&input.path)?;
+    let opened = read::open(workspace, &input.path)?;
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     // Base64 makes four bytes of three.
     let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT / 4 * 3)?;

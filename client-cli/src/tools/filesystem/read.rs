@@ -9,10 +9,11 @@ use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{failed, invalid, too_large};
+use super::{Look, failed, invalid, too_large};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
-use crate::workspace::beneath::{PathError, shown};
+use crate::workspace::beneath::{Opened, PathError, shown};
+use crate::workspace::protected::{Deed, Guard, Reach};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -27,14 +28,85 @@ struct ReadText {
     head: Option<f64>,
 }
 
-pub(super) fn read_text_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
-    let tool = "read_text_file";
+/// Opens a regular file whose content may be read.
+pub(super) fn open(workspace: Reach<'_>, given: &str) -> Result<Opened, NativeError> {
+    let opened = workspace.open_file(given)?;
+    workspace.allow(given, &opened.real, Deed::Read)?;
+    Ok(opened)
+}
+
+/// Looks where a file would be read: what is missing may be made before it.
+pub(super) fn look_at_file(look: &mut Look<'_>, given: &str) -> Result<(), NativeError> {
+    let real = look.workspace.real_of(given, &look.workspace.relative(given)?)?;
+    look.at(given, &real, Deed::Read)
+}
+
+pub(super) fn look_at_text(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
     let input: ReadText = arguments("filesystem:read_text_file", value)?;
-    let (head, tail) = (lines(tool, "head", input.head)?, lines(tool, "tail", input.tail)?);
-    if head > 0 && tail > 0 {
-        return Err(invalid(tool, "`head` and `tail` cannot be given together"));
+    input.lines()?;
+    look_at_file(look, &input.path)
+}
+
+pub(super) fn look_at_path(
+    look: &mut Look<'_>,
+    tool: &str,
+    value: Value,
+) -> Result<(), NativeError> {
+    let input: OnePath = arguments(tool, value)?;
+    look_at_file(look, &input.path)
+}
+
+/// A folder, or the facts of a file, are no secret; PML's own are.
+pub(super) fn look_at_facts(
+    look: &mut Look<'_>,
+    tool: &str,
+    value: Value,
+) -> Result<(), NativeError> {
+    let input: OnePath = arguments(tool, value)?;
+    let real = look.workspace.real_of(&input.path, &look.workspace.relative(&input.path)?)?;
+    match look.workspace.protection(&real, Deed::Read) {
+        Some(place) if place.guard == Guard::Refused => Err(place.refused(&input.path).into()),
+        _ => Ok(()),
     }
-    let opened = workspace.open_file(&input.path)?;
+}
+
+/// Of many files, what cannot be read is told in the place of the one.
+pub(super) fn look_at_many(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+    let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
+    input.check()?;
+    for path in &input.paths {
+        // A path that leads out is refused alone, by the call.
+        let _ = look_at_file(look, path);
+    }
+    Ok(())
+}
+
+impl ReadText {
+    /// Returns how many lines of the head and of the tail are read; 0 for all.
+    fn lines(&self) -> Result<(usize, usize), NativeError> {
+        let tool = "read_text_file";
+        let (head, tail) = (lines(tool, "head", self.head)?, lines(tool, "tail", self.tail)?);
+        if head > 0 && tail > 0 {
+            return Err(invalid(tool, "`head` and `tail` cannot be given together"));
+        }
+        Ok((head, tail))
+    }
+}
+
+impl ReadMultiple {
+    fn check(&self) -> Result<(), NativeError> {
+        if self.paths.is_empty() || self.paths.len() > FILES_LIMIT {
+            let reason = format!("`paths` must have 1 to {FILES_LIMIT} entries");
+            return Err(invalid("read_multiple_files", &reason));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read_text_file(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
+    let input: ReadText = arguments("filesystem:read_text_file", value)?;
+    let (head, tail) = input.lines()?;
+    let opened = open(workspace, &input.path)?;
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     let file = File::from(opened.fd);
     if tail > 0 {
@@ -154,20 +226,17 @@ struct ReadMultiple {
 }
 
 pub(super) fn read_multiple_files(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     value: Value,
 ) -> Result<String, NativeError> {
     let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
-    if input.paths.is_empty() || input.paths.len() > FILES_LIMIT {
-        let reason = format!("`paths` must have 1 to {FILES_LIMIT} entries");
-        return Err(invalid("read_multiple_files", &reason));
-    }
+    input.check()?;
     let mut out = String::new();
     for (index, path) in input.paths.iter().enumerate() {
         if index > 0 {
             out.push_str("\n---\n");
         }
-        let content = workspace.open_file(path).map_err(NativeError::from).and_then(|opened| {
+        let content = open(workspace, path).and_then(|opened| {
             let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
             read_all(File::from(opened.fd), path, size, RESULT_LIMIT)
         });
@@ -191,7 +260,7 @@ pub(super) fn get_file_info(workspace: &Workspace, value: Value) -> Result<Strin
     let input: OnePath = arguments("filesystem:get_file_info", value)?;
     let relative = workspace.relative(&input.path)?;
     let opened = workspace.open_beneath(&input.path, &relative, OFlags::PATH)?;
-    workspace.allow_read(&input.path, &opened.real)?;
+    workspace.refuse_own(&input.path, &opened.real)?;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let facts = rustix::fs::statx(opened.fd.as_fd(), "", AtFlags::EMPTY_PATH, wanted)
         .map_err(|errno| PathError::System { path: shown(&input.path), errno })?;

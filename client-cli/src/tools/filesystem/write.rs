@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{failed, read};
+use super::{Look, failed, read};
 use crate::tools::{NativeError, arguments};
-use crate::workspace::Workspace;
 use crate::workspace::atomic::{self, Existing};
 use crate::workspace::beneath::{PathError, Place, kind_name, shown, stat_name};
+use crate::workspace::protected::{Deed, Reach};
 
 /// How often a write that raced with another is repeated.
 const RACE_RETRIES: usize = 8;
@@ -22,7 +22,7 @@ struct WriteFile {
     content: String,
 }
 
-pub(super) fn write_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn write_file(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: WriteFile = arguments("filesystem:write_file", value)?;
     replace(workspace, &input.path, input.content.as_bytes())?;
     Ok(format!("Successfully wrote to {}", input.path))
@@ -31,7 +31,7 @@ pub(super) fn write_file(workspace: &Workspace, value: Value) -> Result<String, 
 /// Writes a whole file: beside it first, then renamed over it, so that a
 /// reader sees the old or the new content and a crash leaves one of them.
 pub(super) fn replace(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     given: &str,
     content: &[u8],
 ) -> Result<(), NativeError> {
@@ -51,7 +51,7 @@ pub(super) fn replace(
 
 /// Finds where a file's content is, through links, and its mode if it exists.
 fn target(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     given: &str,
     relative: &Path,
 ) -> Result<(Place, Option<Mode>), NativeError> {
@@ -59,6 +59,7 @@ fn target(
         Ok(opened) => {
             workspace.require_file(given, &opened)?;
             let place = workspace.open_place(given, &opened.real)?;
+            workspace.allow(given, &place.real, Deed::Change)?;
             Ok((place, Some(Mode::from_raw_mode(opened.stat.st_mode & 0o777))))
         }
         Err(error) if error.is_missing() => {
@@ -68,6 +69,7 @@ fn target(
                 }
                 other => other.into(),
             })?;
+            workspace.allow(given, &place.real, Deed::Change)?;
             // A dangling link names a place that nobody can check.
             match stat_name(&place.folder, &place.name) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
@@ -81,12 +83,38 @@ fn target(
     }
 }
 
+/// Looks where a change would be made: what is missing may be made before it.
+pub(super) fn look_at_change(look: &mut Look<'_>, given: &str) -> Result<(), NativeError> {
+    let real = look.workspace.real_of(given, &look.workspace.relative(given)?)?;
+    look.at(given, &real, Deed::Change)
+}
+
+pub(super) fn look_at_write(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+    let WriteFile { path, .. } = arguments("filesystem:write_file", value)?;
+    look_at_change(look, &path)
+}
+
+pub(super) fn look_at_create(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+    let CreateDirectory { path } = arguments("filesystem:create_directory", value)?;
+    look_at_change(look, &path)
+}
+
+pub(super) fn look_at_move(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+    let MoveFile { source, destination } = arguments("filesystem:move_file", value)?;
+    for path in [&source, &destination] {
+        let relative = look.workspace.relative(path)?;
+        let real = look.workspace.real_of_entry(path, &relative)?;
+        look.at(path, &real, Deed::Move)?;
+    }
+    Ok(())
+}
+
 #[derive(Deserialize)]
 struct CreateDirectory {
     path: String,
 }
 
-pub(super) fn create_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: CreateDirectory = arguments("filesystem:create_directory", value)?;
     let given = &input.path;
     let relative = workspace.relative(given)?;
@@ -100,6 +128,7 @@ pub(super) fn create_directory(workspace: &Workspace, value: Value) -> Result<St
             Err(error) => return Err(error.into()),
         }
         let place = workspace.open_place(given, &prefix)?;
+        workspace.allow(given, &place.real, Deed::Change)?;
         match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
             // Another call may have made it; whether it is a folder shows at the next step.
             Ok(()) | Err(Errno::EXIST) => {}
@@ -116,12 +145,12 @@ struct MoveFile {
     destination: String,
 }
 
-pub(super) fn move_file(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn move_file(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let MoveFile { source, destination } = arguments("filesystem:move_file", value)?;
     let from = workspace.open_place(&source, &workspace.relative(&source)?)?;
     let to = workspace.open_place(&destination, &workspace.relative(&destination)?)?;
-    workspace.allow_move(&source, &from.real)?;
-    workspace.allow_move(&destination, &to.real)?;
+    workspace.allow(&source, &from.real, Deed::Move)?;
+    workspace.allow(&destination, &to.real, Deed::Move)?;
     let stat = stat_name(&from.folder, &from.name)
         .map_err(|errno| PathError::System { path: shown(&source), errno })?;
     let kind = FileType::from_raw_mode(stat.st_mode);

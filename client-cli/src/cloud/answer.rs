@@ -1,0 +1,220 @@
+//! Reading what a gateway answers: the one place where its words become ours.
+//!
+//! A gateway may be broken or hostile. Whatever it says is held against what was asked, and each text that a person
+//! could see is escaped here, so that nothing behind this has to think of it.
+
+use protocol::{CallNote, Envelope, ErrorBody, ExecutedOn, RunNote, Success, ToolUse, escape_text};
+use serde_json::Value;
+
+/// The levels that a line of the console has.
+const LEVELS: &[&str] = &["log", "info", "warn", "error", "debug"];
+
+/// The longest name of a run.
+const NAME_LIMIT: usize = 128;
+
+/// Returns the result of a JSON-RPC answer; `None` if it is none, and the error that it tells.
+///
+/// # Errors
+/// Returns what is wrong with an answer to something else, and the message of a JSON-RPC error.
+pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
+    let is_one = answer.get("result").is_some() || answer.get("error").is_some();
+    if !is_one {
+        return Ok(None);
+    }
+    if answer.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err("what is not JSON-RPC 2.0".to_owned());
+    }
+    let message = answer.pointer("/error/message").and_then(Value::as_str);
+    // Who cannot read a request cannot name its id.
+    let may_be_null = message.is_some() && answer.get("id").is_none_or(Value::is_null);
+    if !may_be_null && answer.get("id").and_then(Value::as_u64) != Some(id) {
+        return Err("another request than the one it got".to_owned());
+    }
+    if let Some(message) = message {
+        return Err(format!("it refused the request: {message}"));
+    }
+    Ok(answer.get("result").filter(|result| result.is_object()).cloned())
+}
+
+/// Reads what a gateway says of a program.
+///
+/// # Errors
+/// Returns what is wrong with it.
+pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
+    let envelope: Envelope = serde_json::from_value(structured.clone())
+        .map_err(|error| format!("an envelope that does not decode: {error}"))?;
+    Ok(match envelope {
+        Envelope::Success(mut success) => {
+            check_success(&mut success)?;
+            Envelope::Success(success)
+        }
+        Envelope::Error(mut failed) => {
+            clean_error(&mut failed.error);
+            failed.run.as_mut().map_or(Ok(()), check_run)?;
+            Envelope::Error(failed)
+        }
+        // What it says of the program is held against the program by whoever asked.
+        Envelope::ExecuteLocally(mut delegation) => {
+            delegation.tools_used.iter_mut().for_each(clean_tool);
+            Envelope::ExecuteLocally(delegation)
+        }
+        Envelope::ApprovalRequired(_) => {
+            return Err("a question, and only `pml` itself asks you".to_owned());
+        }
+    })
+}
+
+fn check_success(success: &mut Success) -> Result<(), String> {
+    success.tools_used.iter_mut().flatten().for_each(clean_tool);
+    success.dag.iter_mut().for_each(clean);
+    check_run(&mut success.run)
+}
+
+fn check_run(run: &mut RunNote) -> Result<(), String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if run.execution_id.len() > NAME_LIMIT || !run.execution_id.chars().all(is_name) {
+        return Err("a run without a proper `execution_id`".to_owned());
+    }
+    if run.executed != ExecutedOn::Server {
+        return Err("that this machine ran the program, which it did not".to_owned());
+    }
+    if !run.duration_ms.is_finite() || run.duration_ms < 0.0 {
+        return Err("a run of no possible `duration_ms`".to_owned());
+    }
+    for line in &mut run.console {
+        // The text is escaped where it meets a terminal: a pipe gets what the program printed.
+        if !LEVELS.contains(&line.level.as_str()) {
+            line.level = "log".to_owned();
+        }
+    }
+    run.warnings.iter_mut().for_each(escape);
+    run.calls.iter_mut().flatten().for_each(clean_call);
+    for failed in &mut run.failed_calls {
+        escape(&mut failed.tool);
+        failed.through.iter_mut().for_each(escape);
+    }
+    Ok(())
+}
+
+fn clean_call(call: &mut CallNote) {
+    escape(&mut call.tool);
+    call.through.iter_mut().for_each(escape);
+}
+
+fn clean_tool(tool: &mut ToolUse) {
+    escape(&mut tool.id);
+    let named = [&mut tool.fqdn, &mut tool.version, &mut tool.lacks_key];
+    named.into_iter().flatten().for_each(escape);
+    tool.tools.iter_mut().flatten().for_each(escape);
+}
+
+fn clean_error(error: &mut ErrorBody) {
+    escape_lines(&mut error.message);
+    escape_lines(&mut error.hint);
+    clean(&mut error.details);
+    error.install_command.iter_mut().for_each(escape);
+    error.client_tools.iter_mut().flatten().for_each(escape);
+}
+
+/// Escapes every text of a value, and every key.
+pub(super) fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => escape_lines(text),
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Object(members) => {
+            let old = std::mem::take(members);
+            members.extend(old.into_iter().map(|(key, mut value)| {
+                clean(&mut value);
+                (escape_text(&key), value)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn escape(text: &mut String) {
+    *text = escape_text(text);
+}
+
+/// Escapes a text of several lines, which it stays.
+fn escape_lines(text: &mut String) {
+    *text = text.split('\n').map(escape_text).collect::<Vec<_>>().join("\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const EVIL: &str = "a\u{1b}[2J\u{202e}b";
+
+    fn success(run: Value) -> Value {
+        let mut answer = json!({
+            "status": "success", "result": 1, "execution_id": "x-1", "executed": "server", "duration_ms": 1.0,
+        });
+        for (key, value) in run.as_object().unwrap() {
+            answer[key] = value.clone();
+        }
+        answer
+    }
+
+    /// NX-10: a gateway cannot steer the terminal that shows its words.
+    #[test]
+    fn every_text_that_is_shown_is_escaped() {
+        for answer in [
+            success(json!({ "console": [{ "level": EVIL, "text": "x" }] })),
+            success(json!({ "warnings": [EVIL] })),
+            success(
+                json!({ "calls": [{ "tool": EVIL, "routing": "server", "ok": true, "duration_ms": 1, "through": [EVIL] }] }),
+            ),
+            success(
+                json!({ "tools_used": [{ "id": EVIL, "fqdn": EVIL, "version": EVIL, "type": "tool", "routing": "server", "lacks_key": EVIL, "tools": [EVIL] }] }),
+            ),
+            success(json!({ "dag": { EVIL: [EVIL] } })),
+        ] {
+            let read = serde_json::to_string(&envelope(&answer).unwrap()).unwrap();
+            assert!(!read.contains("\\u001b") && !read.contains('\u{202e}'), "{read}");
+        }
+        let body = ErrorBody::new(protocol::ErrorCode::Internal, EVIL);
+        let mut answer = serde_json::to_value(Envelope::error(body)).unwrap();
+        answer["hint"] = json!(EVIL);
+        answer["install_command"] = json!(EVIL);
+        answer["client_tools"] = json!([EVIL]);
+        answer["details"] =
+            json!({ "code_frame": format!("one\ntwo{EVIL}"), "origin": { "file": EVIL } });
+        let read = serde_json::to_string(&envelope(&answer).unwrap()).unwrap();
+        assert!(!read.contains("\\u001b") && !read.contains('\u{202e}'), "{read}");
+        assert!(read.contains("one\\ntwo"), "{read}");
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_is_refused() {
+        envelope(&success(json!({}))).unwrap();
+        for run in [
+            json!({ "executed": "client" }),
+            json!({ "execution_id": EVIL }),
+            json!({ "execution_id": "x".repeat(200) }),
+            json!({ "duration_ms": -1 }),
+        ] {
+            envelope(&success(run.clone())).expect_err(&run.to_string());
+        }
+    }
+
+    #[test]
+    fn only_the_answer_to_the_request_is_taken() {
+        let ok = json!({ "jsonrpc": "2.0", "id": 7, "result": {} });
+        assert_eq!(result(&ok, 7).unwrap(), Some(json!({})));
+        for answer in [
+            json!({ "jsonrpc": "2.0", "id": 8, "result": {} }),
+            json!({ "jsonrpc": "2.0", "id": "7", "result": {} }),
+            json!({ "jsonrpc": "2.0", "id": null, "result": {} }),
+            json!({ "jsonrpc": "2.0", "result": {} }),
+            json!({ "jsonrpc": "1.0", "id": 7, "result": {} }),
+            json!({ "id": 7, "result": {} }),
+            json!({ "jsonrpc": "2.0", "id": 8, "error": { "code": 1, "message": "x" } }),
+        ] {
+            result(&answer, 7).expect_err(&answer.to_string());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What `pml doctor` sees of a project: its folder, its files, its gateway, its key, and the programs that it needs.
+
+use std::path::Path;
+
+use protocol::escape_text;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::args::Settings;
+use crate::cloud::Cloud;
+use crate::config::{Config, Trust};
+use crate::consent::trust::TrustStore;
+use crate::keys::{self, Gateway, KeySource};
+use crate::programs::{ProgramError, Programs};
+use crate::workspace::Workspace;
+
+/// Where agents look for MCP servers, and the member that lists them.
+const AGENT_FILES: &[(&str, &str)] = &[
+    (".mcp.json", "mcpServers"),
+    (".cursor/mcp.json", "mcpServers"),
+    (".vscode/mcp.json", "servers"),
+];
+
+/// The largest agent file that is read, in bytes.
+const FILE_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// How a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// As it should be.
+    Well,
+    /// Something does not work that not everybody needs.
+    Warning,
+    /// It is wrong; the exit code.
+    Failed(u8),
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Well => "ok",
+            Self::Warning => "warning",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    what: &'static str,
+    pub(super) state: State,
+    detail: String,
+}
+
+impl Finding {
+    fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
+        Self { what, state, detail: detail.into() }
+    }
+
+    /// Returns it for people.
+    pub(super) fn line(&self) -> String {
+        format!("{:<8} {:<17} {}\n", self.state.name(), self.what, escape_text(&self.detail))
+    }
+}
+
+/// Looks at everything; what cannot be looked at is a finding of its own.
+pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let workspace = match Workspace::find(settings.workspace.as_deref()) {
+        Ok(workspace) => workspace,
+        Err(error) => return vec![Finding::new("workspace", State::Failed(2), error.to_string())],
+    };
+    findings.push(match workspace.warning() {
+        Some(warning) => Finding::new("workspace", State::Warning, warning),
+        None => Finding::new("workspace", State::Well, workspace.root().display().to_string()),
+    });
+    let config = TrustStore::of_user()
+        .map_err(|error| error.to_string())
+        .and_then(|store| Config::load(&workspace, &store).map_err(|error| error.to_string()));
+    let url = match config {
+        Ok(config) => {
+            findings.push(trust(&config));
+            config.cloud_url
+        }
+        Err(error) => {
+            findings.push(Finding::new(".pml.json", State::Failed(2), error));
+            None
+        }
+    };
+    findings.extend(gateway(settings, url.as_deref(), workspace.root()).await);
+    let search = std::env::var("PATH").ok();
+    let programs = Programs::new(search.as_deref(), Some(workspace.root()));
+    for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
+        findings.push(match programs.find(program, workspace.root()) {
+            Ok(found) => Finding::new(program, State::Well, found.file.display().to_string()),
+            Err(error @ (ProgramError::InWorkspace { .. } | ProgramError::Interpreter { .. })) => {
+                Finding::new(program, State::Warning, error.to_string())
+            }
+            Err(_) => Finding::new(
+                program,
+                State::Warning,
+                format!("not on PATH: MCP servers from {for_what} do not start"),
+            ),
+        });
+    }
+    findings.extend(
+        AGENT_FILES.iter().map(|(file, member)| agent_file(&workspace, file, member, &programs)),
+    );
+    findings
+}
+
+fn trust(config: &Config) -> Finding {
+    let (state, detail) = match config.trust {
+        Trust::NoFile => {
+            (State::Warning, "not there, so every call is asked about; `pml init` makes one")
+        }
+        Trust::Trusted => (State::Well, "trusted"),
+        Trust::Untrusted => {
+            (State::Warning, "not trusted, so it grants nothing; read it, then run `pml trust`")
+        }
+    };
+    Finding::new(".pml.json", state, detail)
+}
+
+async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Finding> {
+    let variable = |name| std::env::var(name).ok();
+    let failed = |what, error: &dyn std::fmt::Display| {
+        vec![Finding::new(what, State::Failed(2), error.to_string())]
+    };
+    let chosen = keys::remembered_gateway().and_then(|remembered| {
+        let url = variable(keys::URL_VARIABLE);
+        Gateway::choose(settings.url.as_deref(), url.as_deref(), file, remembered.as_deref())
+    });
+    let gateway = match chosen {
+        Ok(gateway) => gateway,
+        Err(error) => return failed("gateway", &error),
+    };
+    if gateway.is_default() {
+        let detail = "none is named; programs whose tools are all on this machine run without one. \
+                      `pml login --url URL` names yours";
+        return vec![Finding::new("gateway", State::Warning, detail)];
+    }
+    let keys = match KeySource::of_user(&gateway, Some(root)) {
+        Ok(keys) => keys,
+        Err(error) => return failed("key", &error),
+    };
+    let cloud = match Cloud::new(gateway.clone(), keys.clone()) {
+        Ok(cloud) => cloud,
+        Err(error) => return failed("gateway", &error.message),
+    };
+    let from = format!("{gateway} (from {})", gateway.place());
+    let mut findings = match cloud.version().await {
+        Ok(version) => {
+            let way = if gateway.origin().starts_with("https") {
+                "TLS"
+            } else {
+                "this machine, without TLS"
+            };
+            let detail = format!("{from}: pml-server {version}, {way}");
+            vec![Finding::new("gateway", State::Well, detail)]
+        }
+        Err(error) => {
+            let detail = format!("{} (from {}). {}", error.message, gateway.place(), error.hint);
+            return vec![Finding::new("gateway", State::Failed(4), detail)];
+        }
+    };
+    let found = keys.find().await;
+    findings.push(if let Some((_, place)) = &found.key {
+        match cloud.own_key().await {
+            Ok(own) => {
+                let (who, scope, can) = (own.principal, own.scope, own.can.join(", "));
+                let detail = format!("of `{who}` in `{scope}`, from {place}; may: {can}");
+                Finding::new("key", State::Well, detail)
+            }
+            Err(error) => {
+                let detail = format!("from {place}: {}. {}", error.message, error.hint);
+                Finding::new("key", State::Failed(3), detail)
+            }
+        }
+    } else {
+        let detail = format!("none is set; `pml login --url {gateway}` keeps one");
+        Finding::new("key", State::Warning, detail)
+    });
+    if let Some(trouble) = &found.trouble {
+        findings.push(Finding::new("keyring", State::Warning, trouble.to_string()));
+    }
+    findings
+}
+
+/// Looks whether an agent's file starts us.
+fn agent_file(
+    workspace: &Workspace,
+    file: &'static str,
+    member: &str,
+    programs: &Programs,
+) -> Finding {
+    let path = workspace.root().join(file);
+    let too_large = path.metadata().is_ok_and(|facts| facts.len() > FILE_LIMIT);
+    let text = match std::fs::read(&path) {
+        Ok(text) if !too_large => text,
+        Ok(_) => return Finding::new(file, State::Warning, "larger than 4 MiB; it was not read"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Finding::new(file, State::Well, "not there");
+        }
+        Err(error) => return Finding::new(file, State::Warning, error.to_string()),
+    };
+    let value: Value = match serde_json::from_slice(&text) {
+        Ok(value) => value,
+        Err(error) => return Finding::new(file, State::Warning, format!("not JSON: {error}")),
+    };
+    let Some(entry) = value.get(member).and_then(|servers| servers.get("pml")) else {
+        return Finding::new(file, State::Warning, format!("`{member}` has no server `pml`"));
+    };
+    let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
+    let args = entry.get("args").and_then(Value::as_array);
+    let serves = args.is_some_and(|args| args.iter().any(|arg| arg.as_str() == Some("stdio")));
+    if Path::new(command).file_name().is_none_or(|name| name != "pml") || !serves {
+        let detail = "its server `pml` does not run `pml stdio`";
+        return Finding::new(file, State::Warning, detail);
+    }
+    match programs.find(command, workspace.root()) {
+        Ok(found) => {
+            Finding::new(file, State::Well, format!("starts {} stdio", found.file.display()))
+        }
+        Err(error) => Finding::new(file, State::Warning, error.to_string()),
+    }
+}

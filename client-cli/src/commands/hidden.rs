@@ -1,0 +1,37 @@
+//! A secret that a person types, not shown on the terminal.
+
+use rustix::stdio::stdin;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use tokio_util::sync::CancellationToken;
+
+use super::{interrupted, note};
+use crate::error::CliError;
+
+/// Asks for a line on the terminal that stdin is.
+///
+/// # Errors
+/// Returns an error when the terminal cannot be read, or the person or a signal ends it.
+pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String, CliError> {
+    let failed =
+        |error: std::io::Error| CliError::failed(format!("cannot read from the terminal: {error}"));
+    let before = tcgetattr(stdin()).map_err(|errno| failed(errno.into()))?;
+    note(prompt);
+    // The terminal may never answer; a signal must end us all the same.
+    let read = tokio::task::spawn_blocking(|| {
+        let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin").output_discard();
+        rpassword::read_password_with_config(config.build())
+    });
+    let read = tokio::select! {
+        read = read => Some(read.map_err(|error| CliError::failed(error.to_string()))?),
+        () = stop.cancelled() => None,
+    };
+    // Nobody waits for the reader after a signal, so it cannot be left to show again what is typed.
+    tcsetattr(stdin(), OptionalActions::Now, &before).map_err(|errno| failed(errno.into()))?;
+    // The end of the line was not shown either.
+    note("\n");
+    match read {
+        Some(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => Err(interrupted()),
+        Some(read) => read.map_err(failed),
+        None => Err(interrupted()),
+    }
+}

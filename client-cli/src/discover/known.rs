@@ -1,0 +1,120 @@
+//! The tools of the user's own MCP servers, as they were last listed.
+//!
+//! A server is asked when it runs. What it said is kept with the user's own records, by the hash of how it is
+//! started, so that its tools are found also before its first call; no workspace can ship that.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use protocol::{Integrity, ToolDescriptor};
+use rustix::fs::{Mode, OFlags};
+
+use crate::local_mcp::ServerSpec;
+use crate::workspace::atomic::{self, Existing};
+
+/// The folder beside the user's records.
+const FOLDER: &str = "tools";
+/// The largest list that is kept or read, in bytes.
+const LIMIT: usize = 2 * 1024 * 1024;
+
+/// What servers were last heard to offer.
+#[derive(Debug)]
+pub struct KnownTools {
+    folder: PathBuf,
+    workspace: PathBuf,
+    heard: Mutex<HashMap<String, Arc<Vec<ToolDescriptor>>>>,
+}
+
+impl KnownTools {
+    /// Prepares the lists of one workspace; reads only when asked.
+    pub fn new(records: &Path, workspace: &Path) -> Self {
+        let (folder, workspace) = (records.join(FOLDER), workspace.to_owned());
+        Self { folder, workspace, heard: Mutex::default() }
+    }
+
+    /// Returns what a server offered when it was last asked.
+    pub fn of(&self, namespace: &str, spec: &ServerSpec) -> Option<Arc<Vec<ToolDescriptor>>> {
+        let name = self.file_name(namespace, spec);
+        if let Some(tools) = self.lock().get(&name) {
+            return Some(Arc::clone(tools));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let path = self.folder.join(&name);
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut text = String::new();
+        file.take(LIMIT as u64).read_to_string(&mut text).ok()?;
+        let tools: Arc<Vec<ToolDescriptor>> = Arc::new(serde_json::from_str(&text).ok()?);
+        self.lock().insert(name, Arc::clone(&tools));
+        Some(tools)
+    }
+
+    /// Keeps what a server offers. Where it cannot be written it is known until this process ends.
+    pub fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
+        let name = self.file_name(namespace, spec);
+        if let Ok(text) = serde_json::to_string(&tools)
+            && text.len() <= LIMIT
+            && let Err(error) = self.write(&name, &text)
+        {
+            tracing::debug!(server = namespace, %error, "Could not keep a server's tools");
+        }
+        self.lock().insert(name, Arc::new(tools));
+    }
+
+    fn write(&self, name: &str, text: &str) -> std::io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.folder, flags, Mode::empty())?;
+        let mode = Some(Mode::from_raw_mode(0o600));
+        atomic::write(folder, name, text.as_bytes(), mode, Existing::Replaced)
+    }
+
+    /// Names a list by what decides what a server offers: how it is started, and where.
+    fn file_name(&self, namespace: &str, spec: &ServerSpec) -> String {
+        let start = format!("{:?}\0{namespace}\0{spec:?}", self.workspace);
+        let hash = Integrity::of(start.as_bytes()).into_bytes();
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Vec<ToolDescriptor>>>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(command: &str) -> ServerSpec {
+        ServerSpec { command: command.to_owned(), ..ServerSpec::default() }
+    }
+
+    #[test]
+    fn what_a_server_offers_is_kept_for_the_way_it_is_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools: Vec<ToolDescriptor> =
+            serde_json::from_value(json!([{ "name": "add", "inputSchema": {} }])).unwrap();
+        let known = || KnownTools::new(folder.path(), Path::new("/w"));
+        let first = known();
+        assert_eq!(first.of("mine", &spec("a")), None);
+        first.keep("mine", &spec("a"), tools.clone());
+        for known in [first, known()] {
+            assert_eq!(known.of("mine", &spec("a")).as_deref(), Some(&tools));
+            assert_eq!(known.of("mine", &spec("b")), None);
+            assert_eq!(known.of("other", &spec("a")), None);
+        }
+        assert_eq!(KnownTools::new(folder.path(), Path::new("/v")).of("mine", &spec("a")), None);
+        for file in std::fs::read_dir(folder.path().join(FOLDER)).unwrap() {
+            std::fs::write(file.unwrap().path(), "{").unwrap();
+        }
+        assert_eq!(known().of("mine", &spec("a")), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! The gateway's tools, as it told of them in earlier searches, for when it cannot be asked.
+//!
+//! They are kept for each gateway and key, in full: what another key may see is never shown to this one.
+
+use std::collections::BTreeMap;
+
+use protocol::discovery::{DiscoverFilter, Lookup};
+use protocol::ranking::{self, Described, Intent};
+use protocol::{Routing, ToolId, ToolUseType};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::glob;
+use crate::app::App;
+use crate::records::{RecordFile, age, now};
+
+/// The folder beside the user's records.
+const FOLDER: &str = "discovered";
+/// The largest record, in bytes.
+const RECORD_LIMIT: usize = 4 * 1024 * 1024;
+/// The most bytes of tools that are kept; the newest have room first.
+const TOOLS_LIMIT: usize = RECORD_LIMIT / 2;
+/// The largest tool that is kept, in bytes; one has rarely more than 4 KiB.
+const TOOL_LIMIT: usize = 64 * 1024;
+/// An answer that says nothing new is written down again after this many seconds.
+const FRESH: u64 = 60;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    version: u32,
+    tools: BTreeMap<ToolId, Entry>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    /// When the gateway said so, in seconds since 1970.
+    at: u64,
+    /// What it said, schemas included.
+    tool: Value,
+}
+
+/// What one gateway told one key.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    file: RecordFile,
+    record: Record,
+}
+
+/// A question that the gateway has answered.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) lookup: Lookup,
+    pub(super) tools: Vec<Value>,
+    /// The answer has every tool that fits.
+    pub(super) complete: bool,
+}
+
+impl Remembered {
+    /// Reads what is there. Without a key there is nothing.
+    pub(super) async fn load(app: &App) -> Option<Self> {
+        Some(Self::read(place(app).await?))
+    }
+
+    /// Takes in answers, beside everything else: nobody waits for the disk.
+    pub(super) async fn learn_later(app: &App, answers: Vec<Answered>) {
+        let Some(file) = place(app).await else { return };
+        tokio::task::spawn_blocking(move || {
+            let mut remembered = Self::read(file);
+            if remembered.learn(&answers)
+                && let Err(error) = remembered.save()
+            {
+                tracing::debug!(%error, "Could not keep what the gateway told of its tools");
+            }
+        });
+    }
+
+    fn read(file: RecordFile) -> Self {
+        let record = file.read().and_then(|text| serde_json::from_slice(&text).ok());
+        let record = record.filter(|record: &Record| record.version == 1).unwrap_or_default();
+        Self { file, record }
+    }
+
+    /// Takes in answers; tells whether they say anything new.
+    fn learn(&mut self, answers: &[Answered]) -> bool {
+        let mut changed = false;
+        let at = now();
+        for answered in answers {
+            let told = answered.tools.iter().filter_map(|tool| {
+                let id = tool["id"].as_str()?.parse::<ToolId>().ok()?;
+                Some((id, without_score(tool)))
+            });
+            let told: BTreeMap<ToolId, Value> = told.collect();
+            if answered.complete {
+                // What would have been in the answer is no longer there.
+                let before = self.record.tools.len();
+                let gone = |id: &ToolId, entry: &Entry| {
+                    !told.contains_key(id) && fits(&answered.lookup, id, &entry.tool)
+                };
+                self.record.tools.retain(|id, entry| !gone(id, entry));
+                changed |= self.record.tools.len() != before;
+            }
+            for (id, tool) in told {
+                let known = self.record.tools.get(&id);
+                if known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= FRESH) {
+                    self.record.tools.insert(id, Entry { at, tool });
+                    changed = true;
+                }
+            }
+        }
+        changed
+    }
+
+    fn save(&self) -> Result<(), std::io::Error> {
+        let mut newest: Vec<(&ToolId, &Entry)> = self.record.tools.iter().collect();
+        newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
+        let (mut tools, mut room) = (BTreeMap::new(), TOOLS_LIMIT);
+        for (id, entry) in newest {
+            let size = entry.tool.to_string().len();
+            if size > TOOL_LIMIT {
+                continue;
+            }
+            let Some(rest) = room.checked_sub(size) else { break };
+            room = rest;
+            tools.insert(id.clone(), entry.clone());
+        }
+        self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
+    }
+
+    /// Returns what is remembered that fits, as the gateway told it, each with its score and its age.
+    pub(super) fn find(&self, lookup: &Lookup, filter: Option<&DiscoverFilter>) -> Vec<Value> {
+        let intent = match lookup {
+            Lookup::Intent(intent) => Some(Intent::new(intent)),
+            _ => None,
+        };
+        let now = now();
+        let found = self.record.tools.iter().filter(|(id, entry)| {
+            passes(&entry.tool, filter) && (intent.is_some() || fits(lookup, id, &entry.tool))
+        });
+        let found = found.map(|(id, entry)| {
+            let mut tool = entry.tool.clone();
+            let score = intent.as_ref().map_or(1.0, |intent| {
+                let plain = id.plain();
+                let description = tool["description"].as_str().unwrap_or_default();
+                let input_schema = &tool["input_schema"];
+                intent.score(&Described { id: &plain, description, input_schema })
+            });
+            tool["score"] = json!(ranking::rounded(score));
+            tool["offline"] = format!("as of {} ago", age(now.saturating_sub(entry.at))).into();
+            tool
+        });
+        found.collect()
+    }
+
+    /// Returns the ids of all that is remembered.
+    pub(super) fn ids(&self) -> Vec<Value> {
+        self.record.tools.keys().map(|id| json!(id)).collect()
+    }
+}
+
+/// A score is one of a question, not of a tool.
+fn without_score(tool: &Value) -> Value {
+    let mut tool = tool.clone();
+    if let Some(fields) = tool.as_object_mut() {
+        fields.shift_remove("score");
+        // Only this machine says that.
+        fields.shift_remove("offline");
+    }
+    tool
+}
+
+/// Tells whether a tool has the name, or a name of the pattern; none has an intent.
+fn fits(lookup: &Lookup, id: &ToolId, tool: &Value) -> bool {
+    match lookup {
+        Lookup::Intent(_) | Lookup::Intents(_) => false,
+        Lookup::Pattern(pattern) => glob(pattern).is_ok_and(|glob| glob.is_match(id.as_str())),
+        Lookup::Name(name) => {
+            id.as_str() == name || id.namespace() == name || tool["fqdn"] == name.as_str()
+        }
+    }
+}
+
+fn passes(tool: &Value, filter: Option<&DiscoverFilter>) -> bool {
+    filter.is_none_or(|filter| {
+        let kind = match tool["type"].as_str() {
+            Some("capability") => ToolUseType::Capability,
+            _ => ToolUseType::Tool,
+        };
+        let routing = serde_json::from_value::<Routing>(tool["routing"].clone()).ok();
+        filter.kind.is_none_or(|wanted| wanted == kind)
+            && filter.routing.is_none_or(|wanted| Some(wanted) == routing)
+            && filter.read_only.is_none_or(|wanted| wanted == (tool["read_only"] == true))
+    })
+}
+
+/// Returns the file of this gateway and key.
+async fn place(app: &App) -> Option<RecordFile> {
+    let cloud = app.cloud().ok()?;
+    let whose = format!("{}\0{}", cloud.gateway(), cloud.principal().await?);
+    Some(RecordFile::new(app.records(), FOLDER, &whose, RECORD_LIMIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(id: &str) -> Value {
+        json!({ "id": id, "description": "Brews coffee.", "routing": "server", "score": 0.7,
+                "fqdn": format!("a.b.{}", id.replace(':', ".")), "input_schema": {} })
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Remembered {
+        Remembered::read(RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT))
+    }
+
+    fn pattern(pattern: &str) -> Lookup {
+        Lookup::Pattern(pattern.to_owned())
+    }
+
+    fn ids(found: &[Value]) -> Vec<&str> {
+        found.iter().map(|tool| tool["id"].as_str().unwrap()).collect()
+    }
+
+    fn answered(lookup: Lookup, tools: &[&str], complete: bool) -> Answered {
+        Answered { lookup, tools: tools.iter().map(|id| tool(id)).collect(), complete }
+    }
+
+    #[test]
+    fn a_tool_is_remembered_until_the_gateway_no_longer_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = open(&folder);
+        let brew = Lookup::Intent("brew coffee".to_owned());
+        assert!(first.learn(&[answered(brew.clone(), &["x:brew", "y:brew"], false)]));
+        assert!(!first.learn(&[answered(brew.clone(), &["x:brew"], false)]), "nothing new");
+        first.save().unwrap();
+        let mut again = open(&folder);
+        let found = again.find(&brew, None);
+        assert_eq!(ids(&found), ["x:brew", "y:brew"]);
+        assert!(found[0]["score"].as_f64().unwrap() > 0.4, "{found:?}");
+        assert_eq!(found[0]["offline"], "as of less than a minute ago");
+        let named = |name: &str| Lookup::Name(name.to_owned());
+        for name in ["x", "x:brew", "a.b.x.brew"] {
+            assert_eq!(ids(&again.find(&named(name), None)), ["x:brew"], "{name}");
+        }
+        assert_eq!(ids(&again.find(&pattern("*:brew"), None)), ["x:brew", "y:brew"]);
+        let client = DiscoverFilter { routing: Some(Routing::Client), ..DiscoverFilter::default() };
+        assert_eq!(again.find(&brew, Some(&client)), [] as [Value; 0]);
+
+        again.learn(&[answered(brew.clone(), &[], true), answered(pattern("x:*"), &[], false)]);
+        assert_eq!(ids(&again.find(&pattern("*"), None)), ["x:brew", "y:brew"]);
+        assert!(again.learn(&[answered(named("x:brew"), &[], true)]));
+        assert_eq!(ids(&again.find(&pattern("*"), None)), ["y:brew"]);
+    }
+
+    #[test]
+    fn the_newest_tools_have_room_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = open(&folder);
+        for n in 0..100 {
+            let mut one = tool(&format!("x:t{n}"));
+            one["description"] = "é".repeat(30_000 / 2).into();
+            let entry = Entry { at: n, tool: one };
+            first.record.tools.insert(format!("x:t{n}").parse().unwrap(), entry);
+        }
+        let mut large = tool("x:large");
+        large["description"] = "x".repeat(TOOL_LIMIT).into();
+        first.record.tools.insert("x:large".parse().unwrap(), Entry { at: 1_000, tool: large });
+        first.save().unwrap();
+        let found = open(&folder).find(&pattern("*"), None);
+        let found = ids(&found);
+        assert!((60..100).contains(&found.len()), "{}", found.len());
+        assert!(
+            found.contains(&"x:t99") && !found.contains(&"x:t0") && !found.contains(&"x:large")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_was_never_told() {
+        let folder = tempfile::tempdir().unwrap();
+        for text in
+            ["", "{", "[]", "{\"version\":2,\"tools\":{}}", "{\"version\":1,\"tools\":{\"x\":1}}"]
+        {
+            open(&folder).file.write(text.as_bytes()).unwrap();
+            assert_eq!(open(&folder).find(&pattern("*"), None), [] as [Value; 0], "{text}");
+        }
+    }
+}

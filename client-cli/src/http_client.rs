@@ -1,0 +1,130 @@
+//! The one place where `pml` makes HTTP clients.
+//!
+//! Their rules, whatever stands in the environment:
+//!
+//! - This machine is reached directly. A proxy would get the request, and the key with it, in clear; and `localhost`
+//!   is this machine, whatever a name server says.
+//! - `http` is never sent by a proxy, and never to another machine with a key.
+//! - `https` goes by the proxy that `HTTPS_PROXY` names, unless `NO_PROXY` lists the host: as a tunnel (`CONNECT`), in
+//!   which the proxy sees the host's name and nothing else. `HTTP_PROXY` and `ALL_PROXY` are not read.
+//! - No redirect is followed: it could carry a key to another host.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{ClientBuilder, NoProxy, Proxy};
+use url::{Host, Url};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The variables that name a proxy for `https`, in the order in which `curl` reads them.
+const PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+
+/// Says why there is no client for an address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpClientError {
+    /// A key would be sent in clear.
+    #[error("`http` would send the key unencrypted; use `https`, or `http` to this machine alone")]
+    Unencrypted,
+    /// The proxy cannot be used. Its address is not shown: it may have a password in it.
+    #[error("`{0}` is not the URL of a proxy; write `http://HOST:PORT`")]
+    Proxy(&'static str),
+}
+
+/// Whether a request carries something that only its target may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// A key, or headers that may hold one.
+    Sent,
+    /// Nothing of the kind.
+    None,
+}
+
+/// Tells whether an address is on this machine, by its name alone.
+pub(crate) fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => IpAddr::V4(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address).is_loopback(),
+        None => false,
+    }
+}
+
+/// Begins a client for the requests to one address and to whatever has the same origin.
+///
+/// # Errors
+/// Returns [`HttpClientError`] when a key would travel unencrypted, or for a proxy that is none.
+pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder, HttpClientError> {
+    #[expect(clippy::disallowed_methods, reason = "this is the place")]
+    let builder = reqwest::Client::builder()
+        // Turns off what the library reads from the environment by itself.
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")));
+    if is_here(url) {
+        return Ok(builder.dns_resolver(ThisMachine));
+    }
+    if url.scheme() != "https" {
+        return match credential {
+            Credential::Sent => Err(HttpClientError::Unencrypted),
+            Credential::None => Ok(builder),
+        };
+    }
+    let named = PROXY_VARIABLES.into_iter().find_map(|name| {
+        let value = std::env::var(name).ok().filter(|value| !value.trim().is_empty())?;
+        Some((name, value))
+    });
+    let Some((name, proxy)) = named else { return Ok(builder) };
+    let proxy = proxy.trim();
+    let proxy = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
+    // The library would pass over one that it cannot speak to, and connect directly.
+    let url = Url::parse(&proxy).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.filter(Url::has_host).ok_or(HttpClientError::Proxy(name))?;
+    let proxy = Proxy::https(url).map_err(|_| HttpClientError::Proxy(name))?;
+    Ok(builder.proxy(proxy.no_proxy(NoProxy::from_env())))
+}
+
+/// Resolves every name to this machine.
+struct ThisMachine;
+
+impl Resolve for ThisMachine {
+    fn resolve(&self, _: Name) -> Resolving {
+        // The port is that of the URL.
+        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
+            .map(|address| SocketAddr::new(address, 0));
+        let addresses: Addrs = Box::new(addresses.into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NX-06: a key travels encrypted, or stays on this machine.
+    #[test]
+    fn a_key_is_not_sent_in_clear_to_another_machine() {
+        for (url, is_sent) in [
+            ("http://127.0.0.1:1/", true),
+            ("http://127.9.9.9/", true),
+            ("http://[::1]/", true),
+            ("http://localhost/", true),
+            ("http://gw.localhost/", true),
+            ("https://gw.example/", true),
+            ("http://gw.example/", false),
+            ("http://localhost.example/", false),
+            ("http://10.0.0.1/", false),
+            ("http://[::ffff:127.0.0.1]/", false),
+        ] {
+            let url: Url = url.parse().unwrap();
+            assert_eq!(builder(&url, Credential::Sent).is_ok(), is_sent, "{url}");
+            assert!(builder(&url, Credential::None).is_ok(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The desktop's keyring, by `secret-tool`: libsecret's own program, which cannot make us hang.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::{ApiKey, Gateway, KEY_LIMIT, KeyError};
+use crate::programs::Programs;
+
+/// The variable that switches the keyring off.
+const KEYRING_VARIABLE: &str = "PML_KEYRING";
+
+/// The program that speaks with the keyring.
+const PROGRAM: &str = "secret-tool";
+
+/// How long a read may take: a locked keyring asks its user, and an agent has none.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a change may take; a person may have to type a password.
+const CHANGE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The most that is read of what the program prints, in bytes.
+const OUTPUT_LIMIT: u64 = 16 * 1024;
+
+/// What the program needs to find the user's session.
+const PASSED: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+];
+
+/// The keyring of the user's session.
+#[derive(Debug, Clone)]
+pub struct Keyring {
+    program: PathBuf,
+    /// Its `PATH`.
+    path: String,
+}
+
+/// Why the keyring gave or took nothing, for people; it never has a key in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the keyring {0}")]
+pub struct KeyringError(String);
+
+impl Keyring {
+    /// Finds the keyring, whose program is none of the workspace `root`; none without a session bus or without `secret-tool`, and where `PML_KEYRING` is `off`.
+    ///
+    /// # Errors
+    /// Returns [`KeyError::Setting`] for another value of `PML_KEYRING`.
+    pub fn of_user(root: Option<&Path>) -> Result<Option<Self>, KeyError> {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        match set(KEYRING_VARIABLE).as_deref().map(str::trim) {
+            None | Some("on") => {}
+            Some("off") => return Ok(None),
+            Some(_) => return Err(KeyError::Setting { name: KEYRING_VARIABLE }),
+        }
+        if set("DBUS_SESSION_BUS_ADDRESS").is_none() {
+            return Ok(None);
+        }
+        let programs = Programs::new(set("PATH").as_deref(), root);
+        let program = programs.find(PROGRAM, Path::new("/")).ok();
+        Ok(program.map(|program| Self { program: program.file, path: programs.path() }))
+    }
+
+    /// Returns the key that is kept for a gateway's origin.
+    ///
+    /// # Errors
+    /// Returns [`KeyringError`] when there is no answer in time, or it is no key.
+    pub async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
+        let output = self.run(&["lookup"], gateway, None, READ_LIMIT).await?;
+        if !output.status.success() {
+            // A key that is not there is told by silence.
+            return if output.stderr.is_empty() { Ok(None) } else { Err(refused(&output)) };
+        }
+        let text = String::from_utf8(output.stdout).unwrap_or_default();
+        if text.len() > KEY_LIMIT {
+            return Err(KeyringError("holds something that is no key".to_owned()));
+        }
+        ApiKey::new(&text, "the keyring")
+            .map_err(|_| KeyringError("holds something that is no key".to_owned()))
+    }
+
+    /// Keeps the key for a gateway's origin, in the place of one that was there.
+    ///
+    /// # Errors
+    /// Returns [`KeyringError`] when it was not kept.
+    pub async fn keep(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
+        let label = format!("--label=PML key for {}", gateway.origin());
+        let output =
+            self.run(&["store", &label], gateway, Some(key.expose()), CHANGE_LIMIT).await?;
+        if output.status.success() { Ok(()) } else { Err(refused(&output)) }
+    }
+
+    /// Tells whether a key for the origin is there, in a locked keyring too.
+    ///
+    /// # Errors
+    /// Returns [`KeyringError`] when there is no answer in time.
+    pub async fn has(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
+        let output = self.run(&["search", "--all"], gateway, None, READ_LIMIT).await?;
+        // What it finds it prints on either stream, by version.
+        Ok(output.status.success() && !(output.stdout.is_empty() && output.stderr.is_empty()))
+    }
+
+    /// Forgets the key for a gateway's origin; returns whether there was one.
+    ///
+    /// # Errors
+    /// Returns [`KeyringError`] when it is still there, or that cannot be told.
+    pub async fn forget(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
+        let was_there = self.has(gateway).await?;
+        if was_there {
+            self.run(&["clear"], gateway, None, CHANGE_LIMIT).await?;
+            if self.has(gateway).await? {
+                return Err(KeyringError(
+                    "is locked and keeps the key; unlock it first".to_owned(),
+                ));
+            }
+        }
+        Ok(was_there)
+    }
+
+    /// Runs the program on the entry of an origin. Nothing secret is an argument.
+    async fn run(
+        &self,
+        arguments: &[&str],
+        gateway: &Gateway,
+        input: Option<&str>,
+        limit: Duration,
+    ) -> Result<Output, KeyringError> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).args(["application", "pml", "origin", &gateway.origin()]);
+        command.env_clear().envs(
+            PASSED.iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value))),
+        );
+        command.env("PATH", &self.path);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Dropped at the time limit, it ends.
+        command.kill_on_drop(true);
+        let failed = |error: std::io::Error| KeyringError(format!("cannot be asked: {error}"));
+        let run = async {
+            let mut child = command.spawn()?;
+            let (Some(mut stdin), Some(stdout), Some(stderr)) =
+                (child.stdin.take(), child.stdout.take(), child.stderr.take())
+            else {
+                return Err(std::io::Error::other("no pipes"));
+            };
+            // One that ends without reading tells the reason by its exit.
+            let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
+            drop(stdin);
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
+            tokio::try_join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err))?;
+            let status = child.wait().await?;
+            Ok(Output { status, stdout: out, stderr: err })
+        };
+        match tokio::time::timeout(limit, run).await {
+            Ok(output) => output.map_err(failed),
+            Err(_) => Err(KeyringError(format!("did not answer within {} s", limit.as_secs()))),
+        }
+    }
+}
+
+/// Returns what the program says of its failure.
+fn refused(output: &Output) -> KeyringError {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next_back().unwrap_or("secret-tool: no reason was given");
+    let said = protocol::escape_text(said.strip_prefix("secret-tool: ").unwrap_or(said));
+    KeyringError(format!("says: {}", said.chars().take(200).collect::<String>()))
+}

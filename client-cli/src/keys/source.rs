@@ -1,0 +1,113 @@
+//! Where a gateway's key comes from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use super::keyring::{Keyring, KeyringError};
+use super::{ApiKey, Gateway, KEY_VARIABLE, KeyError, from_file, from_variable, user_file};
+
+/// Where a key stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// `PML_API_KEY`.
+    Variable,
+    /// The keyring of the user's session.
+    Keyring,
+    /// The user's file of keys.
+    File(PathBuf),
+    /// The command that tries it.
+    Given,
+}
+
+impl fmt::Display for KeyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable => write!(f, "`{KEY_VARIABLE}`"),
+            Self::Keyring => f.write_str("the keyring"),
+            Self::File(path) => write!(f, "`{}`", path.display()),
+            Self::Given => f.write_str("this command"),
+        }
+    }
+}
+
+/// What came of the search for a key.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// The key and its place.
+    pub key: Option<(ApiKey, KeyPlace)>,
+    /// Why the keyring did not say whether it has one.
+    pub trouble: Option<KeyringError>,
+}
+
+/// The key for one gateway. The keyring is asked when a key is first needed: it may take its time.
+#[derive(Debug, Clone)]
+pub struct KeySource(Arc<Search>);
+
+#[derive(Debug)]
+struct Search {
+    gateway: Gateway,
+    keyring: Option<Keyring>,
+    /// What counts when the keyring has none.
+    otherwise: Option<(ApiKey, KeyPlace)>,
+    found: OnceCell<Found>,
+}
+
+impl KeySource {
+    /// Makes the source of a key that is known.
+    pub fn given(gateway: &Gateway, key: ApiKey) -> Self {
+        Self::new(gateway, None, Some((key, KeyPlace::Given)))
+    }
+
+    /// Makes the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is one.
+    ///
+    /// # Errors
+    /// Returns [`KeyError`] when the variable or the file cannot be used.
+    pub fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
+        if let Some(key) = from_variable(gateway, super::variable())? {
+            return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
+        }
+        let file = user_file();
+        let kept = from_file(gateway, file.as_deref())?;
+        let kept = kept.zip(file.map(KeyPlace::File));
+        Ok(Self::new(gateway, Keyring::of_user(root)?, kept))
+    }
+
+    fn new(
+        gateway: &Gateway,
+        keyring: Option<Keyring>,
+        otherwise: Option<(ApiKey, KeyPlace)>,
+    ) -> Self {
+        let found = OnceCell::new();
+        Self(Arc::new(Search { gateway: gateway.clone(), keyring, otherwise, found }))
+    }
+
+    /// Finds the key; what was found once counts for the life of the process.
+    pub async fn find(&self) -> &Found {
+        let Search { gateway, keyring, otherwise, found } = &*self.0;
+        let search = async || {
+            let mut trouble = None;
+            if let Some(keyring) = keyring {
+                match keyring.find(gateway).await {
+                    Ok(Some(key)) => {
+                        return Found { key: Some((key, KeyPlace::Keyring)), trouble };
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "The key is looked for in the file");
+                        trouble = Some(error);
+                    }
+                }
+            }
+            Found { key: otherwise.clone(), trouble }
+        };
+        found.get_or_init(search).await
+    }
+
+    /// Returns what was found so far; nothing before the first [`find`](Self::find).
+    pub fn known(&self) -> Option<&Found> {
+        self.0.found.get()
+    }
+}

@@ -1,0 +1,93 @@
+//! Programs that fetch a package before they run it: `npx` and `uvx`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// How npm waits between its attempts, so that it gives up before its server's time is up: its own are 10 s and 60 s.
+const NPM_WAITS: &[(&str, &str)] =
+    &[("npm_config_fetch_retry_mintimeout", "1000"), ("npm_config_fetch_retry_maxtimeout", "4000")];
+
+/// What npm and uv say of a registry that is not there.
+const UNREACHABLE: &[&str] = &[
+    "ECONNREFUSED",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ETIMEDOUT",
+    "ECONNRESET",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "ENOTCACHED",
+    "ERR_SOCKET_TIMEOUT",
+    "dns error",
+    "tcp connect error",
+    "error sending request",
+    "Connection refused",
+];
+
+/// What they say of a package that the registry does not have.
+const UNKNOWN: &[&str] = &["code E404", "code ETARGET", "was not found in the package registry"];
+
+/// Tells whether a program fetches what it runs.
+pub(super) fn fetches(program: &Path) -> bool {
+    name(program) == "npx" || name(program) == "uvx"
+}
+
+fn name(program: &Path) -> &str {
+    program.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Has npm say soon that its registry is not there, unless the user has set how long it waits.
+pub(super) fn be_quick(
+    program: &Path,
+    variables: &BTreeMap<String, String>,
+    command: &mut Command,
+) {
+    if name(program) != "npx" {
+        return;
+    }
+    let unset = NPM_WAITS
+        .iter()
+        .filter(|(name, _)| !variables.keys().any(|known| known.eq_ignore_ascii_case(name)));
+    command.envs(unset.copied());
+}
+
+/// Returns why the package of a server was not fetched, by the last words of the program.
+pub(super) fn reason(program: &Path, stderr: &str) -> Option<String> {
+    let (name, registry, show) = match name(program) {
+        "npx" => ("npx", "npm registry", "`npm config get registry` shows where it is"),
+        "uvx" => ("uvx", "Python package index", "UV_DEFAULT_INDEX or uv.toml says where it is"),
+        _ => return None,
+    };
+    let says = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
+    if says(UNREACHABLE) {
+        return Some(format!(
+            "`{name}` could not fetch it, because the {registry} cannot be reached; check the network and any proxy \
+             ({show}). What was fetched once is in its cache and starts without it"
+        ));
+    }
+    says(UNKNOWN).then(|| {
+        format!(
+            "`{name}` could not fetch it, because the {registry} has no such package or version"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_taken_from_what_the_program_says() {
+        let reason = |program: &str, stderr: &str| reason(Path::new(program), stderr);
+        let npm = "npm error code ENOTFOUND\nnpm error network request to https://r.test failed";
+        assert!(reason("/usr/bin/npx", npm).unwrap().contains("npm registry cannot be reached"));
+        let unknown = "npm error code E404\nnpm error 404 Not Found - GET https://r.test/x";
+        assert!(reason("/usr/bin/npx", unknown).unwrap().contains("no such package"));
+        let uv =
+            "error: Failed to fetch: `https://pypi.org/simple/x/`\n  Caused by: dns error: failed";
+        assert!(reason("/opt/uvx", uv).unwrap().contains("`uvx` could not fetch it"));
+        assert_eq!(reason("/usr/bin/npx", "SyntaxError: x"), None);
+        assert_eq!(reason("/usr/bin/node", npm), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! An MCP server behind HTTP that `.pml.json` names: called from here, with the user's own headers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use protocol::redaction::keys_in_use;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use serde_json::Value;
+use tokio::sync::watch;
+use url::Url;
+
+use super::LocalMcpError;
+use super::environment::{Environment, EnvironmentError};
+use super::spawn::{LINE_LIMIT, LastWords, Session, StartFailure, greeting};
+use crate::http_client::{self, Credential};
+
+/// A written value that is shorter occurs in honest results by chance.
+const SHORTEST_WRITTEN: usize = 8;
+
+/// A value of a variable is secret; one that is shorter still occurs by chance.
+const SHORTEST_SECRET: usize = 4;
+
+/// Headers that are the protocol's or the connection's own.
+const RESERVED: &[&str] = &[
+    "accept",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Where a server is, and what it is sent with every request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Its address.
+    pub url: Url,
+    /// Headers; `${NAME}` in a value stands for the user's variable.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Their values may be secret.
+        let names: Vec<&String> = self.headers.keys().collect();
+        f.debug_struct("Remote").field("url", &self.url.as_str()).field("headers", &names).finish()
+    }
+}
+
+impl fmt::Display for Remote {
+    /// Says where it is and which headers it gets, without anything that may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin(), self.url.path())?;
+        if self.url.query().is_some() {
+            f.write_str("?…")?;
+        }
+        if !self.headers.is_empty() {
+            let names: Vec<&str> = self.headers.keys().map(String::as_str).collect();
+            write!(f, ", with the headers {}", names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Remote {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// Returns what is wrong with it; never a value of a header.
+    pub fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
+        if url.contains("${") {
+            return Err("its `url` has a variable in it; only headers take `${NAME}`".to_owned());
+        }
+        let url = Url::parse(url).map_err(|error| format!("its `url` is not a URL: {error}"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("its `url` has a name or password in it; use `headers`".to_owned());
+        }
+        let remote = Self { url, headers };
+        match remote.url.scheme() {
+            "https" => {}
+            "http" if remote.headers.is_empty() || remote.is_loopback() => {}
+            "http" => {
+                return Err(
+                    "its `url` is not encrypted: `headers` are sent to `https` alone, or to this machine"
+                        .to_owned(),
+                );
+            }
+            _ => return Err("its `url` is neither `https` nor `http`".to_owned()),
+        }
+        for name in remote.headers.keys() {
+            let shown = name.escape_debug();
+            let lower = name.to_ascii_lowercase();
+            if HeaderName::try_from(name.as_str()).is_err() {
+                return Err(format!("`{shown}` cannot be the name of a header"));
+            }
+            if RESERVED.contains(&lower.as_str()) || lower.starts_with("mcp-") {
+                return Err(format!("the header `{shown}` is set by `pml` itself; remove it"));
+            }
+        }
+        Ok(remote)
+    }
+
+    /// Returns what people are shown: scheme, host and port.
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// Tells whether it is on this machine, where nothing leaves it on the way.
+    pub fn is_loopback(&self) -> bool {
+        http_client::is_here(&self.url)
+    }
+
+    /// Fills the variables in.
+    pub(super) fn prepare(&self, environment: &Environment) -> Result<Prepared, EnvironmentError> {
+        let mut headers = HashMap::new();
+        let mut secrets = Vec::new();
+        for (name, text) in &self.headers {
+            let (value, used) = environment.expand(text)?;
+            let malformed = || EnvironmentError::Header { name: name.clone() };
+            let header = HeaderName::try_from(name.as_str()).map_err(|_| malformed())?;
+            let mut sent = HeaderValue::try_from(value.as_str()).map_err(|_| malformed())?;
+            sent.set_sensitive(true);
+            headers.insert(header, sent);
+            secrets.extend(used);
+            // `Bearer x` and `Basic x`: the scheme is no secret.
+            let credential = value.rsplit(' ').next().unwrap_or_default().to_owned();
+            secrets.extend([value, credential].into_iter().filter(|v| v.len() >= SHORTEST_WRITTEN));
+        }
+        // A key in the address is no better kept than one in a header, and comes back as little.
+        secrets.extend(self.url.query().map(str::to_owned));
+        let pairs = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        secrets.extend(pairs.filter(|value| value.len() >= SHORTEST_WRITTEN));
+        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        Ok(Prepared { remote: self.clone(), headers, redactor: Redactor::new(secrets) })
+    }
+}
+
+/// A server with the headers that it is sent.
+pub(super) struct Prepared {
+    remote: Remote,
+    headers: HashMap<HeaderName, HeaderValue>,
+    pub(super) redactor: Redactor,
+}
+
+/// Connects to a server and shakes hands with it.
+pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Session, StartFailure> {
+    let failure = |reason: String| StartFailure {
+        reason: prepared.redactor.text(&reason),
+        stderr: String::new(),
+    };
+    let remote = &prepared.remote;
+    let credential = if prepared.headers.is_empty() { Credential::None } else { Credential::Sent };
+    let client = http_client::builder(&remote.url, credential)
+        .map_err(|error| failure(error.to_string()))?
+        .build()
+        .map_err(|error| failure(error.to_string()))?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.to_string());
+    config.custom_headers.clone_from(&prepared.headers);
+    config.max_sse_event_size = LINE_LIMIT;
+    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let lifecycle = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    };
+    let hello = greeting().serve_with_lifecycle(transport, lifecycle);
+    let origin = remote.origin();
+    match tokio::time::timeout(limit, hello).await {
+        Ok(Ok(service)) => {
+            // There is no process whose end could be told.
+            let (_, ended) = watch::channel(None);
+            Ok(Session { service, ended, words: LastWords::default(), group: None })
+        }
+        Ok(Err(error)) => Err(failure(format!("{origin} {}", start_reason(&error)))),
+        Err(_) => Err(failure(format!("{origin} did not answer within {} s", limit.as_secs()))),
+    }
+}
+
+/// Returns why a server cannot be spoken with, bounded.
+fn start_reason(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => reason(error),
+        other => format!("does not speak MCP there: {}", bounded(&other.to_string())),
+    }
+}
+
+/// Returns why a server cannot be reached, bounded and without its address, which may have something secret in it.
+pub(super) fn reason(error: &DynamicTransportError) -> String {
+    let told = match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => match error.status() {
+            Some(status) => return format!("answers with HTTP status {status}"),
+            None => {
+                let mut innermost: &dyn std::error::Error = error;
+                while let Some(source) = innermost.source() {
+                    innermost = source;
+                }
+                innermost.to_string()
+            }
+        },
+        Some(other) => other.to_string(),
+        None => error.error.to_string(),
+    };
+    format!("cannot be reached, or does not speak MCP there: {}", bounded(&told))
+}
+
+fn bounded(text: &str) -> String {
+    protocol::escape_text(text).chars().take(500).collect()
+}
+
+/// Takes the values of headers out of what a server sends back.
+#[derive(Clone, Default)]
+pub(super) struct Redactor(Vec<String>);
+
+impl Redactor {
+    fn new(secrets: Vec<String>) -> Self {
+        // Libraries write of requests too.
+        secrets.iter().for_each(|secret| keys_in_use().keep(secret));
+        let mut forms: Vec<String> = secrets
+            .into_iter()
+            .flat_map(|secret| {
+                // Debug pages show a header as it is, or encoded.
+                let encoded = STANDARD_NO_PAD.encode(&secret);
+                [secret, encoded]
+            })
+            .collect();
+        // The longest first, so that what stands around a secret goes with it.
+        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        forms.dedup();
+        Self(forms)
+    }
+
+    /// Returns a text without them.
+    pub(super) fn text(&self, text: &str) -> String {
+        let clean = |text: String, form: &String| text.replace(form.as_str(), "[redacted]");
+        self.0.iter().fold(text.to_owned(), clean)
+    }
+
+    /// Takes them out of a value: texts and the names of members.
+    pub(super) fn value(&self, value: &mut Value) {
+        if self.0.is_empty() {
+            return;
+        }
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(members) => {
+                *members = std::mem::take(members)
+                    .into_iter()
+                    .map(|(name, mut member)| {
+                        self.value(&mut member);
+                        (self.text(&name), member)
+                    })
+                    .collect();
+            }
+            Value::Number(number) => {
+                let text = number.to_string();
+                if self.0.contains(&text) {
+                    *value = Value::from("[redacted]");
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Takes them out of the texts of an error.
+    pub(super) fn error(&self, error: LocalMcpError) -> LocalMcpError {
+        use LocalMcpError as E;
+        match error {
+            E::Start { server, reason, stderr } => {
+                E::Start { server, reason: self.text(&reason), stderr: self.text(&stderr) }
+            }
+            E::Died { server, reason, stderr } => {
+                E::Died { server, reason: self.text(&reason), stderr: self.text(&stderr) }
+            }
+            E::BackingOff { server, failures, wait_s, last } => {
+                E::BackingOff { server, failures, wait_s, last: self.text(&last) }
+            }
+            E::Refused { server, code, message } => {
+                E::Refused { server, code, message: self.text(&message) }
+            }
+            E::Answer { server, reason } => E::Answer { server, reason: self.text(&reason) },
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn headers(name: &str, value: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn headers_go_to_encrypted_or_local_addresses_only() {
+        let token = || headers("Authorization", "Bearer ${TOKEN}");
+        for url in
+            ["https://x.test/mcp", "http://127.0.0.1:1/mcp", "http://[::1]/", "http://localhost:9/"]
+        {
+            Remote::new(url, token()).unwrap();
+        }
+        Remote::new("http://x.test/mcp", BTreeMap::new()).unwrap();
+        for url in [
+            "http://x.test/",
+            "http://localhost.x.test/",
+            "ftp://x.test/",
+            "https://a:b@x.test/",
+            "x.test",
+            "https://${HOST}/",
+        ] {
+            Remote::new(url, token()).unwrap_err();
+        }
+        for name in ["Host", "Mcp-Session-Id", "content-length", "a b", ""] {
+            Remote::new("https://x.test/", headers(name, "v")).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn values_of_headers_do_not_come_back() {
+        let environment = Environment::of([("TOKEN".to_owned(), "s3cr3t-canary".to_owned())]);
+        let remote =
+            Remote::new("https://x.test/", headers("Authorization", "Bearer ${TOKEN}")).unwrap();
+        assert!(!format!("{remote:?}").contains("TOKEN"));
+        let prepared = remote.prepare(&environment).unwrap();
+        let mut value = json!({ "a s3cr3t-canary": ["Bearer s3cr3t-canary", STANDARD_NO_PAD.encode("s3cr3t-canary")], "n": 7 });
+        prepared.redactor.value(&mut value);
+        assert_eq!(value, json!({ "a [redacted]": ["[redacted]", "[redacted]"], "n": 7 }));
+        let missing = remote.prepare(&Environment::default()).err();
+        assert_eq!(missing, Some(EnvironmentError::Missing { name: "TOKEN".to_owned() }));
+        let broken = Environment::of([("TOKEN".to_owned(), "a\nb".to_owned())]);
+        let broken = remote.prepare(&broken).err();
+        assert_eq!(broken, Some(EnvironmentError::Header { name: "Authorization".to_owned() }));
+    }
+}

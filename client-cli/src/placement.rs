@@ -1,0 +1,251 @@
+//! Where the tools of a program would run, told without running it, and who says so.
+//!
+//! In this order: the user's own servers, the tools of `pml`, the gateway, what it said last, the
+//! capabilities that ran here before, its routing rules as they were read last, the table that ships with `pml`. What none of them knows is
+//! said as unknown.
+
+mod finder;
+mod learned;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use analysis::{Analysis, Place, Plan, plan_with};
+use protocol::{DryRun, DryTask, ErrorBody, Integrity, Routing, Side, ToolId, ToolUse};
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use self::finder::Finder;
+use self::learned::Learned;
+use self::rules::KeptRules;
+use crate::app::App;
+use crate::consult::{self, Names, Told};
+use crate::records::RecordFile;
+use crate::tools;
+
+/// How long a plan waits for the gateway.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Who says where a tool runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    /// A server of `.pml.json`.
+    Config,
+    /// It is built into `pml`.
+    Native,
+    /// The gateway, asked just now.
+    Gateway,
+    /// The gateway, when it was asked last.
+    Cache,
+    /// A capability that ran here before, and that runs without the gateway.
+    Kept,
+    /// The gateway's routing rules, when they were read last.
+    Rules,
+    /// The table that ships with `pml`.
+    Shipped,
+    /// Nobody.
+    None,
+}
+
+/// Where one tool runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) side: Side,
+    pub(crate) source: Source,
+    /// How long ago the source said so, in seconds.
+    pub(crate) age_s: Option<u64>,
+    pub(crate) capability: Option<Reached>,
+    /// It is of this machine, and asks the gateway with what it is given.
+    asks_gateway: bool,
+    /// It is called from this machine, and this is where what it is given goes.
+    pub(crate) sends_to: Option<String>,
+    well_known: bool,
+}
+
+/// A capability, and what it reaches.
+#[derive(Debug, Clone)]
+pub(crate) struct Reached {
+    /// Its full name.
+    pub(crate) name: String,
+    pub(crate) integrity: Option<Integrity>,
+    /// Everything that it reaches, and the side that this is on.
+    pub(crate) reaches: BTreeMap<ToolId, Side>,
+    /// Whether something that it reaches here sends data elsewhere.
+    sends: bool,
+}
+
+impl Placed {
+    /// Returns whether it runs here and may send data elsewhere.
+    pub(crate) fn sends_within(&self) -> bool {
+        let elsewhere = |reached: &Reached| {
+            reached.sends || reached.reaches.values().any(|side| *side != Side::Client)
+        };
+        self.side == Side::Client
+            && (self.asks_gateway
+                || self.sends_to.is_some()
+                || self.capability.as_ref().is_some_and(elsewhere))
+    }
+
+    fn place(&self) -> Place {
+        Place { side: self.side, sends_within: self.sends_within(), well_known: self.well_known }
+    }
+}
+
+/// Whether the gateway was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It answered.
+    Now,
+    /// There was nothing to ask: every tool is of this machine.
+    NotNeeded,
+    /// It was not asked, or did not answer, and why.
+    No(String),
+}
+
+/// Where a program and its tools run.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    pub(crate) tools: BTreeMap<ToolId, Placed>,
+    pub(crate) runs_on: Side,
+    pub(crate) asked: Asked,
+    /// The gateway, for people.
+    pub(crate) gateway: String,
+    /// The gateway, if a run sends it the text of the program.
+    pub(crate) text_goes_to: Option<String>,
+    /// What else there is to know: what hides what, which rule changes something.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Placement {
+    /// Finds where a program's tools run. The gateway gets their names, and nothing else of the
+    /// program; with `offline` it is not asked.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` for settings or a lock that do not parse. A gateway that does not
+    /// answer is no error.
+    pub(crate) async fn of_program(
+        app: &App,
+        analysis: &Analysis,
+        offline: bool,
+        cancel: &CancellationToken,
+    ) -> Result<Self, ErrorBody> {
+        // The user's own servers are asked about too: they may hide what the gateway has.
+        let to_ask: Vec<ToolId> =
+            analysis.tools.iter().filter(|id| !is_of_pml(app, id)).cloned().collect();
+        let mut finder = Finder::new(app).await?;
+        let needs = analysis.tools.iter().any(|id| !app.is_local(id));
+        let cloud = app.cloud()?;
+        let asked = if to_ask.is_empty() {
+            Asked::NotNeeded
+        } else if offline {
+            Asked::No("the gateway was not asked: `--offline` was given".to_owned())
+        } else if !cloud.has_key().await {
+            Asked::No(format!(
+                "the gateway was not asked: there is no API key for {}",
+                cloud.gateway()
+            ))
+        } else {
+            let answer = async {
+                let names = consult::ask_names(app, &to_ask, cancel).await?;
+                let (heard, ()) = tokio::join!(finder.hear(names, cancel), KeptRules::refresh(app));
+                heard
+            };
+            match tokio::time::timeout(PATIENCE, answer).await {
+                Ok(Ok(())) => Asked::Now,
+                Ok(Err(error)) => Asked::No(format!("the gateway was no help: {}", error.message)),
+                Err(_) => {
+                    let limit = PATIENCE.as_secs();
+                    Asked::No(format!("{} did not answer within {limit} s", cloud.gateway()))
+                }
+            }
+        };
+        let asked = if !needs && matches!(asked, Asked::No(_)) { Asked::NotNeeded } else { asked };
+        finder.place(analysis, asked).await
+    }
+
+    /// Finds where a program's tools run from what the gateway has said of them.
+    ///
+    /// # Errors
+    /// Returns why the gateway's answer cannot be had or used.
+    pub(crate) async fn of_told(
+        app: &App,
+        analysis: &Analysis,
+        told: Option<Told>,
+        cancel: &CancellationToken,
+    ) -> Result<Self, ErrorBody> {
+        let mut finder = Finder::new(app).await?;
+        let asked = match told {
+            Some(told) => {
+                let names = Names { told: told.tools, scope: told.scope, ..Names::default() };
+                finder.hear(names, cancel).await?;
+                Asked::Now
+            }
+            None => Asked::No("the gateway was not asked: there is none".to_owned()),
+        };
+        finder.place(analysis, asked).await
+    }
+
+    /// Returns the plan of the program.
+    pub(crate) fn plan(&self, analysis: &Analysis) -> Plan {
+        let nowhere = Place { well_known: false, ..Place::on(Side::Unknown) };
+        plan_with(analysis, self.runs_on, |id| self.tools.get(id).map_or(nowhere, Placed::place))
+    }
+
+    /// Returns what a dry run says.
+    pub(crate) fn dry_run(&self, analysis: &Analysis) -> DryRun {
+        let plan = self.plan(analysis);
+        let here = |id: &&ToolId| self.tools.get(*id).is_some_and(|of| of.side == Side::Client);
+        DryRun {
+            dry_run: true,
+            // A gateway that was asked leaves nothing unknown; without one everything runs here.
+            routing: match self.runs_on {
+                Side::Server => Routing::Server,
+                Side::Client | Side::Unknown => Routing::Client,
+            },
+            dynamic: analysis.dynamic,
+            scope: None,
+            client_tools: analysis.tools.iter().filter(here).map(ToolId::to_string).collect(),
+            tasks: plan
+                .tasks
+                .into_iter()
+                .map(|task| DryTask {
+                    id: task.id,
+                    sends_to: self.tools.get(&task.tool).and_then(|of| of.sends_to.clone()),
+                    tool: task.tool,
+                    side: task.side,
+                    sends_within: task.sends_within,
+                    line: task.line,
+                })
+                .collect(),
+            order: plan.order,
+            text_goes_to: self.text_goes_to.clone(),
+            egress: plan.egress,
+            args_egress: plan.args_egress,
+            diagnostics: json!(analysis.diagnostics),
+        }
+    }
+}
+
+/// Keeps what the gateway has said, for when it does not answer. It is no more than a memory: what
+/// cannot be kept is asked again.
+pub(crate) async fn learn(app: &App, told: &[ToolUse]) {
+    Learned::learn_later(app, told).await;
+}
+
+/// Tells whether a tool is one of `pml` itself, which nobody need be asked about.
+fn is_of_pml(app: &App, id: &ToolId) -> bool {
+    !app.is_configured(id)
+        && (app.is_local(id) || id.is_plain() && tools::is_native(id.namespace()))
+}
+
+/// Returns the file that a folder has for this workspace, gateway and key.
+async fn place(app: &App, folder: &str, limit: usize) -> Option<RecordFile> {
+    let cloud = app.cloud().ok()?;
+    let principal = cloud.principal().await?;
+    let workspace = app.workspace().display();
+    let whose = format!("{workspace}\0{}\0{principal}", cloud.gateway());
+    Some(RecordFile::new(app.records(), folder, &whose, limit))
+}

@@ -1,0 +1,324 @@
+//! Asks all who may know where tools run, in their order.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use analysis::Analysis;
+use futures::future::{BoxFuture, FutureExt as _};
+use protocol::discovery::SEARCH_TOOLS;
+use protocol::{
+    CAPABILITY_DEPTH, ErrorBody, Fqdn, Integrity, Routing, RoutingRules, Scope, Side, ToolId,
+    ToolUse, ToolUseType, escape_text,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::learned::Learned;
+use super::rules::KeptRules;
+use super::{Asked, Placed, Placement, Reached, Source};
+use crate::app::App;
+use crate::capabilities::kept;
+use crate::consent::permissions::Verdict;
+use crate::consult::{self, Names};
+use crate::tools;
+
+/// What is known of a program's tools.
+pub(super) struct Finder<'a> {
+    app: &'a App,
+    told: HashMap<ToolId, ToolUse>,
+    /// What the gateway does not have.
+    missing: BTreeSet<ToolId>,
+    warnings: Vec<String>,
+    /// The caller's own scope.
+    scope: Option<Scope>,
+    learned: Option<Learned>,
+    rules: Option<KeptRules>,
+    kept: HashMap<ToolId, Reached>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) async fn new(app: &'a App) -> Result<Self, ErrorBody> {
+        app.read_permissions()?;
+        Ok(Self {
+            app,
+            told: HashMap::new(),
+            missing: BTreeSet::new(),
+            warnings: Vec::new(),
+            scope: None,
+            learned: Learned::load(app).await,
+            rules: KeptRules::load(app).await,
+            kept: HashMap::new(),
+        })
+    }
+
+    /// Takes in what the gateway says, and asks for what its capabilities reach.
+    pub(super) async fn hear(
+        &mut self,
+        names: Names,
+        cancel: &CancellationToken,
+    ) -> Result<(), ErrorBody> {
+        self.scope = names.scope.clone();
+        let mut below = BTreeSet::new();
+        for tool in names.told.iter().filter(|tool| self.is_of_own_scope(tool)) {
+            below.extend(consult::listed(tool)?);
+        }
+        let known: BTreeSet<&str> = names.told.iter().map(|tool| tool.id.as_str()).collect();
+        below.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
+        let below: Vec<ToolId> = below.into_iter().collect();
+        let inner = match below.as_slice() {
+            [] => Names::default(),
+            below => consult::ask_names(self.app, below, cancel).await?,
+        };
+        for names in [names, inner] {
+            if let Some(learned) = &mut self.learned {
+                learned.learn(&names.told, &names.missing);
+            }
+            for tool in names.told {
+                if let Ok(id) = tool.id.parse() {
+                    self.told.insert(id, tool);
+                }
+            }
+            self.missing.extend(names.missing);
+            self.warnings.extend(names.warnings);
+        }
+        if let Some(learned) = &self.learned {
+            learned.save();
+        }
+        Ok(())
+    }
+
+    /// Tells whether what a capability calls means the same in its scope and in the caller's own.
+    fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
+        let fqdn = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
+        fqdn.is_some_and(|fqdn| Some(fqdn.scope()) == self.scope.as_ref())
+    }
+
+    pub(super) async fn place(
+        mut self,
+        analysis: &Analysis,
+        asked: Asked,
+    ) -> Result<Placement, ErrorBody> {
+        for id in &analysis.tools {
+            if !self.app.is_local(id) && !self.told.contains_key(id) {
+                let mut reaches = BTreeMap::new();
+                if let Some((name, integrity)) =
+                    self.look_into_kept(id, CAPABILITY_DEPTH, &mut reaches).await?
+                {
+                    let reached =
+                        Reached { name, integrity: Some(integrity), reaches, sends: false };
+                    self.kept.insert(id.clone(), reached);
+                }
+            }
+        }
+        let alone = matches!(asked, Asked::No(_));
+        let tools: BTreeMap<ToolId, Placed> = analysis
+            .tools
+            .iter()
+            .map(|id| (id.clone(), self.placed(id, alone, CAPABILITY_DEPTH)))
+            .collect();
+        let mut notes = self.notes(&tools);
+        let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
+        let asks =
+            analysis.tools.iter().find(|id| consult::has_ask_rule(self.app, [*id].into_iter()));
+        if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
+            // Only here somebody asks.
+            runs_on = Side::Client;
+            notes.push(format!("a rule of yours asks about `{id}`, so the program runs here"));
+        }
+        if analysis.tools.is_empty() && asked != Asked::Now && !self.app.cloud()?.has_key().await {
+            runs_on = Side::Client;
+        }
+        notes.append(&mut self.warnings);
+        let gateway = self.app.cloud()?.gateway().to_string();
+        let text_goes_to = consult::sends_text(self.app, analysis).await?.then(|| gateway.clone());
+        Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
+    }
+
+    fn placed(&self, id: &ToolId, alone: bool, depth: usize) -> Placed {
+        let plain = |side, source| Placed {
+            side,
+            source,
+            age_s: None,
+            capability: None,
+            asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
+            sends_to: None,
+            // What nobody else claims is taken by its name.
+            well_known: matches!(
+                source,
+                Source::Native | Source::Rules | Source::Shipped | Source::None
+            ),
+        };
+        if self.app.is_configured(id) {
+            let sends_to = self.app.remote_of(id).map(|remote| remote.origin());
+            return Placed { sends_to, ..plain(Side::Client, Source::Config) };
+        }
+        if self.app.is_local(id) || id.is_plain() && tools::is_native(id.namespace()) {
+            return plain(Side::Client, Source::Native);
+        }
+        if let Some(tool) = self.told.get(id) {
+            return self.as_told(tool, Source::Gateway, 0, alone, depth);
+        }
+        if self.missing.contains(id) {
+            return plain(Side::Unknown, Source::Gateway);
+        }
+        let kept = self.kept.get(id).map(|reached| {
+            let mut reached = reached.clone();
+            for (id, side) in &mut reached.reaches {
+                *side = Side::Unknown;
+                if depth > 0 {
+                    let placed = self.placed(id, alone, depth - 1);
+                    *side = placed.side;
+                    reached.sends |= placed.sends_within();
+                }
+            }
+            Placed {
+                capability: Some(reached),
+                well_known: false,
+                ..plain(Side::Client, Source::Kept)
+            }
+        });
+        if alone && let Some(kept) = kept {
+            return kept;
+        }
+        if let Some((tool, age_s)) = self.learned.as_ref().and_then(|learned| learned.of(id)) {
+            return self.as_told(tool, Source::Cache, age_s, alone, depth);
+        }
+        if let Some((routing, age_s)) = self.rules.as_ref().and_then(|rules| rules.of(id)) {
+            return Placed { age_s: Some(age_s), ..plain(routing.into(), Source::Rules) };
+        }
+        match RoutingRules::shipped().covering(id) {
+            Some(routing) => plain(routing.into(), Source::Shipped),
+            None => plain(Side::Unknown, Source::None),
+        }
+    }
+
+    fn as_told(
+        &self,
+        tool: &ToolUse,
+        source: Source,
+        age_s: u64,
+        alone: bool,
+        depth: usize,
+    ) -> Placed {
+        let name = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
+        let is_shipped = name.as_ref().is_some_and(|name| *name.scope() == Scope::public());
+        let placed = |side, capability| Placed {
+            side,
+            source,
+            age_s: Some(age_s),
+            capability,
+            asks_gateway: false,
+            sends_to: None,
+            well_known: is_shipped,
+        };
+        if tool.kind == ToolUseType::Tool || depth == 0 {
+            return placed(tool.routing.into(), None);
+        }
+        let below = consult::listed(tool).unwrap_or_default();
+        // A rule may name in full what the program names in short.
+        let full = consult::full_name(tool);
+        let asks = consult::has_ask_rule(self.app, below.iter().chain(&full));
+        let side = if asks { Side::Client } else { tool.routing.into() };
+        let is_own = self.is_of_own_scope(tool);
+        let mut sends = false;
+        let sides = below.into_iter().map(|id| {
+            let side = match side {
+                Side::Server => Side::Server,
+                // In another scope its name may mean another tool.
+                _ if !is_own && !self.app.is_local(&id) => Side::Unknown,
+                _ => {
+                    let placed = self.placed(&id, alone, depth - 1);
+                    sends |= placed.sends_within();
+                    placed.side
+                }
+            };
+            (id, side)
+        });
+        let reaches = sides.collect();
+        let reached = Reached {
+            name: tool.fqdn.clone().unwrap_or_default(),
+            integrity: tool.integrity,
+            reaches,
+            sends,
+        };
+        placed(side, Some(reached))
+    }
+
+    /// Returns what is to be known beside the sides.
+    fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (id, placed) in tools {
+            let decision = self.app.permissions().decide(id);
+            if decision.verdict == Verdict::Deny {
+                notes.push(format!(
+                    "`{id}` is denied, so the program is refused: {}",
+                    decision.reason
+                ));
+            }
+            if placed.source == Source::Config {
+                let namespace = id.namespace();
+                let told = self.told.get(id).and_then(|tool| tool.fqdn.as_deref());
+                let hidden = match told {
+                    _ if tools::is_native(namespace) => Some(format!("`{namespace}` of `pml`")),
+                    Some(fqdn) => Some(format!("`{}` of the gateway", escape_text(fqdn))),
+                    None if RoutingRules::shipped().covering(id).is_some() => {
+                        Some(format!("`{namespace}` of the gateway"))
+                    }
+                    None => None,
+                };
+                if let Some(hidden) = hidden {
+                    notes.push(format!(
+                        "`{id}` is of your own server `{namespace}`, which hides {hidden}"
+                    ));
+                }
+            } else if placed.source == Source::Native && !self.app.is_local(id) {
+                notes.push(format!(
+                    "`{}` is built into `pml` and has no tool `{}`, so the program is refused",
+                    id.namespace(),
+                    id.action()
+                ));
+            }
+            if self.missing.contains(id) && placed.source == Source::Gateway {
+                notes.push(format!("`{id}` is not registered, so the program is refused"));
+            }
+            for below in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
+                let decision = self.app.permissions().decide(below);
+                if decision.verdict == Verdict::Deny {
+                    notes.push(format!(
+                        "`{id}` calls `{below}`, which is denied, so the program is refused: {}",
+                        decision.reason
+                    ));
+                }
+                let told = self.told.get(id);
+                if told.is_some_and(|tool| tool.routing == Routing::Server)
+                    && consult::has_ask_rule(self.app, [below].into_iter())
+                {
+                    notes.push(format!(
+                        "a rule of yours asks about `{below}`, so `{id}`, which calls it, runs here"
+                    ));
+                }
+            }
+        }
+        notes.dedup();
+        notes
+    }
+
+    /// Returns the name and hash of a capability that ran here, and adds what it reaches.
+    fn look_into_kept<'b>(
+        &'b self,
+        id: &'b ToolId,
+        depth: usize,
+        reaches: &'b mut BTreeMap<ToolId, Side>,
+    ) -> BoxFuture<'b, Result<Option<(String, Integrity)>, ErrorBody>> {
+        async move {
+            let pinned = self.app.lockfile.capabilities(id)?;
+            let last = pinned.last().and_then(|last| kept(self.app.records(), last.integrity));
+            let Some(module) = last.filter(|_| depth > 0) else { return Ok(None) };
+            for tool in &self.app.analyser()?.analyse(&module.code).await?.tools {
+                let inner = self.look_into_kept(tool, depth - 1, reaches).await?;
+                let side = if inner.is_some() { Side::Client } else { Side::Unknown };
+                reaches.insert(tool.clone(), side);
+            }
+            Ok(Some((module.versioned(), module.integrity)))
+        }
+        .boxed()
+    }
+}

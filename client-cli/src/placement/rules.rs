@@ -1,0 +1,61 @@
+//! The gateway's routing rules, kept for each workspace, gateway and key, and read again only if they changed.
+//!
+//! They say where tools run that the gateway was never asked about, for plans only, which tell their age.
+
+use protocol::{Routing, RoutingRules, ToolId};
+use serde::{Deserialize, Serialize};
+
+use crate::app::App;
+use crate::records::{RecordFile, now};
+
+/// The folder beside the user's records.
+const FOLDER: &str = "rules";
+/// The largest record, in bytes.
+const RECORD_LIMIT: usize = 4 * 1024 * 1024;
+
+/// Rules as they were read.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptRules {
+    version: u32,
+    /// When the gateway last said that they hold, in seconds since 1970.
+    at: u64,
+    etag: String,
+    rules: RoutingRules,
+}
+
+impl KeptRules {
+    /// Reads what is there. Without a key there is nothing.
+    pub(super) async fn load(app: &App) -> Option<Self> {
+        let file = super::place(app, FOLDER, RECORD_LIMIT).await?;
+        let kept: Self = serde_json::from_slice(&file.read()?).ok()?;
+        (kept.version == 1).then_some(kept)
+    }
+
+    /// Returns where a tool runs, and how many seconds ago that was said.
+    pub(super) fn of(&self, id: &ToolId) -> Option<(Routing, u64)> {
+        Some((self.rules.covering(id)?, now().saturating_sub(self.at)))
+    }
+
+    /// Asks the gateway whether the rules changed. They are no more than a memory: what cannot be read or kept is as
+    /// it was.
+    pub(super) async fn refresh(app: &App) {
+        let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
+        if let Err(reason) = Self::read_again(app, &file).await {
+            tracing::debug!(reason, "The routing rules could not be kept");
+        }
+    }
+
+    async fn read_again(app: &App, file: &RecordFile) -> Result<(), String> {
+        let kept = Self::load(app).await;
+        let cloud = app.cloud().map_err(|error| error.message)?;
+        let etag = kept.as_ref().map(|kept| kept.etag.as_str()).filter(|etag| !etag.is_empty());
+        let read = cloud.routing(etag).await.map_err(|error| error.message)?;
+        let now_kept = match (read, kept) {
+            (Some((etag, rules)), _) => Self { version: 1, at: now(), etag, rules },
+            (None, Some(kept)) => Self { at: now(), ..kept },
+            (None, None) => return Ok(()),
+        };
+        let text = serde_json::to_vec(&now_kept).map_err(|error| error.to_string())?;
+        file.write(&text).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,445 @@
+//! Which file a program's name means: never one that somebody could put into the workspace.
+//!
+//! Whoever can write into the workspace could otherwise choose what runs by the name of `npx`, or what runs `npx`
+//! itself: many programs are scripts, and the kernel looks for their interpreter.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Where programs are looked for when the user has no `PATH`, or none that can be used.
+const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How many links are followed, as many as the kernel follows.
+const LINKS_LIMIT: usize = 40;
+
+/// How many interpreters may run each other, one less than the kernel's limit.
+const INTERPRETERS_LIMIT: usize = 4;
+
+/// How much of a script the kernel reads to find its interpreter.
+const FIRST_LINE: u64 = 256;
+
+/// Says why a program cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// Nothing of that name can be run.
+    #[error("the program `{program}` was not found; {how}", program = .0, how = how_to_get(.0))]
+    Missing(String),
+    /// Only the workspace has it.
+    #[error(
+        "the program `{program}` was found only in the workspace, which anybody may have put there; to run \
+         that one, give its path: `{path}`"
+    )]
+    InWorkspace {
+        /// The program's name.
+        program: String,
+        /// Where it is, from the workspace.
+        path: String,
+    },
+    /// The registry names one of the workspace.
+    #[error("the registry's entry names the program `{program}`, which is one of the workspace")]
+    OfRegistry {
+        /// The program as it is named.
+        program: String,
+    },
+    /// What would run it is not there, or in the workspace.
+    #[error("the program `{program}` is a script for `{interpreter}`, {why}")]
+    Interpreter {
+        /// The program's file.
+        program: String,
+        /// What its first line names.
+        interpreter: String,
+        /// What is wrong with that.
+        why: &'static str,
+    },
+}
+
+fn how_to_get(program: &str) -> &'static str {
+    match program {
+        "npx" | "npm" | "node" => "install Node.js 18 or newer, which has it",
+        "uvx" | "uv" => "install uv, which has it: https://docs.astral.sh/uv/",
+        _ => "install it or give its full path",
+    }
+}
+
+/// A program as it would run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its file, by an absolute path.
+    pub file: PathBuf,
+    /// The programs that run it, if it is a script: its interpreter, and that one's.
+    pub interpreters: Vec<PathBuf>,
+    /// Whether the workspace decides what it is; only a path that says so leads there.
+    pub is_of_workspace: bool,
+}
+
+/// Finds programs for one workspace.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    folders: Vec<PathBuf>,
+    /// The workspace, by its canonical path.
+    root: Option<PathBuf>,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Self::new(None, None)
+    }
+}
+
+impl Programs {
+    /// Takes the folders of a `PATH` that are no part of the workspace and do not lead through it.
+    pub fn new(path: Option<&str>, root: Option<&Path>) -> Self {
+        let folders = |path: &str| -> Vec<PathBuf> {
+            // A relative or empty entry is a part of whatever folder a program is in.
+            let absolute = path.split(':').filter(|entry| entry.starts_with('/'));
+            let mut folders: Vec<PathBuf> = Vec::new();
+            for folder in absolute.map(PathBuf::from) {
+                if !leads_through(&folder, root) && !folders.contains(&folder) {
+                    folders.push(folder);
+                }
+            }
+            folders
+        };
+        let mut found = folders(path.unwrap_or(USUAL));
+        if found.is_empty() {
+            // An empty `PATH` means the current folder.
+            found = folders(USUAL);
+        }
+        Self { folders: found, root: root.map(Path::to_owned) }
+    }
+
+    /// Returns the `PATH` for what is started.
+    pub fn path(&self) -> String {
+        let folders: Vec<_> = self.folders.iter().map(|folder| folder.to_string_lossy()).collect();
+        folders.join(":")
+    }
+
+    /// Finds a program: a path, relative to `folder`, or a name on the `PATH`.
+    ///
+    /// # Errors
+    /// Returns [`ProgramError`] when there is no file that can be run, or the workspace would decide what runs.
+    pub fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
+        let missing = || ProgramError::Missing(name.to_owned());
+        if name.contains('/') {
+            let file = folder.join(name);
+            if !can_run(&file) {
+                return Err(missing());
+            }
+            let is_of_workspace = self.is_inside(&file);
+            let interpreters = match self.interpreters(&file, INTERPRETERS_LIMIT) {
+                Ok(interpreters) => interpreters,
+                // The workspace decides anyway, and the path says so.
+                Err(_) if is_of_workspace => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            return Ok(Program { file, interpreters, is_of_workspace });
+        }
+        let mut on_path = self.on_path(name);
+        let Some(file) = on_path.find(|file| !self.is_inside(file)) else {
+            return Err(self.only_in_workspace(name).unwrap_or_else(missing));
+        };
+        let interpreters = self.interpreters(&file, INTERPRETERS_LIMIT)?;
+        Ok(Program { file, interpreters, is_of_workspace: false })
+    }
+
+    fn on_path<'a>(&'a self, name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+        self.folders.iter().map(move |folder| folder.join(name)).filter(|file| can_run(file))
+    }
+
+    fn is_inside(&self, path: &Path) -> bool {
+        leads_through(path, self.root.as_deref())
+    }
+
+    /// Looks where projects have programs of their own.
+    fn only_in_workspace(&self, name: &str) -> Option<ProgramError> {
+        let root = self.root.as_deref()?;
+        let folders = ["bin", "node_modules/.bin", ".venv/bin", "venv/bin"];
+        let folder = folders.into_iter().find(|folder| can_run(&root.join(folder).join(name)))?;
+        let path = format!("./{folder}/{name}");
+        Some(ProgramError::InWorkspace { program: name.to_owned(), path })
+    }
+
+    /// Returns what the kernel would run a file by: nothing for what is no script.
+    fn interpreters(&self, file: &Path, left: usize) -> Result<Vec<PathBuf>, ProgramError> {
+        let Some((interpreter, argument)) = first_line(file) else { return Ok(Vec::new()) };
+        let refused = |why| ProgramError::Interpreter {
+            program: file.display().to_string(),
+            interpreter: format!("{interpreter} {argument}").trim_end().to_owned(),
+            why,
+        };
+        let Some(left) = left.checked_sub(1) else {
+            return Err(refused("and so are too many of what runs it"));
+        };
+        if !interpreter.starts_with('/') {
+            return Err(refused("a path that means another file in each folder"));
+        }
+        let program = Path::new(&interpreter).to_owned();
+        if !can_run(&program) {
+            return Err(refused("which is not there"));
+        }
+        if self.is_inside(&program) {
+            return Err(refused("which is in the workspace, where anybody may have put it"));
+        }
+        let mut found = Vec::new();
+        let next = if program.file_name() == Some(OsStr::new("env")) {
+            let Some(name) = named_for_env(&argument) else {
+                return Err(refused("which does not say what runs it"));
+            };
+            let named = match name.contains('/') {
+                true => {
+                    Some(PathBuf::from(&name)).filter(|path| path.is_absolute() && can_run(path))
+                }
+                // `env` takes the first one.
+                false => self.on_path(&name).next(),
+            };
+            let Some(named) = named else { return Err(refused("which is not on the PATH")) };
+            if self.is_inside(&named) {
+                return Err(refused(
+                    "which leads into the workspace, where anybody may have put it",
+                ));
+            }
+            named
+        } else {
+            program
+        };
+        let rest = self.interpreters(&next, left)?;
+        found.push(next);
+        found.extend(rest);
+        Ok(found)
+    }
+}
+
+fn can_run(file: &Path) -> bool {
+    file.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns the interpreter and its argument that the first line of a script names, as the kernel reads it.
+fn first_line(file: &Path) -> Option<(String, String)> {
+    let mut start = Vec::new();
+    File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_matches([' ', '\t', '\r']);
+    let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    Some((interpreter.to_owned(), argument.trim_matches([' ', '\t']).to_owned()))
+}
+
+/// Returns the program that `env` is told to run.
+fn named_for_env(argument: &str) -> Option<String> {
+    let words = argument.split([' ', '\t']).filter(|word| !word.is_empty());
+    let mut words = words.map(|word| {
+        let split = word.strip_prefix("--split-string=").or_else(|| word.strip_prefix("-S"));
+        split.unwrap_or(word)
+    });
+    let name = words.find(|word| !word.is_empty() && !word.starts_with('-') && !word.contains('='));
+    name.map(str::to_owned)
+}
+
+/// Tells whether a path is in a folder, or some link on its way is: whoever can write there decides where it leads.
+///
+/// What is not there leads nowhere; a chain of links without an end is taken for one that does.
+fn leads_through(path: &Path, root: Option<&Path>) -> bool {
+    let Some(root) = root else { return false };
+    let mut rest: VecDeque<OsString> = parts(path).collect();
+    let mut at = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        // `at` has no links in it, so this is where the next part really lies.
+        let next = at.join(&part);
+        if next.starts_with(root) {
+            return true;
+        }
+        match std::fs::read_link(&next) {
+            Ok(target) => {
+                links += 1;
+                if links > LINKS_LIMIT {
+                    return true;
+                }
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                let mut followed: VecDeque<OsString> = parts(&target).collect();
+                followed.append(&mut rest);
+                rest = followed;
+            }
+            Err(_) => at = next,
+        }
+    }
+    false
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::from_bytes(b"..").to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Tree {
+        _folder: tempfile::TempDir,
+        base: PathBuf,
+    }
+
+    impl Tree {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let base = folder.path().canonicalize().unwrap();
+            for name in ["ws/bin", "ws/node_modules/.bin", "own", "other"] {
+                std::fs::create_dir_all(base.join(name)).unwrap();
+            }
+            Self { _folder: folder, base }
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.base.join(name)
+        }
+
+        fn script(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.at(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            path
+        }
+
+        /// Finds programs by a `PATH` of these folders, written as they would be seen from the workspace.
+        fn programs(&self, folders: &[&str]) -> Programs {
+            let absolute = |name: &&str| match name.strip_prefix("./") {
+                Some(relative) => relative.to_owned(),
+                None => self.at(name).display().to_string(),
+            };
+            let path: Vec<String> = folders.iter().map(absolute).collect();
+            Programs::new(Some(&path.join(":")), Some(&self.at("ws")))
+        }
+
+        fn find(&self, folders: &[&str], name: &str) -> Result<Program, ProgramError> {
+            self.programs(folders).find(name, &self.at("ws"))
+        }
+    }
+
+    /// NX-02: no entry of `PATH` that is in the workspace, by whatever way, chooses a program.
+    #[test]
+    fn the_workspace_chooses_no_program() {
+        let tree = Tree::new();
+        for folder in ["ws/bin", "ws/node_modules/.bin"] {
+            tree.script(&format!("{folder}/npx"), "#!/bin/sh\n");
+        }
+        let own = tree.script("own/npx", "#!/bin/sh\n");
+        symlink(tree.at("ws/bin"), tree.at("linked")).unwrap();
+        symlink(tree.at("ws"), tree.at("to-ws")).unwrap();
+        // Its way leads through the workspace, though it ends outside.
+        symlink(tree.at("other"), tree.at("ws/out")).unwrap();
+        tree.script("other/npx", "#!/bin/sh\n");
+        let ways = [
+            "ws/bin",
+            "ws/node_modules/.bin",
+            "linked",
+            "to-ws/bin",
+            "ws/../ws/bin",
+            "own/../to-ws/bin",
+            "ws/out",
+            "to-ws/out",
+            "./bin",
+            "./node_modules/.bin",
+            "./.",
+            "./",
+        ];
+        for way in ways {
+            let found = tree.find(&[way, "own"], "npx").unwrap();
+            assert_eq!((found.file, found.is_of_workspace), (own.clone(), false), "{way}");
+            let path = tree.programs(&[way, "own"]).path();
+            assert_eq!(path, tree.at("own").display().to_string(), "{way}");
+        }
+        tree.script("ws/bin/only-here", "#!/bin/sh\n");
+        let error = tree.find(&ways, "only-here").unwrap_err().to_string();
+        assert!(error.contains("give its path: `./bin/only-here`"), "{error}");
+        // A `PATH` of nothing else is never an empty one, which would mean the current folder.
+        assert_eq!(tree.programs(&ways).path(), USUAL);
+    }
+
+    /// NX-02: a link in the user's own folder that leads into the workspace is not taken.
+    #[test]
+    fn a_link_into_the_workspace_is_no_program() {
+        let tree = Tree::new();
+        tree.script("ws/bin/npx", "#!/bin/sh\n");
+        let real = tree.script("other/npx", "#!/bin/sh\n");
+        symlink("../ws/bin/npx", tree.at("own/npx")).unwrap();
+        assert_eq!(tree.find(&["own", "other"], "npx").unwrap().file, real);
+        // A link that the workspace keeps may lead anywhere tomorrow.
+        symlink(&real, tree.at("ws/through")).unwrap();
+        symlink("../ws/through", tree.at("own/uvx")).unwrap();
+        assert!(tree.find(&["own"], "uvx").is_err());
+        symlink("loop", tree.at("own/loop")).unwrap();
+        assert!(tree.find(&["own"], "loop").is_err());
+    }
+
+    /// NX-02: what runs a script is looked at as the script is.
+    #[test]
+    fn an_interpreter_is_not_of_the_workspace_either() {
+        let tree = Tree::new();
+        tree.script("ws/bin/node", "#!/bin/sh\n");
+        let node = tree.script("own/node", "");
+        let by = |first: &str| {
+            tree.script("own/npx", &format!("#!{first}\n"));
+            tree.find(&["ws/bin", "own"], "npx")
+        };
+        for first in [
+            "/usr/bin/env node",
+            "/usr/bin/env  -S node --no-warnings",
+            "/usr/bin/env -S A=b node",
+            " /usr/bin/env -Snode",
+        ] {
+            assert_eq!(by(first).unwrap().interpreters, std::slice::from_ref(&node), "{first}");
+        }
+        let inside = tree.at("ws/bin/node").display().to_string();
+        for first in
+            ["./node", "bin/node", &inside, &format!("/usr/bin/env {inside}"), "/usr/bin/env"]
+        {
+            let error = by(first).unwrap_err();
+            assert!(matches!(error, ProgramError::Interpreter { .. }), "{first}: {error}");
+        }
+        // `env` would take this link, so it is not passed over.
+        std::fs::remove_file(&node).unwrap();
+        symlink(&inside, &node).unwrap();
+        tree.script("other/node", "");
+        tree.script("own/npx", "#!/usr/bin/env node\n");
+        let error = tree.find(&["own", "other"], "npx").unwrap_err().to_string();
+        assert!(error.contains("leads into the workspace"), "{error}");
+        // An interpreter may be a script itself.
+        std::fs::remove_file(&node).unwrap();
+        tree.script("own/node", "#!/usr/bin/env deep\n");
+        let deep = tree.script("own/deep", "");
+        assert_eq!(tree.find(&["own"], "npx").unwrap().interpreters, [node.clone(), deep]);
+        tree.script("own/deep", "#!/usr/bin/env node\n");
+        assert!(tree.find(&["own"], "npx").is_err());
+    }
+
+    /// A program of the workspace runs where its path says that it is one.
+    #[test]
+    fn a_path_into_the_workspace_is_taken_for_what_it_is() {
+        let tree = Tree::new();
+        let file = tree.script("ws/bin/tool", "#!./bin/run\n");
+        let found = tree.find(&["own"], "./bin/tool").unwrap();
+        assert_eq!((found.file.canonicalize().unwrap(), found.is_of_workspace), (file, true));
+        symlink(tree.at("ws/bin/tool"), tree.at("own/linked")).unwrap();
+        let outside = tree.at("own/linked");
+        assert!(tree.find(&[], outside.to_str().unwrap()).unwrap().is_of_workspace);
+        assert!(matches!(tree.find(&[], "./bin/none"), Err(ProgramError::Missing(_))));
+    }
+}

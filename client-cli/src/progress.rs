@@ -1,0 +1,54 @@
+//! How far a request of the agent is, for one that asked to be told.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RoleServer};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often the agent hears of a request in which no call ends.
+const BEAT: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    /// Counts the tool calls that have ended in the request that this task answers, where somebody listens.
+    static ENDED: watch::Sender<u64>;
+}
+
+/// Says that a tool call has ended in the request that this task answers.
+pub(crate) fn call_ended() {
+    // Commands of the terminal have nobody who listens.
+    let _ = ENDED.try_with(|calls| calls.send_modify(|ended| *ended += 1));
+}
+
+/// Waits for the answer to a request, and tells its agent whenever a tool call has ended, and every few seconds.
+///
+/// What is told rises in any case: it is the seconds that have gone by. Nobody knows how many there will be.
+pub(crate) async fn tell<T>(
+    peer: &Peer<RoleServer>,
+    token: ProgressToken,
+    answer: impl Future<Output = T>,
+) -> T {
+    let started = Instant::now();
+    let (sender, mut calls) = watch::channel(0);
+    let mut beat = tokio::time::interval_at(started + BEAT, BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut answer = pin!(ENDED.scope(sender, answer));
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            Ok(()) = calls.changed() => beat.reset(),
+            _ = beat.tick() => {}
+        }
+        let ended = *calls.borrow_and_update();
+        let calls = if ended == 1 { "tool call" } else { "tool calls" };
+        let mut told =
+            ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
+        told.message = Some(format!("{ended} {calls} finished"));
+        if let Err(error) = peer.notify_progress(told).await {
+            tracing::debug!(%error, "Nobody hears of the progress of a request");
+        }
+    }
+}

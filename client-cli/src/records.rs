@@ -1,0 +1,113 @@
+//! What `pml` remembers between runs: small files with the user's own records, which no workspace can ship.
+//!
+//! They are a memory and nothing more: what cannot be read was never known, and what cannot be kept is asked again.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use protocol::Integrity;
+use rustix::fs::{Mode, OFlags};
+
+use crate::workspace::atomic::{self, Existing};
+
+/// One such file; only the user can read it.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordFile {
+    folder: PathBuf,
+    name: String,
+    limit: usize,
+}
+
+impl RecordFile {
+    /// Names the file of whatever `of` stands for, of at most `limit` bytes.
+    pub(crate) fn new(records: &Path, folder: &str, of: &str, limit: usize) -> Self {
+        Self { folder: records.join(folder), name: name(of), limit }
+    }
+
+    /// Reads the file, if it is one and not too long.
+    pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(self.open().ok()?, &self.name, flags, Mode::empty());
+        let file = File::from(file.ok()?);
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.take(self.limit as u64 + 1).read_to_end(&mut text).ok()?;
+        (text.len() <= self.limit).then_some(text)
+    }
+
+    /// Writes the file anew.
+    pub(crate) fn write(&self, text: &[u8]) -> Result<(), io::Error> {
+        if text.len() > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let mode = Some(Mode::from_raw_mode(0o600));
+        atomic::write(self.open()?, &self.name, text, mode, Existing::Replaced)
+    }
+
+    fn open(&self) -> Result<OwnedFd, io::Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(&self.folder, flags, Mode::empty())?)
+    }
+}
+
+/// Returns a name for a file or folder of whatever `of` stands for.
+pub(crate) fn name(of: &str) -> String {
+    let hash = Integrity::of(of.as_bytes()).into_bytes();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns an age for people.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => "less than a minute".to_owned(),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_private_and_within_its_limit() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let records = tempfile::tempdir().unwrap();
+        let file = RecordFile::new(records.path(), "x", "one", 10);
+        assert_eq!(file.read(), None);
+        file.write(b"0123456789").unwrap();
+        assert_eq!(file.read().as_deref(), Some(&b"0123456789"[..]));
+        let path = file.folder.join(&file.name);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&file.folder)), (0o600, 0o700));
+        file.write(b"0123456789a").unwrap_err();
+        std::fs::write(&path, "0123456789a").unwrap();
+        assert_eq!(file.read(), None);
+        assert_eq!(RecordFile::new(records.path(), "x", "two", 10).read(), None);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(file.read(), None);
+    }
+
+    #[test]
+    fn ages_are_for_people() {
+        for (seconds, shown) in
+            [(59, "less than a minute"), (60, "1 min"), (10_900, "3 h"), (200_000, "2 days")]
+        {
+            assert_eq!(age(seconds), shown);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Git, when a program starts it: what a repository's own settings name does not run by surprise.
+//!
+//! A repository may come from anywhere, with settings that start programs at `git status`. Commands that only look run
+//! with its helpers off. Commands that change something keep hooks and filters, because the user's project relies on
+//! them; file system monitors, pagers and editors are off for all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Commands of Git that only look.
+const LOOKING: &[&str] = &[
+    "status",
+    "diff",
+    "log",
+    "show",
+    "blame",
+    "annotate",
+    "shortlog",
+    "whatchanged",
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "cat-file",
+    "describe",
+    "grep",
+    "name-rev",
+    "diff-tree",
+    "diff-index",
+    "diff-files",
+    "for-each-ref",
+    "show-ref",
+    "show-branch",
+    "merge-base",
+    "count-objects",
+];
+
+/// Those of them that take `--no-ext-diff` and `--no-textconv`.
+const DIFFING: &[&str] = &[
+    "diff",
+    "log",
+    "show",
+    "whatchanged",
+    "diff-tree",
+    "diff-index",
+    "diff-files",
+    "blame",
+    "annotate",
+];
+
+/// Options before the command whose value is the next argument.
+const WITH_VALUE: &[&str] =
+    &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source"];
+
+/// How long Git may take to list a repository's settings.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tells whether a program is Git.
+pub(super) fn is_git(program: &Path) -> bool {
+    program.file_name().is_some_and(|name| name == "git")
+}
+
+/// Returns the place of the command among the arguments.
+fn command_at(argv: &[String]) -> Option<usize> {
+    let mut at = 1;
+    while argv.get(at)?.starts_with('-') {
+        at += if WITH_VALUE.contains(&argv[at].as_str()) { 2 } else { 1 };
+    }
+    (at < argv.len()).then_some(at)
+}
+
+/// Takes the helpers away from a command: changes its arguments, and adds to its variables.
+pub(super) async fn restrain(
+    argv: &mut Vec<String>,
+    variables: &mut BTreeMap<String, String>,
+    program: &Path,
+    folder: &Path,
+) {
+    let mut settings: Vec<(String, &str)> = [
+        ("core.fsmonitor", "false"),
+        ("core.pager", "cat"),
+        ("core.askPass", ""),
+        ("protocol.ext.allow", "never"),
+        // A folder that only looks like a repository is none by itself.
+        ("safe.bareRepository", "explicit"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    for (name, value) in [
+        ("GIT_PAGER", "cat"),
+        ("GIT_EDITOR", ":"),
+        ("GIT_SEQUENCE_EDITOR", ":"),
+        ("GIT_SSH_COMMAND", "ssh"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+    ] {
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    let Some(at) = command_at(argv) else { return set(variables, settings) };
+    let looks = LOOKING.contains(&argv[at].as_str());
+    if looks {
+        for (key, value) in [
+            ("core.hooksPath", "/dev/null"),
+            ("log.showSignature", "false"),
+            ("submodule.recurse", "false"),
+            ("diff.external", ""),
+        ] {
+            settings.push((key.to_owned(), value));
+        }
+        // A look is no reason to write, nor to run what is run after a write.
+        variables.insert("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned());
+    }
+    set(variables, settings.clone());
+    for key in of_repository(&argv[1..at], variables, program, folder).await {
+        let is = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
+        if is("alias.", "") {
+            settings.push((key, ""));
+        } else if looks && is("filter.", ".required") {
+            settings.push((key, "false"));
+        } else if looks && is("filter.", "") {
+            settings.push((key, ""));
+        }
+    }
+    set(variables, settings);
+    if DIFFING.contains(&argv[at].as_str()) {
+        let off = ["--no-ext-diff", "--no-textconv"].map(str::to_owned);
+        argv.splice(at + 1..at + 1, off);
+    }
+}
+
+/// Gives Git settings that go before those of every file.
+fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) {
+    variables.insert("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string());
+    for (index, (key, value)) in settings.into_iter().enumerate() {
+        variables.insert(format!("GIT_CONFIG_KEY_{index}"), key);
+        variables.insert(format!("GIT_CONFIG_VALUE_{index}"), value.to_owned());
+    }
+}
+
+/// Returns the filters and aliases that the repository itself sets; to list them runs none.
+async fn of_repository(
+    options: &[String],
+    variables: &BTreeMap<String, String>,
+    program: &Path,
+    folder: &Path,
+) -> Vec<String> {
+    let mut command = tokio::process::Command::new(program);
+    command.args(options).args(["config", "-z", "--show-scope", "--name-only"]);
+    command.args(["--get-regexp", r"^(filter|alias)\."]);
+    command.env_clear().envs(variables).current_dir(folder).kill_on_drop(true);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    let Ok(Ok(output)) = tokio::time::timeout(PATIENCE, command.output()).await else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words: Vec<&str> = text.split('\0').collect();
+    let pairs = words.chunks_exact(2).filter(|pair| matches!(pair[0], "local" | "worktree"));
+    pairs.map(|pair| pair[1].to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_found_behind_options() {
+        for (line, command) in [
+            ("git status", Some("status")),
+            ("git -C sub -c a.b=c --no-pager log -p", Some("log")),
+            ("git --git-dir x --work-tree=y diff", Some("diff")),
+            ("git --version", None),
+            ("git", None),
+            ("git -C", None),
+        ] {
+            let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let found = command_at(&argv).map(|at| argv[at].as_str());
+            assert_eq!(found, command, "{line}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Places in a workspace that other programs run or trust, or that hold secrets.
+//!
+//! A change of one of them acts with the user's own rights, outside of every rule: a program that may write files
+//! would become one that may start programs. The list is data, `protected.tsv`; what follows from the machine is
+//! found when the workspace is opened.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use rustix::fs::OFlags;
+
+use super::Workspace;
+
+/// What is done at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    /// Its content is read.
+    Read,
+    /// It is written or made.
+    Change,
+    /// It is moved away, or something is moved there, with all that lies beneath.
+    Move,
+}
+
+/// How a place is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// It is refused, whoever asks.
+    Refused,
+    /// A human is asked about it, whatever a rule allows.
+    Asked,
+}
+
+/// A protected place that a call touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Protected {
+    /// Its path beneath the workspace, after all links.
+    pub real: PathBuf,
+    /// How it is protected.
+    pub guard: Guard,
+    /// Why, as the rest of a sentence.
+    pub reason: &'static str,
+}
+
+/// The places that a human allowed one call to touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Granted(BTreeSet<PathBuf>);
+
+impl Granted {
+    /// Takes the places that were shown.
+    pub fn of(shown: &[Protected]) -> Self {
+        Self(shown.iter().map(|place| place.real.clone()).collect())
+    }
+
+    /// Tells whether a place was shown, or is a folder on the way to one.
+    fn covers(&self, real: &Path) -> bool {
+        self.0.iter().any(|shown| shown.starts_with(real))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Own,
+    Never,
+    Ask,
+    Secret,
+    Plain,
+}
+
+impl Access {
+    fn guard(self, deed: Deed) -> Option<Guard> {
+        match (self, deed) {
+            (Self::Own, _) | (Self::Never, Deed::Change | Deed::Move) => Some(Guard::Refused),
+            (Self::Secret, _) | (Self::Ask, Deed::Change | Deed::Move) => Some(Guard::Asked),
+            (Self::Never | Self::Ask, Deed::Read) | (Self::Plain, _) => None,
+        }
+    }
+}
+
+/// One name of the list: its parts, as [`fold`] spells them.
+struct Name {
+    access: Access,
+    reason: &'static str,
+    parts: Vec<String>,
+}
+
+static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| names(include_str!("protected.tsv")));
+
+/// Reads the list; a test says that every line of it can be read.
+fn names(list: &'static str) -> Vec<Name> {
+    let mut found = Vec::new();
+    for line in list.lines().filter(|line| !line.starts_with('#')) {
+        let mut columns = line.split('\t');
+        let access = match columns.next() {
+            Some("own") => Access::Own,
+            Some("never") => Access::Never,
+            Some("ask") => Access::Ask,
+            Some("secret") => Access::Secret,
+            Some("plain") => Access::Plain,
+            _ => continue,
+        };
+        let (Some(reason), Some(names)) = (columns.next(), columns.next()) else { continue };
+        for name in names.split(' ') {
+            let parts = name.split('/').map(|part| fold(OsStr::new(part))).collect();
+            found.push(Name { access, reason, parts });
+        }
+    }
+    found
+}
+
+/// Spells a name as the most forgiving file system would: without case, characters that are ignored, what follows a
+/// `:`, and dots and spaces at the end.
+fn fold(name: &OsStr) -> String {
+    let text: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
+    let stem = match text.split_once(':') {
+        Some((stem, _)) if !stem.is_empty() => stem,
+        _ => &text,
+    };
+    let stem = match stem.trim_end_matches(['.', ' ']) {
+        "" => stem,
+        trimmed => trimmed,
+    };
+    // Upper case first: `ſ` and `ﬁ` have an upper case only.
+    stem.to_uppercase().to_lowercase()
+}
+
+/// Tells whether HFS+ ignores a character in names.
+fn is_ignored(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Tells whether one part of a path is what the list names.
+fn is_part(pattern: &str, part: &str) -> bool {
+    let is_it = match pattern.split_once('*') {
+        Some((before, after)) => {
+            part.len() > before.len() + after.len()
+                && part.starts_with(before)
+                && part.ends_with(after)
+        }
+        None => part == pattern,
+    };
+    is_it || is_short_name(pattern, part)
+}
+
+/// Tells whether a part is the short name that FAT and NTFS give beside a long one: `GIT~1` for `.git`.
+fn is_short_name(pattern: &str, part: &str) -> bool {
+    let Some((stem, number)) = part.split_once('~') else { return false };
+    let number = number.split('.').next().unwrap_or_default();
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let long: String = pattern.chars().filter(|c| c.is_alphanumeric()).take(6).collect();
+    is_number && pattern.starts_with('.') && !pattern.contains('*') && stem == long
+}
+
+/// Finds the strictest protection that a name gives to a path.
+fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
+    let parts: Vec<String> = real.components().map(|part| fold(part.as_os_str())).collect();
+    let is_plain =
+        |part: &str| NAMES.iter().any(|name| name.access == Access::Plain && name.parts[0] == part);
+    let covers = |name: &Name| {
+        (0..parts.len()).any(|start| {
+            let rest = &parts[start..];
+            let count = name.parts.len().min(rest.len());
+            let same = name.parts.iter().zip(rest).all(|(pattern, part)| is_part(pattern, part));
+            // Who moves `.github` moves `.github/workflows`.
+            let reaches = count == name.parts.len() || deed == Deed::Move;
+            let excepted = name.parts[0].contains('*') && is_plain(&rest[0]);
+            same && reaches && !excepted
+        })
+    };
+    let found = NAMES.iter().filter(|name| name.access != Access::Plain && covers(name));
+    let found = found.filter_map(|name| Some((name.access.guard(deed)?, name.reason)));
+    // `Refused` goes before `Asked`.
+    found.min_by_key(|(guard, _)| *guard == Guard::Asked)
+}
+
+/// A place that this machine makes a protected one.
+#[derive(Debug, Clone)]
+pub(super) struct Special {
+    real: PathBuf,
+    access: Access,
+    reason: &'static str,
+}
+
+/// Finds what of the user's own lies beneath a workspace.
+pub(super) fn of_machine(root: &Path) -> Vec<Special> {
+    let own = [
+        crate::consent::trust::TrustStore::of_user().ok().map(|store| store.folder().to_owned()),
+        crate::keys::user_file().and_then(|file| file.parent().map(Path::to_owned)),
+        std::env::current_exe().ok(),
+    ];
+    let reason = "it holds what PML knows and grants";
+    let own = own.into_iter().flatten().map(|place| (place, Access::Own, reason));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let reason = "it is on your `PATH`: commands run what lies there";
+    let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    let folders: Vec<_> = folders.map(|folder| (folder, Access::Ask, reason)).collect();
+    let places = own.chain(folders).filter_map(|(place, access, reason)| {
+        let real = resolved(&place).strip_prefix(root).ok()?.to_owned();
+        Some(Special { real, access, reason })
+    });
+    places.collect()
+}
+
+/// Returns a path with the links of the part that exists followed.
+fn resolved(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            return real.join(path.strip_prefix(ancestor).unwrap_or(Path::new("")));
+        }
+    }
+    path.to_owned()
+}
+
+impl Workspace {
+    /// Tells whether a place is protected from a deed, and how. `real` is its path after all links.
+    pub fn protection(&self, real: &Path, deed: Deed) -> Option<Protected> {
+        let named = by_name(real, deed);
+        let special = self.special.iter().filter_map(|special| {
+            let beneath = real.starts_with(&special.real);
+            let moves_it = deed == Deed::Move && special.real.starts_with(real);
+            let guard = special.access.guard(deed)?;
+            (beneath || moves_it).then_some((guard, special.reason))
+        });
+        let found = named.into_iter().chain(special);
+        let found = found.min_by_key(|(guard, _)| *guard == Guard::Asked);
+        let found = found.or_else(|| self.of_repository(real, deed));
+        let (guard, reason) = found?;
+        Some(Protected { real: real.to_owned(), guard, reason })
+    }
+
+    /// Tells whether a place lies in a Git repository's own folder, whatever its name: Git takes a folder with `HEAD`,
+    /// `objects` and `refs` for one, as `--separate-git-dir` and `init --bare` make them.
+    fn of_repository(&self, real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
+        if deed == Deed::Read {
+            return None;
+        }
+        let has = |folder: &Path, name: &str| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            self.open_beneath("", &folder.join(name), flags).is_ok()
+        };
+        let is_one = |folder: &&Path| {
+            has(folder, "HEAD")
+                && ["objects", "refs", "config", "commondir"].iter().any(|name| has(folder, name))
+        };
+        // A move takes along what lies beneath, but makes nothing of it a repository that was none.
+        real.ancestors().skip(1).find(is_one)?;
+        Some((Guard::Asked, "its folder is a Git repository, whose settings and hooks Git runs"))
+    }
+
+    /// Looks at a place with what was granted for a call.
+    pub fn reach<'a>(&'a self, granted: &'a Granted) -> Reach<'a> {
+        Reach { workspace: self, granted }
+    }
+}
+
+/// A workspace, as one call may reach it.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach<'a> {
+    workspace: &'a Workspace,
+    granted: &'a Granted,
+}
+
+impl std::ops::Deref for Reach<'_> {
+    type Target = Workspace;
+
+    fn deref(&self) -> &Workspace {
+        self.workspace
+    }
+}
+
+impl Reach<'_> {
+    /// Refuses a deed at a protected place that was not granted.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Protected`](super::beneath::PathError::Protected).
+    pub fn allow(
+        &self,
+        given: &str,
+        real: &Path,
+        deed: Deed,
+    ) -> Result<(), super::beneath::PathError> {
+        match self.workspace.protection(real, deed) {
+            Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
+                Err(place.refused(given))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Protected {
+    /// Returns the refusal of a deed here; `given` is the path as the program wrote it.
+    pub fn refused(&self, given: &str) -> super::beneath::PathError {
+        let path = super::beneath::shown(given);
+        super::beneath::PathError::Protected { path, reason: self.reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(path: &str, deed: Deed) -> Option<Guard> {
+        by_name(Path::new(path), deed).map(|(guard, _)| guard)
+    }
+
+    #[test]
+    fn every_line_of_the_list_is_read() {
+        let list = include_str!("protected.tsv");
+        let mut seen = BTreeSet::new();
+        for line in list.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            assert_eq!(columns.len(), 3, "{line}");
+            assert!(["own", "never", "ask", "secret", "plain"].contains(&columns[0]), "{line}");
+            assert!(columns[1].contains(' ') && !columns[1].ends_with('.'), "{line}");
+            for name in columns[2].split(' ') {
+                assert!(!name.is_empty() && name.matches('*').count() < 2, "{line}");
+                assert!(seen.insert(name), "`{name}` stands twice");
+            }
+        }
+        assert_eq!(names(list).len(), seen.len());
+    }
+
+    /// NX-03: other spellings that a file system takes for the same name.
+    #[test]
+    fn other_spellings_are_the_same_place() {
+        for path in [
+            ".vscode/settings.json",
+            ".VSCode/settings.json",
+            ".v\u{17f}code/x",
+            ".vscode./x",
+            ".vscode /x",
+            ".vscode::$INDEX_ALLOCATION/x",
+            ".vs\u{200c}code/x",
+            "VSCODE~1/x",
+            "deep/er/.vscode",
+            "agents.MD",
+            ".Github/Workflows/x.yml",
+        ] {
+            assert_eq!(guard(path, Deed::Change), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Deed::Read), None, "{path}");
+        }
+        for path in
+            [".GIT/config", "git~1/config", ".git./x", ".g\u{200c}it/hooks/x", "a/.Mcp.Json"]
+        {
+            assert_eq!(guard(path, Deed::Change), Some(Guard::Refused), "{path}");
+        }
+        for path in [
+            "src/main.rs",
+            ".gitignore",
+            ".github/x.md",
+            ".github",
+            "vscode",
+            "a~1",
+            "Makefile",
+            ".env.example",
+        ] {
+            assert_eq!(guard(path, Deed::Change), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_asked_about_when_they_are_read() {
+        for path in [".env", ".env.local", "a/.ssh/id_ed25519", ".npmrc", ".docker/config.json"] {
+            assert_eq!(guard(path, Deed::Read), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Deed::Move), Some(Guard::Asked), "{path}");
+        }
+        assert_eq!(guard(".env.example", Deed::Read), None);
+        assert_eq!(guard(".env.example/.ssh/x", Deed::Read), Some(Guard::Asked));
+    }
+
+    #[test]
+    fn a_move_of_a_folder_moves_what_is_protected_in_it() {
+        for path in [".github", ".config", "x/.config", "Library"] {
+            assert_eq!(guard(path, Deed::Move), Some(Guard::Asked), "{path}");
+        }
+        assert_eq!(guard("src", Deed::Move), None);
+    }
+}
