@@ -189,7 +189,8 @@ impl Agent {
     fn execute(&mut self, code: &str) -> Anyhow<Value> {
         let result = self.request(
             "tools/call",
-            json!({ "name": "pml_execute", "arguments": { "code": code } }),
+            json!({ "name": "pml_execute", "arguments": {
+                "code": code, "options": { "include": ["calls", "dag"] } } }),
         )?;
         Ok(result["structuredContent"].clone())
     }

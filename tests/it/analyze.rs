@@ -24,7 +24,15 @@ fn the_report_has_exactly_its_fields() {
     assert_eq!(code, 0);
     assert_eq!(
         keys(&report),
-        BTreeSet::from(["tools", "client_tools", "routing", "dynamic", "dag", "diagnostics"])
+        BTreeSet::from([
+            "tools",
+            "client_tools",
+            "unknown_tools",
+            "routing",
+            "dynamic",
+            "dag",
+            "diagnostics"
+        ])
     );
     assert_eq!(report["tools"], json!(["filesystem:read_text_file", "json:parse", "math:eval"]));
     assert_eq!(report["client_tools"], json!(["filesystem:read_text_file"]));
@@ -61,7 +69,8 @@ fn the_routing_is_told() {
     let routing = |code: &str| project.analyze(code).0["routing"].clone();
     assert_eq!(routing("return await mcp.json.parse({ data: '1' })"), "server");
     assert_eq!(routing("return 1"), "server");
-    assert_eq!(routing("return await mcp.unheard_of.tool({})"), "client");
+    // No table has it: what the gateway says of it is not known here.
+    assert_eq!(routing("return await mcp.unheard_of.tool({})"), "unknown");
     let (report, code) = project.analyze("return await mcp[args.x].y({})");
     assert_eq!((&report["dynamic"], &report["routing"], code), (&json!(true), &json!("client"), 0));
     let diagnostic = &report["diagnostics"][0];

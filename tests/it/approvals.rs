@@ -93,6 +93,64 @@ fn a_program_cannot_catch_a_question() {
     assert!(!project.path("b.txt").exists() && !project.path("c.txt").exists());
 }
 
+/// NX-12: calls alike that wait together are one question, which says how many they are.
+#[test]
+fn calls_alike_are_one_question_with_their_count() {
+    let project = Project::new();
+    let mut pml = project.stdio();
+    let first = pml.execute(
+        "const one = () => mcp.shell.exec({ command: ['sh', '-c', 'echo ran >> log'] });
+         await Promise.all(Array.from({ length: 200 }, one));
+         await one();
+         return 'done'",
+    );
+    assert_eq!(question(&first)["context"]["count"], 200, "{first:#}");
+    assert!(first["description"].as_str().unwrap().contains("200 times"), "{first:#}");
+    // The yes is for the calls that were counted, and for none after them.
+    let second = pml.resume(&first, true, false);
+    assert_eq!(question(&second)["context"].get("count"), None);
+    assert_eq!(project.read("log").lines().count(), 200);
+    assert_eq!(success(&pml.resume(&second, true, false)), "done");
+    assert_eq!(project.read("log").lines().count(), 201);
+}
+
+/// NX-12: arguments that no call takes, and paths that lead nowhere, are told before anybody is asked.
+#[test]
+fn what_cannot_run_is_not_asked_about() {
+    let project = Project::new();
+    let mut pml = project.stdio();
+    for (call, code) in [
+        ("filesystem.read_file({})", "INVALID_ARGUMENTS"),
+        ("filesystem.read_file({ path: 'a', head: 1, tail: 1 })", "INVALID_ARGUMENTS"),
+        ("filesystem.read_media_file({ path: 1 })", "INVALID_ARGUMENTS"),
+        ("filesystem.read_multiple_files({ paths: [] })", "INVALID_ARGUMENTS"),
+        ("filesystem.list_directory({})", "INVALID_ARGUMENTS"),
+        ("filesystem.list_directory_with_sizes({ path: '', sortBy: 'age' })", "INVALID_ARGUMENTS"),
+        ("filesystem.directory_tree({ path: '', excludePatterns: ['['] })", "INVALID_ARGUMENTS"),
+        ("filesystem.search_files({ path: '' })", "INVALID_ARGUMENTS"),
+        ("filesystem.get_file_info({ path: '../x' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("shell.exec({ command: ['sh'], args: ['-c', 'true'] })", "INVALID_ARGUMENTS"),
+        ("shell.exec({ command: 'git status' })", "INVALID_ARGUMENTS"),
+    ] {
+        failure(&pml.execute(&format!("return await mcp.{call}")), code);
+    }
+    let asked = pml.execute(
+        "return (await mcp.shell.exec({ command: 'sh', args: ['-c', 'echo ran'] })).stdout",
+    );
+    question(&asked);
+    assert_eq!(success(&pml.resume(&asked, true, false)), "ran\n");
+}
+
+/// NX-12: a question says of a name that it only looks like one of PML's.
+#[test]
+fn a_look_alike_name_is_told_in_the_question() {
+    let servers = json!({ "memorv": { "command": "cat" } });
+    let project = Project::new().configure(&json!({ "mcpServers": servers }));
+    let asked = project.stdio().execute("return await mcp.memorv.read_graph({})");
+    let description = question(&asked)["description"].as_str().unwrap();
+    assert!(description.contains("`memorv` is not `memory`"), "{description}");
+}
+
 /// Questions of parallel calls come one after the other; each is its own.
 #[test]
 fn parallel_questions_are_asked_one_by_one() {
@@ -232,7 +290,13 @@ fn a_decision_reaches_the_gateway() {
 /// LM-04: a server of the registry is not even started before a yes, also where its tools are allowed.
 #[test]
 fn a_registry_server_starts_only_after_a_yes() {
+    // Nobody is asked about a server whose program is missing, and not every machine has `uvx`.
     let project = Project::new().allow(&["*"]);
+    let programs = project.home().join("bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", programs.join("uvx")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let project = project.set("PATH", &format!("{path}:{}", programs.display()));
     let mut pml = project.stdio();
     let before = pml.pid().tree();
     let asked = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");

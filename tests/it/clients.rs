@@ -132,3 +132,35 @@ fn fastmcp_works_on_stdio() {
     let target = ["--target", "pml_execute", "--input-json", arguments.as_str(), "--json"];
     returned_42(&fastmcp(&project, &[&["call", "--command", &command], &target[..]].concat()));
 }
+
+/// The Python SDK gives up on a call that runs, and goes on, or ends: nothing of that is an error in the log.
+#[test]
+fn a_client_that_cancels_leaves_no_error_in_the_log() {
+    const CANCELS: &str = r#"
+import sys, anyio, os
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+async def main():
+    pml = StdioServerParameters(command=sys.argv[1], args=["stdio"], env=dict(os.environ))
+    with open(sys.argv[2], "w") as log:
+        async with stdio_client(pml, errlog=log) as streams:
+            async with ClientSession(*streams) as session:
+                await session.initialize()
+                for code in ["return await mcp.shell.exec({ command: ['sleep', '60'] })", "while (true) {}"]:
+                    with anyio.move_on_after(1) as scope:
+                        await session.call_tool("pml_execute", {"code": code})
+                    assert scope.cancelled_caught
+                    told = await session.call_tool("pml_execute", {"code": "return 7"})
+                    assert "7" in told.content[0].text, told
+                with anyio.move_on_after(1):
+                    await session.call_tool("pml_execute", {"code": "while (true) {}"})
+anyio.run(main)
+"#;
+    let project = Project::offline().allow(&["shell:exec"]);
+    let pml = project.command(&[]).get_program().to_owned();
+    let mut client = project.wrap(Command::new(python(PYTHON).join("python")), &["-c", CANCELS]);
+    let output = client.arg(pml).arg(project.log()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let log = std::fs::read_to_string(project.log()).unwrap();
+    assert!(log.is_empty(), "{log}");
+}

@@ -168,7 +168,7 @@ fn an_entry_of_another_name_never_runs() {
     failure(&run(shelf), "GATEWAY_BAD_ANSWER");
     // Under that name it is asked for, and it is not what the program calls.
     let message =
-        failure(&run(BTreeMap::from([("files:make", other)])), "TOOL_UNAVAILABLE").to_owned();
+        failure(&run(BTreeMap::from([("files:make", other)])), "GATEWAY_BAD_ANSWER").to_owned();
     assert!(message.contains("files:make"), "{message}");
     let mut server = make();
     let served = server.get_mut("files:make").unwrap();

@@ -48,6 +48,28 @@ fn init_merges_and_keeps_a_copy() {
     assert_eq!([".mcp.json", ".pml.json", ".gitignore"].map(|name| project.read(name)), files);
 }
 
+/// Where nothing changes nothing is asked or written, not even the same bytes again.
+#[test]
+fn init_does_nothing_where_nothing_changes() {
+    let project = Project::new();
+    project.write(".mcp.json", r#"{"mcpServers":{"pml":{"command":"pml","args":["stdio"]}}}"#);
+    assert!(project.run(&["init", "--yes"]).status.success());
+    assert!(project.read(".gitignore").lines().any(|line| line == ".env"));
+    let facts = || {
+        [".mcp.json", ".pml.json", ".gitignore"].map(|name| {
+            let facts = std::fs::metadata(project.path(name)).unwrap();
+            (facts.modified().unwrap(), std::os::unix::fs::MetadataExt::ino(&facts))
+        })
+    };
+    let before = facts();
+    // Without `--yes` and without a terminal: there is no question.
+    let again = project.run(&["init"]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert!(text(&again.stdout).contains("nothing was changed"), "{}", text(&again.stdout));
+    assert_eq!(facts(), before);
+    assert!(!project.path(".mcp.json.backup").exists());
+}
+
 /// A `.mcp.json` that cannot be read is left alone.
 #[test]
 fn init_leaves_a_broken_file_alone() {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::keys::call;
 use crate::proxy::Through;
-use crate::support::cli::text;
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::{HttpMcp, send};
 use crate::support::mcp_client::Era;
@@ -101,6 +102,38 @@ pub(crate) fn in_each_way(
         }
     });
     told.to_vec()
+}
+
+/// Nobody is asked about a call of a server tool that the gateway has no key for; a program can catch that as any error.
+#[test]
+fn nobody_is_asked_about_a_server_tool_that_lacks_its_key() {
+    let server = Server::shared();
+    let tenant = server.tenant_that_can("execute,read,admin");
+    let stub = listening();
+    let scope = scope_of(&tenant);
+    let mut entry = Entry::http(&scope, "keyed", &format!("{}/mcp", stub.url)).needs("TAKEN_KEY");
+    entry.tools = vec![tool()];
+    entry.publish(server.installation());
+    let rules = json!({ "permissions": { "allow": ["filesystem:*"], "ask": ["keyed:*"] } });
+    let project = Project::of(&tenant).configure(&rules);
+    let alone = "return await mcp.keyed.take({})";
+    let mixed = format!("await mcp.filesystem.list_directory({{ path: '.' }}); {alone}");
+    let refused = |code: &str| {
+        let (told, _) = project.exec(code);
+        let message = failure(&told, "API_KEY_REQUIRED");
+        assert!(message.contains("pml keys set TAKEN_KEY --cloud"), "{told:#}");
+    };
+    refused(alone);
+    refused(&mixed);
+    let catching = format!("try {{ {alone} }} catch (error) {{ return error.code }}");
+    assert_eq!(success(&project.exec(&catching).0), "API_KEY_REQUIRED");
+    assert_eq!(store(&tenant, &["elsewhere.example"], "project"), 201);
+    refused(&mixed);
+    assert_eq!(store(&tenant, &[&host_of(&stub.url)], "project"), 200);
+    for code in [alone, &mixed] {
+        assert_eq!(project.exec(code).0["status"], "approval_required", "{code}");
+    }
+    assert!(stub.heard().is_empty(), "nothing was called");
 }
 
 /// P4: a colleague's entry gets a key where its owner named the host, and nowhere else; in all three ways.

@@ -79,7 +79,7 @@ fn a_dry_run_runs_nothing() {
     let tenant = Server::shared().tenant();
     let dry = |code: &str| {
         let arguments = json!({ "code": code, "options": { "dry_run": true } });
-        envelope(&HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", arguments))
+        HttpMcp::new(&tenant, Era::Stateless).execute_request(arguments)
     };
     let server = dry("return await mcp.math.eval({ expression: '1' })");
     assert_eq!(success(&server)["routing"], "server");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::capabilities::{DOUBLE, author, entry, published};
 use crate::hostile_capabilities::Served;
+use crate::skipped::skipped;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
@@ -176,8 +177,7 @@ fn the_rules_hold_within_a_capability() {
 #[test]
 fn a_capability_calls_only_what_it_declares() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("not tested: only root may speak for another process");
-        return;
+        skipped!("only root may speak for another process");
     }
     let author = author();
     let hold = "/** Holds. */ await mcp.filesystem.list_allowed_directories({});

@@ -49,6 +49,25 @@ fn a_key_is_tried_and_kept() {
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 }
 
+/// The gateway of the last login is that of commands that name none; `PML_API_KEY` alone names none.
+#[test]
+fn login_remembers_its_gateway() {
+    let tenant = Server::shared().tenant();
+    let project = Project::at("").set("PML_API_KEY", "");
+    let output = project.run_with(&["login"], tenant.key.as_bytes());
+    assert_eq!(output.status.code(), Some(2), "no gateway is named");
+    assert!(text(&output.stderr).contains("pml login --url"), "{}", text(&output.stderr));
+    let output = project.run_with(&["login", "--url", &tenant.url], tenant.key.as_bytes());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(success(&project.exec(PROGRAM).0), 7);
+    // A gateway that is named goes before it.
+    let named = project.run_with(&["exec", "-", "--url", "http://127.0.0.1:1"], PROGRAM.as_bytes());
+    assert!(text(&named.stderr).contains("http://127.0.0.1:1 cannot be reached"));
+    assert!(project.run(&["logout"]).status.success());
+    let gateway = project.home().join(".config/pml/gateway");
+    assert!(!gateway.exists(), "it is forgotten with its key");
+}
+
 /// A gateway that is not there cannot say that a key is good.
 #[test]
 fn without_the_gateway_nothing_is_kept() {

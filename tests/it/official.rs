@@ -98,10 +98,30 @@ fn the_public_catalog_is_a_gallery() {
         &[("origin", "https://page.example"), ("access-control-request-method", "GET")],
         None,
     );
-    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, "*"));
+    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (200, "*"));
     assert!(preflight.header("access-control-allow-methods").contains("GET"));
     // Nothing else is for pages of other origins.
     assert_eq!(read("/mcp").header("access-control-allow-origin"), "");
+}
+
+/// What is long and public is packed for who asks for it; an entry, whose `ETag` names its bytes, is not.
+#[test]
+fn long_answers_are_packed() {
+    let url = Server::shared().url();
+    let ask = |path: &str, how: &str| {
+        send("GET", &format!("{url}{path}"), &[("accept-encoding", how)], None)
+    };
+    for path in ["/openapi.json", "/v0.1/servers?limit=100"] {
+        let (plain, packed) = (ask(path, "identity"), ask(path, "gzip"));
+        assert_eq!((plain.status, packed.status), (200, 200), "{path}");
+        assert_eq!(
+            (plain.header("content-encoding"), packed.header("content-encoding")),
+            ("", "gzip")
+        );
+        assert!(packed.body.starts_with(&[0x1f, 0x8b]), "{path}");
+        assert!(packed.body.len() < plain.body.len() / 2, "{path}");
+    }
+    assert_eq!(ask("/mcp/pml.mcp.json", "gzip").header("content-encoding"), "");
 }
 
 /// Pages neither repeat nor lose a server; a cursor goes on with the search that it came from.
@@ -190,7 +210,10 @@ fn a_link_shows_a_projects_registry() {
     assert_eq!(one.status, 200);
     // RG-13: what it hides shows.
     assert_eq!(one.json()["server"]["description"], "\\u{1b}[31mOurs\\u{202e}.");
-    assert_eq!(one.json()["server"]["remotes"][0]["url"], "https://up.example/mcp");
+    // Through the gateway: what is behind it is not told.
+    let proxy = format!("{}/mcp/proxy/{}", ours.url, mine.replace('/', "."));
+    assert_eq!(one.json()["server"]["remotes"][0]["url"], proxy);
+    assert!(!String::from_utf8_lossy(&one.body).contains("up.example"));
     assert_eq!(version(&format!("/r/{slug}"), &foreign).status, 404);
     // Without the link there is nothing of it.
     assert!(!names(&read("/v0.1/servers?limit=100").json()).contains(&mine));
@@ -248,7 +271,10 @@ fn a_poisoned_text_is_shown_to_a_model_as_it_is() {
     let headers = [("authorization", authorization.as_str()), ("accept", "application/json")];
     assert_eq!(get(&entry, &headers).json()["description"], poisoned);
     let client = HttpMcp::new(&tenant, Era::Stateless);
-    let found = client.call("pml_discover", json!({ "pattern": format!("{namespace}:*") }));
+    let found = client.call(
+        "pml_discover",
+        json!({ "pattern": format!("{namespace}:*"), "include": ["schemas"] }),
+    );
     let tools =
         found["structuredContent"]["tools"].as_array().unwrap_or_else(|| panic!("{found:#}"));
     let told = |name: &str| {

@@ -127,6 +127,78 @@ fn wrong_operators_input_is_told() {
     }
 }
 
+/// A database that is not there: which, why and what to do, within seconds, and never the password.
+#[test]
+fn a_dead_database_is_told() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let place = format!("database `pml` at 127.0.0.1:{port}");
+    let installation = Installation::new();
+    let (app, owner) = (
+        format!("postgres://pml_app:canary@127.0.0.1:{port}/pml"),
+        format!("postgres://pml_owner:canary@127.0.0.1:{port}/pml"),
+    );
+    for (arguments, role, variable) in [
+        (&["serve", "--listen", "127.0.0.1:0"][..], "pml_app", "PML_DATABASE_URL"),
+        (&["--listen", "127.0.0.1:0"], "pml_app", "PML_DATABASE_URL"),
+        (&["keys", "list", "--scope", "a.b"], "pml_app", "PML_DATABASE_URL"),
+        (&["migrate"], "pml_owner", "PML_MIGRATE_URL"),
+    ] {
+        let started = std::time::Instant::now();
+        let mut command = installation.command(arguments);
+        let command = command.env("PML_DATABASE_URL", &app).env("PML_MIGRATE_URL", &owner);
+        let output = command.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
+        let words =
+            format!("error: {place} as `{role}` cannot be connected to: Connection refused");
+        assert!(stderr.contains(&words) && stderr.contains("start that Postgres"), "{stderr}");
+        assert!(stderr.contains(variable) && !stderr.contains("canary"), "{stderr}");
+    }
+    let mut command = installation.command(&["--listen", "127.0.0.1:0"]);
+    let output = command.env("PML_DATABASE_URL", "postgres://u:canary@:x/").output().unwrap();
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("PML_DATABASE_URL cannot be used: "), "{stderr}");
+    assert!(!stderr.contains("canary"), "{stderr}");
+}
+
+/// Settings of `serve` need not come behind its name.
+#[test]
+fn flags_of_serve_start_the_gateway() {
+    let installation = Installation::new();
+    let server = installation.start_by(&installation.command(&["--listen", "127.0.0.2:0"]));
+    assert!(server.url().starts_with("http://127.0.0.2:"), "{}", server.url());
+    assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
+    assert_eq!(server.stop(), Some(0));
+    let refused = installation.run(&["--listen", "3001"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("127.0.0.1:3001"), "{}", text(&refused.stderr));
+}
+
+/// What operators list has names above its columns, times as people read them and the right plural.
+#[test]
+fn lists_are_for_people() {
+    let installation = Installation::new();
+    let server = installation.start();
+    let scope = "local.default";
+    let listed = installation.run_well(&["keys", "list", "--scope", scope]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(
+        lines[0].starts_with("ID ") && lines[0].ends_with("MADE                  BY        NAME"),
+        "{listed}"
+    );
+    assert!(lines[1].contains(" UTC  operator  first key") && !lines[1].contains('Z'), "{listed}");
+    let none = installation.run_well(&["keys", "list", "--scope", "no.such"]);
+    assert_eq!(none, "There is no key of `no.such`.\n");
+    let status = installation.run_well(&["secrets", "status"]);
+    assert!(status.starts_with("MASTER KEY "), "{status}");
+    assert!(status.contains("0 data keys") || status.contains("1 data key "), "{status}");
+    assert!(status.contains(" UTC  current\n"), "{status}");
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// A second gateway on the same address says which setting to change.
 #[test]
 fn a_taken_address_is_told() {
@@ -200,7 +272,7 @@ fn wrong_settings_are_told_once() {
         ("PML_SANDBOX_WARM", "-1", 2, "invalid value '-1' for '--sandbox-warm"),
         ("PML_ISOLATION", "loose", 2, "invalid value 'loose' for '--isolation"),
         ("PML_DATA_DIR", "/dev/null/x", 1, "cannot"),
-        ("PML_DATABASE_URL", "nonsense", 1, "database URL"),
+        ("PML_DATABASE_URL", "nonsense", 1, "PML_DATABASE_URL cannot be used"),
     ] {
         let output = installation.command(&[]).env(name, value).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
@@ -218,11 +290,11 @@ fn discovery_finds_tools() {
     let by =
         |arguments| client.call("pml_discover", arguments)["structuredContent"]["tools"].clone();
     let exact = by(json!({ "name": "json:parse" }));
-    assert_eq!(
-        (&exact[0]["id"], &exact[0]["call"]),
-        (&json!("json:parse"), &json!("mcp.json.parse"))
-    );
-    assert!(exact[0]["input_schema"]["properties"]["data"].is_object(), "{exact}");
+    assert_eq!(exact[0]["id"], "json:parse");
+    assert_eq!(exact[0]["signature"], "mcp.json.parse({ data: string }) => Promise<unknown>");
+    assert_eq!(exact[0].get("input_schema"), None, "{exact}");
+    let whole = by(json!({ "name": "json:parse", "include": ["schemas"] }));
+    assert!(whole[0]["input_schema"]["properties"]["data"].is_object(), "{whole}");
     let by_pattern = by(json!({ "pattern": "filesystem:*", "limit": 50 }));
     assert!(by_pattern.as_array().is_some_and(|tools| tools.len() >= 10), "{by_pattern}");
     assert!(

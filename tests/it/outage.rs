@@ -253,8 +253,8 @@ fn a_quota_that_cannot_be_counted_refuses() {
         allow(calls);
         poll("the quota to be known", PATIENCE, || (ask() == expected).then_some(()));
     }
-    // A draw has 300 ms and one way takes half of that; whatever else is asked has seconds.
-    setup.relay.set(Weather::Slow(Duration::from_millis(160)));
+    // A draw for a call has 600 ms and one way takes half of that; whatever else is asked has seconds.
+    setup.relay.set(Weather::Slow(Duration::from_millis(310)));
     poll("what was drawn to be used up", PATIENCE, || {
         (ask() == "DATABASE_UNAVAILABLE").then_some(())
     });

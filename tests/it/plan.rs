@@ -1,11 +1,22 @@
-//! `pml plan`: what a program will and may do, told without running it, offline.
+//! `pml plan`: what a program will and may do, told without running it.
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::cli::{Project, text};
+use crate::capabilities::{DOUBLE, published};
+use crate::key_hosts::listening;
+use crate::keys::call;
+use crate::support::cli::{Project, finish, text};
+use crate::support::expect::{calls, failure, success};
+use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, StdioClient, envelope};
+use crate::support::server::Server;
+use crate::support::upstream::{Entry, scope_of};
+use crate::support::{PATIENCE, poll};
 
 /// Reads a file here, sends it to the server, and runs something if told so.
 const MIXED: &str = "const text = await mcp.filesystem.read_text_file({ path: args.path });
@@ -40,9 +51,13 @@ fn the_json_has_exactly_its_fields() {
             "gaps",
             "groups",
             "tasks",
+            "order",
             "egress",
             "args_egress",
             "capabilities",
+            "routing",
+            "text_goes_to",
+            "notes",
             "diagnostics"
         ])
     );
@@ -75,7 +90,9 @@ fn the_json_has_exactly_its_fields() {
                 "from_args",
                 "data_from",
                 "decided_by",
-                "conditions"
+                "conditions",
+                "routing_source",
+                "routing_age_s"
             ])
         );
     }
@@ -109,7 +126,7 @@ fn people_get_text() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert!(!shown.contains('\u{1b}'), "{shown}");
     for part in [
-        "Runs on this machine: 4 calls, 4 tools, 3 steps.",
+        "Runs on this machine: 4 calls, 4 tools, 4 steps.",
         "path: args.path",
         "command: [\"make\", `step`]",
         "if `data.ok`",
@@ -208,7 +225,7 @@ fn an_incomplete_plan_says_so() {
     let shown = text(&output.stdout);
     assert!(output.status.success());
     assert!(shown.contains("INCOMPLETE") && shown.contains("  line 2, column"), "{shown}");
-    assert!(shown.contains("No result that is seen here"), "{shown}");
+    assert!(shown.contains("What leaves this machine cannot be told"), "{shown}");
 }
 
 /// What a program hides in its text is seen, in every form of the plan.
@@ -281,4 +298,389 @@ fn planning_runs_nothing() {
     );
     assert_eq!((code, &plan["tasks"][0]["effect"]), (0, &json!("writes")));
     assert!(!project.path("made.txt").exists());
+}
+
+/// A program that reads a file and hands it to the tool.
+fn handing_on(tool: &str) -> String {
+    let (namespace, action) = tool.split_once(':').unwrap();
+    format!(
+        "const text = await mcp.filesystem.read_text_file({{ path: 'a.txt' }});
+return await mcp[{namespace:?}][{action:?}]({{ data: text, path: 'a.txt', n: text.length }});"
+    )
+}
+
+/// Answers yes until the run ends.
+fn run_to_the_end(pml: &mut StdioClient, code: &str) -> Value {
+    let mut envelope = pml.execute(code);
+    while envelope["status"] == "approval_required" {
+        envelope = pml.resume(&envelope, true, false);
+    }
+    envelope
+}
+
+/// For every source of routing: what the plan says, what a dry run says through `pml` and over HTTP, and where the call
+/// then really runs.
+#[test]
+fn the_plan_the_dry_run_and_the_run_agree() {
+    let server = Server::shared();
+    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let upstream = listening();
+    let url = format!("{}/mcp", upstream.url);
+    let take =
+        json!({ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } });
+    let serve = |body: &Value| {
+        let reply =
+            call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(body));
+        assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    };
+    serve(
+        &json!({ "name": "taker", "type": "http", "description": "Takes.", "proxy_to": url, "tools": [take] }),
+    );
+    let scope = scope_of(&tenant);
+    let ruled = Entry { routing: None, tools: vec![take], ..Entry::http(&scope, "ruled", &url) };
+    ruled.publish(server.installation());
+    server.installation().run_well(&["routing", "set", "ruled:take", "server"]);
+    published(&tenant, "maths.double", DOUBLE);
+    published(
+        &tenant,
+        "files.count",
+        "/** Counts. */ const text = await mcp.filesystem.read_text_file({ path: args.path }); return await mcp.math.eval({ expression: `${text.length}` })",
+    );
+    published(
+        &tenant,
+        "files.reads",
+        "/** Reads. */ return await mcp.filesystem.read_text_file({ path: args.path })",
+    );
+
+    let project = Project::of(&tenant);
+    let own = project.node_server("server-memory", &[]);
+    let graph = json!({ "name": "read_graph", "description": "Reads", "inputSchema": { "type": "object" } });
+    serve(&json!({
+        "name": "recall", "type": "stdio", "description": "Remembers.",
+        "install": { "command": "node", "args": own["args"] }, "tools": [graph],
+    }));
+    let mut overriding = own.clone();
+    overriding["override"] = json!(true);
+    let project = project.configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "private_mcps": { "secret": own },
+        "mcpServers": { "mine": own, "shell": overriding, "memory": own },
+    }));
+    project.write("a.txt", "12");
+    let mut pml = project.stdio();
+    let http = HttpMcp::new(&tenant, Era::Stateless).with_package();
+
+    for (tool, side, source, leaves, note) in [
+        ("json:parse", "server", "gateway", true, ""),
+        ("taker:take", "server", "gateway", true, ""),
+        ("ruled:take", "server", "gateway", true, ""),
+        ("recall:read_graph", "client", "gateway", false, ""),
+        ("maths:double", "server", "gateway", true, ""),
+        ("files:count", "client", "gateway", true, ""),
+        ("files:reads", "client", "gateway", false, ""),
+        ("filesystem:get_file_info", "client", "native", false, ""),
+        ("mine:read_graph", "client", "config", false, ""),
+        ("secret:read_graph", "client", "config", false, ""),
+        ("shell:read_graph", "client", "config", false, "which hides `shell` of `pml`"),
+        ("memory:read_graph", "client", "config", false, "which hides `pml.mcp.memory"),
+    ] {
+        let code = handing_on(tool);
+        let planned = poll(tool, PATIENCE, || {
+            // The gateway hears of the operator's rule a moment later.
+            let (planned, exit) = plan(&project, &code);
+            assert_eq!(exit, 0, "{planned:#}");
+            (planned["tasks"][1]["side"] == side || tool != "ruled:take").then_some(planned)
+        });
+        let told = &planned["tasks"][1];
+        assert_eq!(
+            (&told["side"], &told["routing_source"]),
+            (&json!(side), &json!(source)),
+            "{planned:#}"
+        );
+        assert_eq!(
+            (&planned["runs_on"], &planned["routing"]["asked"]),
+            (&json!("client"), &json!(source != "native"))
+        );
+        assert_eq!(
+            !planned["egress"].as_array().unwrap().is_empty(),
+            leaves,
+            "{tool}: {planned:#}"
+        );
+        assert!(planned["notes"].to_string().contains(note), "{tool}: {}", planned["notes"]);
+
+        let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
+        let dry = success(&dry);
+        assert_eq!(dry["routing"], "client", "{tool}: {dry:#}");
+        for field in ["text_goes_to", "egress", "args_egress", "order"] {
+            assert_eq!(dry[field], planned[field], "{tool}: {field}");
+        }
+        assert_eq!(dry["tasks"][1]["side"], side, "{tool}: {dry:#}");
+        if source == "gateway" {
+            let there = envelope(
+                &http.call("pml_execute", json!({ "code": code, "options": { "dry_run": true } })),
+            );
+            for field in ["routing", "client_tools", "egress", "args_egress", "order", "tasks"] {
+                assert_eq!(success(&there)[field], dry[field], "{tool}: {field}");
+            }
+        }
+
+        let ran = run_to_the_end(&mut pml, &code);
+        let made = calls(&ran);
+        assert_eq!(made[0], ("filesystem:read_text_file", "client"), "{ran:#}");
+        assert_eq!(made[1], (tool, side), "{ran:#}");
+    }
+}
+
+/// A rule to ask about a server tool makes the program run here; a denied tool is told before it is tried.
+#[test]
+fn the_users_own_rules_are_in_the_plan() {
+    let tenant = Server::shared().tenant();
+    let code = "return await mcp.math.eval({ expression: '1 + 1' })";
+    let ruled = |rules: Value| Project::of(&tenant).configure(&json!({ "permissions": rules }));
+    let free = ruled(json!({ "allow": ["*"] }));
+    assert_eq!(plan(&free, code).0["runs_on"], "server");
+    let asks = ruled(json!({ "allow": ["json:*"], "ask": ["math:*"] }));
+    let (planned, _) = plan(&asks, code);
+    assert_eq!(
+        (&planned["runs_on"], &planned["tasks"][0]["side"]),
+        (&json!("client"), &json!("server"))
+    );
+    assert!(
+        planned["notes"][0].as_str().unwrap().contains("a rule of yours asks about `math:eval`"),
+        "{planned:#}"
+    );
+    let mut pml = asks.stdio();
+    let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
+    assert_eq!(success(&dry)["routing"], "client", "{dry:#}");
+    let ran = run_to_the_end(&mut pml, code);
+    assert_eq!((success(&ran), &ran["executed"]), (&json!(2), &json!("client")));
+    let denies = ruled(json!({ "allow": ["*"], "deny": ["math:eval"] }));
+    let (planned, _) = plan(&denies, code);
+    assert!(planned["notes"][0].as_str().unwrap().contains("`math:eval` is denied"), "{planned:#}");
+}
+
+/// What no table has is unknown, and counts as leaving; what the gateway said last is told with its age.
+#[test]
+fn what_is_not_known_is_said_and_counted_as_leaving() {
+    let server = Server::shared();
+    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let body = json!({
+        "name": "taker", "type": "http", "description": "Takes.", "proxy_to": "https://taker.test/mcp",
+        "tools": [{ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } }],
+    });
+    let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    let project = Project::of(&tenant);
+    let code = handing_on("taker:take");
+    let offline = |flags: &[&str]| {
+        let output =
+            project.run_with(&[&["plan", "-", "--offline"], flags].concat(), code.as_bytes());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let read = |shown: String| serde_json::from_str::<Value>(&shown).unwrap();
+    let unknown = read(offline(&["--json"]));
+    let told = &unknown["tasks"][1];
+    assert_eq!((&told["side"], &told["routing_source"]), (&json!("unknown"), &json!("none")));
+    assert_eq!(unknown["egress"], json!([{ "from": "t1", "to": "t2" }]));
+    let shown = offline(&[]);
+    assert!(
+        shown.contains("t1 filesystem:read_text_file → t2 taker:take (unknown where)"),
+        "{shown}"
+    );
+    assert!(shown.contains("taker:take: unknown, because no table has it"), "{shown}");
+    assert!(!shown.contains("No result"), "{shown}");
+    // Alone, it is not even known where the program runs.
+    let output =
+        project.run_with(&["plan", "-", "--offline"], b"return await mcp.taker.take(args)");
+    assert!(
+        text(&output.stdout).starts_with("Runs on this machine, or on the server"),
+        "{}",
+        text(&output.stdout)
+    );
+
+    let (online, _) = plan(&project, &code);
+    assert_eq!(online["tasks"][1]["side"], "server", "{online:#}");
+    let cached = read(offline(&["--json"]));
+    let told = &cached["tasks"][1];
+    assert_eq!((&told["side"], &told["routing_source"]), (&json!("server"), &json!("cache")));
+    assert!(told["routing_age_s"].as_u64().unwrap() < 600, "{told}");
+    assert!(offline(&[]).contains(" said less than a minute ago"), "{}", offline(&[]));
+    // Another key has not been told.
+    let mut other = project.command(&["plan", "-", "--offline", "--json"]);
+    other.env("PML_API_KEY", &server.tenant().key);
+    let output = finish(other, code.as_bytes());
+    assert_eq!(read(text(&output.stdout))["tasks"][1]["side"], "unknown");
+    // What the gateway no longer has is not remembered.
+    let bearer = &tenant.key;
+    let gone = call(bearer, "DELETE", &format!("{}/api/v1/servers/taker", tenant.url), None);
+    assert!(gone.status < 300, "{}", text(&gone.body));
+    let (online, _) = plan(&project, &code);
+    assert_eq!(
+        (&online["tasks"][1]["side"], &online["tasks"][1]["routing_source"]),
+        (&json!("unknown"), &json!("gateway"))
+    );
+    assert!(online["notes"].to_string().contains("`taker:take` is not registered"), "{online:#}");
+    assert_eq!(read(offline(&["--json"]))["tasks"][1]["side"], "unknown");
+}
+
+/// The gateway gets the names of tools, and nothing else of the program; without it the plan says so.
+#[test]
+fn a_plan_sends_names_only() {
+    let stub = GatewayStub::start(|_| Answer::Close);
+    let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary");
+    let code = "// canary-11\nconst x = await mcp.slack.post_message({ text: 'canary-22', to: args.canary33 }); return x.canary44";
+    let (planned, exit) = plan(&project, code);
+    assert_eq!((exit, &planned["routing"]["asked"]), (0, &json!(false)), "{planned:#}");
+    assert!(
+        planned["routing"]["why_not"].as_str().unwrap().contains("cannot be reached"),
+        "{planned:#}"
+    );
+    assert_eq!(planned["tasks"][0]["routing_source"], "shipped");
+    let heard = stub.heard().join("\n");
+    assert!(heard.contains("slack") && heard.contains("post_message"), "{heard}");
+    for canary in ["canary-11", "canary-22", "canary33", "canary44"] {
+        assert!(!heard.contains(canary), "{heard}");
+    }
+    // It is not asked about tools of this machine, nor with `--offline`.
+    let asked = stub.requests();
+    plan(&project, "return await mcp.filesystem.read_text_file({ path: 'a' })");
+    project.run_with(&["plan", "-", "--offline"], code.as_bytes());
+    assert_eq!(stub.requests(), asked);
+}
+
+/// The gateway's rules are kept with their `ETag`, and say where a tool runs that it was never asked about.
+#[test]
+fn the_gateways_rules_are_kept_and_revalidated() {
+    let tenant = Server::shared().tenant();
+    let url = tenant.url.clone();
+    let served = Arc::new(Mutex::new(("v1", "server")));
+    let serves = Arc::clone(&served);
+    let gateway = GatewayStub::start_with_head(move |head, body| {
+        if !head.starts_with("GET /api/v1/routing ") {
+            return Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes());
+        }
+        let (version, side) = *serves.lock().unwrap();
+        if head.to_ascii_lowercase().contains(&format!("if-none-match: \"{version}\"")) {
+            return Answer::Raw(304, "application/json", Vec::new());
+        }
+        let rules = json!({ "rules": [["acme:*", side]] }).to_string().into_bytes();
+        // The stub writes the type as it is, so another header can follow.
+        let kind = match version {
+            "v1" => "application/json\r\netag: \"v1\"",
+            _ => "application/json\r\netag: \"v2\"",
+        };
+        Answer::Raw(200, kind, rules)
+    });
+    let project = Project::at(&gateway.url).set("PML_API_KEY", &tenant.key);
+    let asks = || {
+        let (planned, _) = plan(&project, "return await mcp.json.parse({ data: '1' })");
+        assert_eq!(planned["routing"]["asked"], true, "{planned:#}");
+        gateway.heard().into_iter().filter(|text| text.starts_with("GET /api/v1/routing ")).count()
+    };
+    let offline = |tool: &str| {
+        let code = format!("return await mcp.{tool}({{}})");
+        let output = project.run_with(&["plan", "-", "--offline", "--json"], code.as_bytes());
+        let planned: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let task = planned["tasks"][0].clone();
+        assert_eq!(task["routing_age_s"].is_u64(), task["routing_source"] == "rules", "{task:#}");
+        json!([task["side"], task["routing_source"]])
+    };
+    assert_eq!(offline("acme.ship"), json!(["unknown", "none"]));
+    assert_eq!(asks(), 1);
+    assert_eq!(offline("acme.ship"), json!(["server", "rules"]));
+    assert_eq!(offline("slack.post_message"), json!(["server", "shipped"]));
+    assert_eq!(asks(), 2);
+    let last = gateway.heard().pop().unwrap().to_ascii_lowercase();
+    assert!(last.contains("if-none-match: \"v1\""), "{last}");
+    assert_eq!(offline("acme.ship"), json!(["server", "rules"]), "304 keeps them");
+    *served.lock().unwrap() = ("v2", "client");
+    asks();
+    assert_eq!(offline("acme.ship"), json!(["client", "rules"]));
+    let text_of = project.run_with(&["plan", "-", "--offline"], b"return await mcp.acme.ship({})");
+    let shown = text(&text_of.stdout);
+    assert!(shown.contains("acme:ship: by the routing rules of the gateway"), "{shown}");
+    // Another key has not read them.
+    let project = project.set("PML_API_KEY", "pml_another");
+    let output =
+        project.run_with(&["plan", "-", "--offline", "--json"], b"return await mcp.acme.ship({})");
+    let planned: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(planned["tasks"][0]["routing_source"], "none", "{planned:#}");
+}
+
+/// The text of a program goes to the gateway for analysis; where it does, the plan and the dry run say so.
+#[test]
+fn a_plan_says_whether_the_text_of_the_program_leaves() {
+    let here = "return await mcp.filesystem.list_directory({ path: '.' }) // canary-55";
+    let mixed = "await mcp.filesystem.list_directory({ path: '.' }); return await mcp.json.parse({ data: '1' }) // canary-55";
+    for (code, key, goes) in
+        [(here, "pml_test_canary", true), (here, "", false), (mixed, "", true), (mixed, "k", true)]
+    {
+        let stub = GatewayStub::start(|_| Answer::Close);
+        let project = Project::at(&stub.url).set("PML_API_KEY", key).allow(&["*"]);
+        let (planned, _) = plan(&project, code);
+        let gateway = planned["routing"]["gateway"].clone();
+        assert!(gateway.as_str().unwrap().starts_with(&stub.url), "{planned:#}");
+        let expected = if goes { gateway.clone() } else { Value::Null };
+        assert_eq!(planned["text_goes_to"], expected, "{key} {code}");
+        let shown = text(&project.run_with(&["plan", "-", "--offline"], code.as_bytes()).stdout);
+        let line =
+            format!("\nIts text goes to the gateway {} for analysis.\n", gateway.as_str().unwrap());
+        assert_eq!(shown.contains(&line), goes, "{shown}");
+        assert!(!stub.heard().join("\n").contains("canary-55"), "a plan sends names only");
+        project.exec(code);
+        assert_eq!(stub.heard().join("\n").contains("canary-55"), goes, "{key} {code}");
+    }
+    // Nobody has named the gateway that is used by default: it gets nothing.
+    let project = Project::at("").allow(&["*"]);
+    assert_eq!(plan(&project, mixed).0["text_goes_to"], Value::Null);
+    let (refused, _) = project.exec(mixed);
+    assert!(failure(&refused, "UNAUTHORIZED").contains("you did not name it"), "{refused:#}");
+    // Without a gateway that answers, a program of this machine runs all the same, and the dry run says the same.
+    let project = Project::at(&GatewayStub::start(|_| Answer::Close).url).set("PML_API_KEY", "k");
+    let mut pml = project.allow(&["*"]).stdio();
+    let dry = pml.execute_request(json!({ "code": here, "options": { "dry_run": true } }));
+    assert!(success(&dry)["text_goes_to"].as_str().unwrap().starts_with("http://"), "{dry:#}");
+}
+
+/// A search for tools runs here and asks the gateway in its turn: what it is given leaves.
+#[test]
+fn a_search_for_tools_sends_what_it_is_given() {
+    let project = Project::offline();
+    let code = handing_on("pml:search_tools");
+    let (planned, _) = plan(&project, &code);
+    let search = &planned["tasks"][1];
+    assert_eq!((&search["side"], &search["sends_within"]), (&json!("client"), &json!(true)));
+    assert_eq!(planned["egress"], json!([{ "from": "t1", "to": "t2" }]), "{planned:#}");
+}
+
+/// A call that the program awaits is never said to be in flight together with another one.
+#[test]
+fn effects_are_told_in_their_order() {
+    let project = Project::offline();
+    let code = "await mcp.filesystem.write_file({ path: 'a', content: '' });
+await mcp.shell.exec({ command: ['make'] });
+await Promise.all([mcp.slack.post_message({ text: 'a' }), mcp.slack.post_message({ text: 'b' })]);
+for (const path of args.paths) await mcp.filesystem.write_file({ path, content: '' });";
+    let (planned, _) = plan(&project, code);
+    assert_eq!(
+        planned["order"],
+        json!([
+            { "tasks": ["t1"] },
+            { "tasks": ["t2"] },
+            { "tasks": ["t3", "t4"], "together": true },
+            { "tasks": ["t5"], "repeats_from": [4] },
+        ])
+    );
+    let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
+    let order = "Order\n  1  t1\n  2  t2\n  3  t3 t4  (together)\n  4  t5  (again and again)\n";
+    assert!(shown.contains(order), "{shown}");
+    let mermaid =
+        text(&project.run_with(&["plan", "-", "--graph", "mermaid"], code.as_bytes()).stdout);
+    assert!(
+        mermaid.contains("t2 shell:exec #40;step 2") && mermaid.contains("t1 -.->|then| t2"),
+        "{mermaid}"
+    );
+    let svg = text(&project.run_with(&["plan", "-", "--graph", "svg"], code.as_bytes()).stdout);
+    assert!(svg.contains("RUNS · STEP 2"), "{svg}");
 }

@@ -54,7 +54,9 @@ fn a_server_is_published_with_what_it_lists() {
     let (code, _, told) = run(&project, &publish);
     assert_eq!(code, Some(0), "{told}");
     assert!(
-        told.contains("Starts [\"node\"") && told.contains("  recall:create_entities\n"),
+        told.contains("Starts [\"node\"")
+            && told.contains("] with `RECALL_NAME`\n")
+            && told.contains("  recall:create_entities\n"),
         "{told}"
     );
     assert!(!told.contains("canary"), "{told}");

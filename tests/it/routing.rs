@@ -84,7 +84,7 @@ fn the_operator_says_what_a_tool_does() {
             .call("pml_discover", json!({ "name": "fetch:fetch" }));
         found["structuredContent"]["tools"][0]["read_only"].clone()
     };
-    assert_eq!(shown(), json!(false));
+    assert_eq!(shown(), Value::Null);
     let said = installation.run_well(&["tools", "set", name, "read", "--eager"]);
     assert!(said.starts_with(&format!("`{name}.")) && said.contains("counts as `read`"), "{said}");
     assert_eq!(shown(), json!(true));
@@ -97,7 +97,7 @@ fn the_operator_says_what_a_tool_does() {
         .find(|tool| tool["fqdn"].as_str().unwrap().starts_with(&format!("{name}.")));
     assert_eq!(own.unwrap()["eager"], true, "{listed}");
     installation.run_well(&["tools", "unset", name]);
-    assert_eq!(shown(), json!(false));
+    assert_eq!(shown(), Value::Null);
     for (arguments, told) in [
         (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),
         (&["tools", "set", name, "write", "--eager"], "only a tool that changes nothing"),

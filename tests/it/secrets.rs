@@ -256,7 +256,7 @@ fn what_is_stored_is_asked_for_exactly() {
     let long = "\u{1}".repeat(8_192);
     assert_eq!(put(&member, "LONG", &long, "me").status, 201);
     assert_eq!(put(&member, "LONG", &(long + "x"), "me").status, 400);
-    assert_eq!(put(&member, "LONG", &"x".repeat(100_000), "me").status, 400);
+    assert_eq!(put(&member, "LONG", &"x".repeat(100_000), "me").status, 413);
     assert_eq!(put(&member, "LONG", "x", "me").status, 200);
     // Rights: one's own needs `execute`, the project's `admin`.
     for refused in [
@@ -435,4 +435,26 @@ fn a_rotation_that_is_killed_is_run_again() {
     let listed =
         api(&Tenant { url: server.url().to_owned(), ..tenants[0].clone() }, "GET", "", None);
     assert_eq!(listed.status, 200);
+}
+
+/// A page of another origin can send a form or a text without being asked for leave; JSON it cannot.
+#[test]
+fn a_value_is_taken_as_json_alone() {
+    let tenant = Server::shared().tenant();
+    let authorization = format!("Bearer {}", tenant.key);
+    let url = format!("{}/api/v1/secrets/TYPED_KEY", tenant.url);
+    let body = br#"{"value":"x","for":"me"}"#;
+    for (kind, status) in [
+        (Some("text/plain"), 415),
+        (Some("application/x-www-form-urlencoded"), 415),
+        (Some("application/jsonp"), 415),
+        (None, 415),
+        (Some("application/json; charset=utf-8"), 201),
+        (Some("application/json"), 200),
+    ] {
+        let mut headers = vec![("authorization", authorization.as_str())];
+        headers.extend(kind.map(|kind| ("content-type", kind)));
+        let reply = send("PUT", &url, &headers, Some(body.to_vec()));
+        assert_eq!(reply.status, status, "{kind:?}: {}", text(&reply.body));
+    }
 }

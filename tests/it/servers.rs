@@ -89,7 +89,7 @@ fn a_server_is_published_found_and_called() {
     }
     // The upstream's own hint starts no call early.
     let plan = json!({ "code": "return await mcp.taker.take({})", "options": { "dry_run": true } });
-    let plan = HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", plan).to_string();
+    let plan = HttpMcp::new(&tenant, Era::Stateless).execute_request(plan).to_string();
     assert!(!plan.contains("\"eager\":true"), "{plan}");
 
     let made = published(&tenant, &stdio("jotter", "npx"));

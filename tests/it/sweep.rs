@@ -161,7 +161,7 @@ fn no_key_stays_anywhere_however_a_call_ends() {
                 "console.log('before'); try {{ return await mcp.indiscreet.{end}({{}}) }} catch (error) {{ throw new Error(error + error.stack) }}"
             );
             let run = json!({ "code": code, "options": { "timeout_ms": 1_500 } });
-            HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", run).to_string()
+            HttpMcp::new(&tenant, Era::Stateless).execute_request(run).to_string()
         } else {
             call_by_hand(&tenant, way, end, (&key, &host), got_there)
         });

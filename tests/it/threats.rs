@@ -22,6 +22,7 @@ fn is_id(text: &str) -> bool {
                 | "LK"
                 | "PC"
                 | "NP"
+                | "NX"
                 | "TR"
                 | "RP"
                 | "UP"

@@ -54,7 +54,7 @@ fn keys_are_set_from_the_command_line() {
     assert!(code != Some(0) && told.contains("there is no secret"), "{told}");
     for (arguments, input) in [
         (&["keys", "set", "ECHO_API_KEY"][..], ""),
-        (&["keys", "set", "ECHO_API_KEY"], "canary-9f\nsecond"),
+        (&["keys", "set", "ECHO_API_KEY"], "canary-9f\0second"),
         (&["keys", "set", "echo"], "x"),
         (&["keys", "set", "A", "--project"], "x"),
         (&["keys", "set", "A", "--host", "a.example"], "x"),

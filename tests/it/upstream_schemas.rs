@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::proxy::Through;
 use crate::support::expect::success;
-use crate::support::gateway_stub::{Answer, GatewayStub};
+use crate::support::gateway_stub::{Answer, GatewayStub, handshaking};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::Server;
@@ -47,25 +47,14 @@ fn schemas_of_others_do_nothing() {
     let canary = GatewayStub::start(|_| Answer::Close);
     let tools = bombs(&canary.url);
     let listed = tools.clone();
-    let upstream = GatewayStub::start(move |message| {
-        let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" => json!({
-                "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
-                "serverInfo": { "name": "bombs", "version": "1" },
-            }),
-            "tools/list" => json!({ "tools": listed }),
-            "tools/call" => json!({
+    let upstream = handshaking("bombs", move |method| {
+        Ok(match method {
+            "tools/list" => Some(json!({ "tools": listed })),
+            "tools/call" => Some(json!({
                 "content": [{ "type": "text", "text": "{\"x\":\"y\"}" }], "structuredContent": { "x": "y" },
-            }),
-            _ if message["id"].is_null() => return Answer::Raw(202, "text/plain", Vec::new()),
-            method => {
-                let error = json!({ "code": -32601, "message": method });
-                return Answer::Json(
-                    json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }),
-                );
-            }
-        };
-        Answer::Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+            })),
+            _ => None,
+        })
     });
     let server = Server::shared();
     let tenant = server.tenant();
@@ -86,7 +75,7 @@ fn schemas_of_others_do_nothing() {
         &[("authorization", &bearer)],
     );
     assert_eq!(read.json()["tools"].as_array().unwrap().len(), tools.len());
-    let found = mcp.call("pml_discover", json!({ "intent": "a schema bomb", "limit": 20 }));
+    let found = mcp.call("pml_discover", json!({ "pattern": "bombs:*", "limit": 20 }));
     let arguments = json!({ "x": "a".repeat(50_000) + "!" });
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();

@@ -14,6 +14,7 @@ const HEADERS: [&str; 4] = ["content-type", "accept", "mcp-protocol-version", "m
 /// Serves until it is ended.
 pub(crate) fn serve(upstream: &str, port: &str) {
     let _ = rustls::crypto::ring::default_provider().install_default();
+    #[expect(clippy::disallowed_methods, reason = "a program of its own")]
     let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().unwrap();
     // As many threads as the gateway has.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -67,6 +67,12 @@ impl Project {
         self
     }
 
+    /// Takes a variable out of the environment that the programs get.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.settings.retain(|(known, _)| known != name);
+        self
+    }
+
     /// Returns the workspace.
     pub(crate) fn workspace(&self) -> PathBuf {
         self.folder.join("work")

@@ -1,4 +1,4 @@
-//! A gateway that lies: a small HTTP server that answers what a test tells it.
+//! Servers that say what a test tells them: a gateway that lies, and an MCP server behind one.
 //!
 //! It stands for a hostile gateway, never for ours. It can also pass requests on
 //! to ours with a key added, for clients that cannot send one.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What the stub does with a request.
 pub(crate) enum Answer {
@@ -113,22 +113,28 @@ pub(crate) fn pass_on(url: &str, head: &str, body: &Value) -> String {
 
 /// Starts a proxy to the gateway at `url` that adds a key to every request; returns its URL.
 pub(crate) fn with_key(url: &str, key: &str) -> String {
+    with_key_and(url, key, |_, _| {})
+}
+
+/// The same, and `edit` may change the lines of the head, without the request line, and the body.
+pub(crate) fn with_key_and(
+    url: &str,
+    key: &str,
+    edit: impl Fn(&mut Vec<String>, &mut Vec<u8>) + Send + Sync + 'static,
+) -> String {
     let address = url.strip_prefix("http://").expect("a plain URL").to_owned();
     let key = key.to_owned();
     listen(move |mut stream| {
-        let Some(request) = Request::read(&mut stream) else { return };
+        let Some(mut request) = Request::read(&mut stream) else { return };
         let Ok(mut upstream) = TcpStream::connect(&address) else { return };
-        let mut head = String::new();
-        for (index, line) in request.head.lines().enumerate() {
-            if !line.to_ascii_lowercase().starts_with("connection:") {
-                head += line;
-                head += "\r\n";
-            }
-            if index == 0 {
-                head += &format!("authorization: Bearer {key}\r\nconnection: close\r\n");
-            }
-        }
-        head += "\r\n";
+        let mut lines = request.head.lines();
+        let first = lines.next().unwrap_or_default();
+        let kept = |line: &&str| !line.to_ascii_lowercase().starts_with("connection:");
+        let mut lines: Vec<String> = lines.filter(kept).map(str::to_owned).collect();
+        edit(&mut lines, &mut request.body);
+        lines.push(format!("authorization: Bearer {key}"));
+        lines.push("connection: close".to_owned());
+        let head = format!("{first}\r\n{}\r\n\r\n", lines.join("\r\n"));
         if upstream
             .write_all(head.as_bytes())
             .and_then(|()| upstream.write_all(&request.body))
@@ -208,3 +214,38 @@ fn read_chunks(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
     Some(bytes)
 }
+
+/// Starts an MCP server of the 2025 versions. `answer` gets a method and gives its result; `None` is no such method,
+/// and an error a call that is never answered.
+pub(crate) fn handshaking(
+    name: &'static str,
+    answer: impl Fn(&str) -> Result<Option<Value>, Silence> + Send + Sync + 'static,
+) -> GatewayStub {
+    GatewayStub::start(move |message| {
+        let id = &message["id"];
+        if id.is_null() {
+            return Answer::Raw(202, "text/plain", Vec::new());
+        }
+        let method = message["method"].as_str().unwrap_or_default();
+        let result = match method {
+            "initialize" => Ok(Some(json!({
+                "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": name, "version": "1" },
+            }))),
+            method => answer(method),
+        };
+        match result {
+            Ok(Some(result)) => {
+                Answer::Json(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+            }
+            Ok(None) => {
+                let error = json!({ "code": -32601, "message": method });
+                Answer::Json(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+            }
+            Err(Silence) => Answer::Never,
+        }
+    })
+}
+
+/// A call that is never answered.
+pub(crate) struct Silence;

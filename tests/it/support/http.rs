@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::mcp_client::{Era, envelope};
+use super::mcp_client::{Era, asking_for_all, envelope};
 use super::server::Tenant;
 
 /// Runs a future to its end; the tests themselves are not async.
@@ -28,6 +28,7 @@ fn client() -> reqwest::Client {
     let client = CLIENT.get_or_init(|| {
         // The client asks for a TLS provider although every test speaks plain HTTP.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        #[expect(clippy::disallowed_methods, reason = "the tests ask no proxy either")]
         reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -159,6 +160,12 @@ impl HttpMcp {
     /// Runs a program and returns its envelope.
     #[track_caller]
     pub(crate) fn execute(&self, code: &str) -> Value {
-        envelope(&self.call("pml_execute", json!({ "code": code })))
+        self.execute_request(json!({ "code": code }))
+    }
+
+    /// Runs `pml_execute` with these arguments and returns its whole envelope.
+    #[track_caller]
+    pub(crate) fn execute_request(&self, arguments: Value) -> Value {
+        envelope(&self.call("pml_execute", asking_for_all(arguments)))
     }
 }

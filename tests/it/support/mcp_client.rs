@@ -33,11 +33,10 @@ impl Era {
     /// Returns a request of this era.
     pub(crate) fn request(self, id: u64, method: &str, mut params: Value) -> Value {
         if self == Self::Stateless {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": self.version(),
-                "io.modelcontextprotocol/clientCapabilities": {},
-                "io.modelcontextprotocol/clientInfo": { "name": "pml-it", "version": "1" },
-            });
+            let client = json!({ "name": "pml-it", "version": "1" });
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(self.version());
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] = client;
         }
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
     }
@@ -195,7 +194,8 @@ impl StdioClient {
     /// Begins a program and returns the request's id.
     #[track_caller]
     pub(crate) fn begin(&mut self, code: &str) -> u64 {
-        self.send("tools/call", json!({ "name": "pml_execute", "arguments": { "code": code } }))
+        let arguments = asking_for_all(json!({ "code": code }));
+        self.send("tools/call", json!({ "name": "pml_execute", "arguments": arguments }))
     }
 
     /// Runs a program and returns its envelope.
@@ -204,10 +204,10 @@ impl StdioClient {
         self.execute_request(json!({ "code": code }))
     }
 
-    /// Runs `pml_execute` with these arguments and returns its envelope.
+    /// Runs `pml_execute` with these arguments and returns its whole envelope.
     #[track_caller]
     pub(crate) fn execute_request(&mut self, arguments: Value) -> Value {
-        envelope(&self.call("pml_execute", arguments))
+        envelope(&self.call("pml_execute", asking_for_all(arguments)))
     }
 
     /// Answers a question and returns the envelope that the run goes on to.
@@ -250,6 +250,16 @@ impl Drop for StdioClient {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Adds to the arguments of `pml_execute` that the answer should hold all that there is, unless they say what.
+pub(crate) fn asking_for_all(mut arguments: Value) -> Value {
+    if let Some(fields) = arguments.as_object_mut()
+        && let Some(options) = fields.entry("options").or_insert_with(|| json!({})).as_object_mut()
+    {
+        options.entry("include").or_insert_with(|| json!(["calls", "tools_used", "dag"]));
+    }
+    arguments
 }
 
 /// Returns the envelope in the result of `pml_execute`, which stands there twice.

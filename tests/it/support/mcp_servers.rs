@@ -14,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const SERVERS: &str = "mcp";
 /// The MCP servers and the client from PyPI.
 pub(crate) const PYTHON: &str = "python";
+/// The TypeScript SDKs, of both generations.
+pub(crate) const CLIENTS: &str = "clients";
 /// What tries a gateway against its own description, from PyPI.
 pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 /// Node 22, for clients that ask for it.

@@ -52,10 +52,20 @@ impl Pid {
         self.tree().into_iter().map(Self::memory).sum()
     }
 
-    fn memory(self) -> u64 {
+    /// Returns its resident memory, in bytes.
+    pub(crate) fn memory(self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// Returns the most resident memory that it ever had, in bytes.
+    pub(crate) fn peak_memory(self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(self, name: &str) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.number)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() * 1024
     }
 

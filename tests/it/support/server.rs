@@ -128,7 +128,13 @@ impl Installation {
     pub(crate) fn start_with(&self, settings: &[(&str, &str)]) -> Server {
         let mut command = self.command(&[]);
         command.envs(settings.iter().copied());
-        let program = Guarded::start(&command, &self.log);
+        self.start_by(&command)
+    }
+
+    /// Starts the gateway by a prepared command.
+    #[track_caller]
+    pub(crate) fn start_by(&self, command: &Command) -> Server {
+        let program = Guarded::start(command, &self.log);
         let is_first =
             |line: &str| line.starts_with("PML gateway ") && line.contains(" on http://");
         let Some(line) = program.line(START, is_first) else {

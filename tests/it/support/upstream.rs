@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::PATIENCE;
 use super::guard::{self, Guarded};
 use super::http::get;
-use super::mcp_servers::{PYTHON, python};
+use super::mcp_servers::{CLIENTS, PYTHON, node_22, npm, python};
 use super::server::{Installation, Tenant};
 
 /// The fixture server `everything.py`, which runs.
@@ -23,9 +23,21 @@ impl Everything {
     /// Starts it.
     pub(crate) fn start() -> Self {
         let mut command = Command::new(python(PYTHON).join("python"));
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py"));
+        Self::started(command)
+    }
+
+    /// Starts the one on the TypeScript SDK, which also serves subscriptions of 2026-07-28.
+    pub(crate) fn in_typescript() -> Self {
+        let mut command = Command::new(node_22());
+        command
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/clients/everything.mjs"));
+        command.arg(npm(CLIENTS));
+        Self::started(command)
+    }
+
+    fn started(mut command: Command) -> Self {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py");
-        command.arg(script);
         let log = guard::folder("u").join("log");
         let program = Guarded::start(&command, &log);
         let Some(url) = program.line(PATIENCE, |line| line.starts_with("http://")) else {

@@ -1,0 +1,221 @@
+//! What a client cancels over HTTP ends: the program, its sandbox and what it waits for. Nobody else's does.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::gateway_stub::{GatewayStub, Silence, handshaking};
+use crate::support::http::{Reply, send};
+use crate::support::server::{Server, Tenant};
+use crate::support::upstream::{Entry, scope_of};
+use crate::support::{PATIENCE, poll};
+
+/// A tenant whose server never answers a call.
+struct Slow {
+    tenant: Tenant,
+    upstream: GatewayStub,
+}
+
+impl Slow {
+    fn new() -> Self {
+        let upstream = handshaking("slow", |method| match method {
+            "tools/call" => Err(Silence),
+            _ => Ok(None),
+        });
+        let server = Server::shared();
+        let tenant = server.tenant();
+        let scope = scope_of(&tenant);
+        let mut entry = Entry::http(&scope, "slow", &upstream.url);
+        entry.tools = vec![
+            json!({ "name": "wait", "description": "x", "inputSchema": { "type": "object" } }),
+        ];
+        entry.publish(server.installation());
+        Self { tenant, upstream }
+    }
+
+    /// How often the server has heard of a method.
+    fn heard(&self, method: &str) -> usize {
+        let method = format!("\"{method}\"");
+        self.upstream.heard().iter().filter(|request| request.contains(&method)).count()
+    }
+
+    /// Waits until as many calls have reached the server.
+    #[track_caller]
+    fn wait_for_calls(&self, calls: usize) {
+        poll("the call to reach its server", PATIENCE, || {
+            (self.heard("tools/call") == calls).then_some(())
+        });
+    }
+}
+
+/// One client of the 2025 era, with the session that it was given, if it keeps to it.
+#[derive(Clone)]
+struct Client {
+    url: String,
+    bearer: String,
+    session: Option<String>,
+}
+
+impl Client {
+    /// Shakes hands, as the SDKs do.
+    fn new(tenant: &Tenant) -> Self {
+        let mut client = Self::without_session(tenant);
+        let hello = client.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" },
+        } }));
+        let session = hello.header("mcp-session-id").to_owned();
+        assert!(session.len() >= 32, "{:?}", hello.headers);
+        client.session = Some(session);
+        client
+    }
+
+    /// Begins without a handshake, as scripts do.
+    fn without_session(tenant: &Tenant) -> Self {
+        let bearer = format!("Bearer {}", tenant.key);
+        Self { url: format!("{}/mcp", tenant.url), bearer, session: None }
+    }
+
+    fn post(&self, message: &Value) -> Reply {
+        let mut headers = vec![
+            ("authorization", self.bearer.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        headers.extend(self.session.as_deref().map(|session| ("mcp-session-id", session)));
+        send("POST", &self.url, &headers, Some(message.to_string().into_bytes()))
+    }
+
+    /// Begins a call that only ends by its time limit; the answer comes through the channel.
+    fn begin(&self, id: u64, tool: &str, arguments: &Value) -> Receiver<Value> {
+        let (sender, answer) = channel();
+        let client = self.clone();
+        let params = json!({ "name": tool, "arguments": arguments });
+        let message =
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        std::thread::spawn(move || sender.send(client.post(&message).json()));
+        answer
+    }
+
+    fn cancel(&self, id: u64) {
+        let params = json!({ "requestId": id, "reason": "no longer wanted" });
+        let reply = self.post(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
+        );
+        assert_eq!(reply.status, 202);
+    }
+}
+
+const WAITS: &str = "return await mcp.slow.wait({})";
+
+/// The answer to a call that was cancelled; a call that was not takes 30 seconds.
+#[track_caller]
+fn was_cancelled(answer: &Receiver<Value>) {
+    let answer = answer.recv_timeout(Duration::from_secs(20)).expect("it ends before its limit");
+    let told = &answer["result"]["structuredContent"];
+    assert_eq!(told["error_code"], "CANCELLED", "{answer}");
+}
+
+#[test]
+fn a_notification_cancels() {
+    let slow = Slow::new();
+    let client = Client::new(&slow.tenant);
+    // A program, and a tool by its id: what they wait for is told to stop, too.
+    for (n, (tool, arguments)) in
+        [("pml_execute", json!({ "code": WAITS })), ("slow:wait", json!({}))]
+            .into_iter()
+            .enumerate()
+    {
+        let answer = client.begin(7, tool, &arguments);
+        slow.wait_for_calls(n + 1);
+        client.cancel(7);
+        was_cancelled(&answer);
+        poll("the server to be told", PATIENCE, || {
+            (slow.heard("notifications/cancelled") == n + 1).then_some(())
+        });
+    }
+    // A program that computes nothing and calls nothing.
+    let sleeps = json!({ "code": "await new Promise((go) => setTimeout(go, 25_000)); return 1" });
+    let answer = client.begin(8, "pml_execute", &sleeps);
+    // Whether it has begun is not to be seen from outside: it is cancelled until it ends.
+    let told = poll("it to be cancelled", Duration::from_secs(20), || {
+        client.cancel(8);
+        answer.try_recv().ok()
+    });
+    assert_eq!(told["result"]["structuredContent"]["error_code"], "CANCELLED", "{told}");
+}
+
+/// Ids are unique for one client alone: neither another key nor another client of the same key cancels.
+#[test]
+fn nobody_elses_request_is_cancelled() {
+    let slow = Slow::new();
+    let client = Client::new(&slow.tenant);
+    let answer = client.begin(7, "slow:wait", &json!({}));
+    slow.wait_for_calls(1);
+    let stranger = Client::new(&Server::shared().tenant());
+    let stranger = Client { session: client.session.clone(), ..stranger };
+    for other in [stranger, Client::new(&slow.tenant), Client::without_session(&slow.tenant)] {
+        other.cancel(7);
+    }
+    // What is cancelled later has ended: what they meant would have, too.
+    let later = client.begin(9, "slow:wait", &json!({}));
+    slow.wait_for_calls(2);
+    client.cancel(9);
+    was_cancelled(&later);
+    assert!(answer.try_recv().is_err());
+    client.cancel(7);
+    was_cancelled(&answer);
+}
+
+/// A script that keeps no session is heard where its id leaves no doubt.
+#[test]
+fn without_a_session_one_of_several_is_not_guessed() {
+    let slow = Slow::new();
+    let client = Client::without_session(&slow.tenant);
+    let (one, other) =
+        (client.begin(1, "slow:wait", &json!({})), client.begin(1, "slow:wait", &json!({})));
+    let third = client.begin(2, "slow:wait", &json!({}));
+    slow.wait_for_calls(3);
+    client.cancel(1);
+    client.cancel(2);
+    was_cancelled(&third);
+    assert!(one.try_recv().is_err() && other.try_recv().is_err());
+}
+
+/// Whoever hangs up wants no answer: the way to cancel in 2026-07-28.
+#[test]
+fn a_dropped_connection_cancels() {
+    for version in ["2025-11-25", "2026-07-28"] {
+        let slow = Slow::new();
+        let mut params = json!({ "name": "pml_execute", "arguments": { "code": WAITS } });
+        let mut more = String::new();
+        if version == "2026-07-28" {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": { "name": "x", "version": "1" },
+            });
+            more += "mcp-method: tools/call\r\nmcp-name: pml_execute\r\n";
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+            .to_string();
+        let address = slow.tenant.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-protocol-version: {version}\r\n{more}\
+             content-length: {}\r\n\r\n",
+            slow.tenant.key,
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        slow.wait_for_calls(1);
+        drop(stream);
+        poll("the server to be told", Duration::from_secs(20), || {
+            (slow.heard("notifications/cancelled") == 1).then_some(())
+        });
+    }
+}

@@ -1,0 +1,248 @@
+//! What a new user reads when something is wrong: input → the exact words.
+
+use crate::support::cli::{Project, text};
+use crate::support::http::get;
+use crate::support::server::Server;
+
+/// Runs a program and returns the exit code and what stderr has.
+fn told(project: &Project, arguments: &[&str], program: &str) -> (Option<i32>, String) {
+    let output = project.run_with(arguments, program.as_bytes());
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn wrong_input_is_told_with_what_to_write() {
+    let project = Project::offline();
+    for (arguments, words) in [
+        (
+            &["exec", "-", "--timeout-ms", "5s"][..],
+            "error: invalid value '5s' for '--timeout-ms <MS>': write it in milliseconds, without a unit: 5000\n\nFor more information, try '--help'.\n",
+        ),
+        (
+            &["exec", "-", "--args", "{a:1}"],
+            "error: `--args` is not JSON: key must be a string at line 1 column 2\nhint: Write an object, with names in double quotes: --args '{\"path\": \"a.txt\"}'.\n",
+        ),
+        (
+            &["exec", "-", "--args", "[1]"],
+            "error: `--args` is an array, not an object\nhint: Write an object, with names in double quotes: --args '{\"path\": \"a.txt\"}'.\n",
+        ),
+        (
+            &["login", "--url", "pml.acme.test"],
+            "error: the gateway's URL `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test` [5008 CONFIG_INVALID]\nhint: Correct the file, variable or option that the message names; a wrong one is never skipped.\n",
+        ),
+    ] {
+        assert_eq!(told(&project, arguments, "return 1"), (Some(2), words.to_owned()));
+    }
+}
+
+/// Nobody can answer: the message says what needs approval, with what, and how it gets it.
+#[test]
+fn a_call_that_nobody_can_approve_is_explained() {
+    let project = Project::offline();
+    let (code, stderr) =
+        told(&project, &["exec", "-"], "return await mcp.shell.exec({ command: ['ls'] })");
+    assert_eq!(code, Some(3));
+    let words = "error: `shell:exec` needs approval, and nobody can be asked here:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked, or add \"shell:exec\" to `permissions.allow` in `.pml.json` and run `pml trust`.\n";
+    assert!(stderr.ends_with(words), "{stderr}");
+}
+
+/// Nobody is asked about a call that would be refused anyway.
+#[test]
+fn what_cannot_run_is_refused_before_anybody_is_asked() {
+    let project = Project::offline();
+    std::os::unix::fs::symlink("/etc", project.path("link")).unwrap();
+    for (call, code) in [
+        ("filesystem.write_file({ path: '../evil.txt', content: '' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("filesystem.write_file({ path: 'link/evil', content: '' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("filesystem.write_file({ path: '.pml.json', content: '' })", "POLICY_DENIED"),
+        ("filesystem.write_file({ pth: 'a.txt', content: '' })", "INVALID_ARGUMENTS"),
+        ("filesystem.create_directory({ path: '/tmp/evil' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("filesystem.move_file({ source: 'a', destination: '../b' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("filesystem.edit_file({ path: '../a', edits: [] })", "PATH_OUTSIDE_WORKSPACE"),
+        ("filesystem.read_text_file({ path: '../a' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("shell.exec({ command: 'ls -l' })", "INVALID_ARGUMENTS"),
+        ("shell.exec({ command: ['ls'], cwd: '..' })", "PATH_OUTSIDE_WORKSPACE"),
+        ("shell.exec({ command: ['no-such-program'] })", "TOOL_FAILED"),
+    ] {
+        let (envelope, _) = project.exec(&format!("return await mcp.{call}"));
+        assert_eq!(envelope["error_code"], code, "{call}: {envelope}");
+    }
+    // What an earlier call may still make is asked about.
+    let (envelope, _) =
+        project.exec("return await mcp.filesystem.write_file({ path: 'new/a', content: '' })");
+    assert_eq!(envelope["status"], "approval_required", "{envelope}");
+}
+
+/// A server that lacks its program or its key is not asked about either.
+#[test]
+fn a_server_that_cannot_start_is_refused_before_anybody_is_asked() {
+    let servers = serde_json::json!({ "mcpServers": {
+        "gone": { "command": "no-such-program" },
+        "keyless": { "type": "stdio", "command": "sh", "env": { "TOKEN": "${NO_SUCH_TOKEN}" } },
+    } });
+    let project = Project::offline().configure(&servers);
+    for (call, code, word) in [
+        ("gone.x({})", "TOOL_UNAVAILABLE", "no-such-program"),
+        ("keyless.x({})", "API_KEY_REQUIRED", "NO_SUCH_TOKEN"),
+    ] {
+        let (envelope, _) = project.exec(&format!("return await mcp.{call}"));
+        assert_eq!(envelope["error_code"], code, "{envelope}");
+        assert!(envelope["message"].as_str().unwrap().contains(word), "{envelope}");
+    }
+}
+
+/// `npx` without its registry: what could not be reached, and what to do, before the server's time is up.
+#[test]
+fn a_package_that_cannot_be_fetched_is_told() {
+    let servers = serde_json::json!({
+        "mcpServers": { "memory": {
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"] } },
+        "permissions": { "allow": ["memory:*"] },
+    });
+    let project =
+        Project::offline().set("npm_config_registry", "http://127.0.0.1:1").configure(&servers);
+    let (envelope, _) = project.exec("return await mcp.memory.read_graph({})");
+    assert_eq!(envelope["error_code"], "TOOL_UNAVAILABLE", "{envelope}");
+    let message = envelope["message"].as_str().unwrap();
+    for word in
+        ["`npx` could not fetch it", "npm registry cannot be reached", "npm config get registry"]
+    {
+        assert!(message.contains(word), "{message}");
+    }
+    // No Node on this `PATH`.
+    let bare = project.set("PATH", "/nonexistent");
+    let (envelope, _) = bare.exec("return await mcp.memory.read_graph({})");
+    let message = envelope["message"].as_str().unwrap();
+    assert!(message.contains("`npx` was not found; install Node.js 18"), "{message}");
+}
+
+/// `https` to a gateway that speaks plain HTTP.
+#[test]
+fn https_to_a_plain_port_is_told() {
+    let url = Server::shared().url().replace("http://", "https://");
+    let project = Project::at(&url).set("PML_API_KEY", "pml_key_x");
+    let (code, stderr) =
+        told(&project, &["exec", "-"], "return await mcp.json.parse({ data: '1' })");
+    assert_eq!(code, Some(4));
+    let words = format!(
+        "error: the gateway at {url} cannot be reached: it does not speak TLS there [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`: `pml-server` itself has no TLS.\n"
+    );
+    assert!(stderr.ends_with(&words), "{stderr}");
+}
+
+/// A model's guess, one level too few.
+#[test]
+fn a_call_at_the_wrong_level_is_told_how_tools_are_called() {
+    let (envelope, _) = Project::new().exec("return await mcp.call_tool('json:parse', {})");
+    let words = "`mcp.call_tool` is not a tool; a tool is called as `mcp.namespace.action({ … })`";
+    assert!(envelope.to_string().contains(words), "{envelope}");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let project = Project::of(&Server::shared().tenant_that_can("read,publish"));
+    for (arguments, what) in [
+        (&["yank", "text.no@1.0.0"][..], "capability `text:no` 1.0.0"),
+        (&["unpublish", "nowhere", "--yes"], "server `nowhere`"),
+        (&["deprecate", "text.no", "old"], "capability `text:no`"),
+    ] {
+        let (code, stderr) = told(&project, arguments, "");
+        let words =
+            format!("error: {what} is not published in the project of your key [3018 NOT_FOUND]\n");
+        assert!(code == Some(1) && stderr.starts_with(&words), "{stderr}");
+    }
+    let url = format!("{}/api/v1/nowhere", Server::shared().url());
+    let answer = get(&url, &[]).json();
+    assert_eq!(answer["hint"], "`GET /openapi.json` lists the paths.", "{answer}");
+}
+
+/// Warnings read as errors do, and without a time.
+#[test]
+fn warnings_have_no_time() {
+    let project = Project::offline();
+    project.write(".pml.json", r#"{"permissions": {"allow": ["json:*"]}}"#);
+    let (_, stderr) = told(&project, &["exec", "-"], "return 1");
+    assert!(stderr.starts_with("warning: `.pml.json` is not trusted"), "{stderr}");
+}
+
+/// What people paste from `.mcp.json` is taken; what cannot be used is refused with what to write.
+#[test]
+fn entries_of_other_clients_are_read_or_explained() {
+    let project = Project::offline();
+    for (entry, told) in [
+        (r#"{"type":"stdio","command":"sh"}"#, None),
+        (r#"{"type":"http","url":"https://x.test/mcp","headers":{"A":"b"}}"#, None),
+        (r#"{"url":"https://x.test/mcp"}"#, None),
+        (r#"{"type":"streamable-http","url":"http://localhost:9/mcp","headers":{"A":"b"}}"#, None),
+        (
+            r#"{"type":"http","url":"http://x.test/mcp","headers":{"A":"canary"}}"#,
+            Some("`headers` are sent to `https` alone"),
+        ),
+        (r#"{"type":"sse","url":"https://x.test/sse"}"#, Some("also speaks Streamable HTTP")),
+        (r#"{"type":"http"}"#, Some("has no `url`")),
+        (
+            r#"{"type":"http","url":"https://x.test","command":"sh"}"#,
+            Some("either `command` or `url`"),
+        ),
+        (r#"{"type":"stdio","url":"https://x.test"}"#, Some("has a `url`")),
+        (r#"{"command":"sh","headers":{}}"#, Some("`headers` and no `url`")),
+        (r#"{"url":"https://x.test","headers":{"Host":"canary"}}"#, Some("is set by `pml` itself")),
+        (r#"{"url":"https://u:canary@x.test"}"#, Some("use `headers`")),
+        (r#"{"type":"carrier-pigeon","command":"sh"}"#, Some("write `stdio` or `http`")),
+        (r#"{"args":["x"]}"#, Some("has no `command`")),
+    ] {
+        project.write(".pml.json", format!(r#"{{"mcpServers":{{"docs":{entry}}}}}"#));
+        let output = project.run_with(&["exec", "-", "--json"], b"return 1");
+        let out = text(&output.stdout);
+        match told {
+            None => assert!(output.status.success(), "{entry}: {out}"),
+            Some(told) => {
+                assert_eq!(output.status.code(), Some(2), "{entry}: {out}");
+                assert!(out.contains("5008") && out.contains(told), "{entry}: {out}");
+                assert!(!out.contains("canary"), "{out}");
+            }
+        }
+    }
+}
+
+/// `pml doctor` looks at the project, its gateway and its key, and never shows the key.
+#[test]
+fn doctor_looks_at_the_project() {
+    let tenant = Server::shared().tenant();
+    let project = Project::of(&tenant);
+    assert!(project.run(&["init", "--yes"]).status.success());
+    let look = |project: &Project| {
+        let output = project.run(&["doctor", "--json"]);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!told.to_string().contains(&tenant.key), "a key is shown");
+        let found = told["findings"].as_array().unwrap().clone();
+        let state = move |what: &str| {
+            let finding = found.iter().find(|finding| finding["what"] == what);
+            let finding = finding.unwrap_or_else(|| panic!("no `{what}` in {found:?}"));
+            (finding["state"].as_str().unwrap().to_owned(), finding["detail"].to_string())
+        };
+        (output.status.code(), state)
+    };
+    let (code, state) = look(&project);
+    assert_eq!(code, Some(0));
+    for (what, word) in [
+        ("workspace", "work"),
+        (".pml.json", "trusted"),
+        ("gateway", "pml-server"),
+        ("key", "may: execute, read"),
+    ] {
+        let (state, detail) = state(what);
+        assert!(state == "ok" && detail.contains(word), "{what}: {state} {detail}");
+    }
+    assert_eq!(state(".cursor/mcp.json").1, "\"not there\"");
+
+    let refused = Project::at(&tenant.url).set("PML_API_KEY", "pml_key_nobody");
+    let (code, state) = look(&refused);
+    assert_eq!((code, state("key").0.as_str()), (Some(3), "failed"));
+    let (code, state) = look(&Project::offline());
+    assert_eq!((code, state("gateway").0.as_str()), (Some(4), "failed"));
+    let broken = Project::of(&tenant);
+    broken.write(".pml.json", "{");
+    let (code, state) = look(&broken);
+    assert_eq!((code, state(".pml.json").0.as_str()), (Some(2), "failed"));
+}
