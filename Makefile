@@ -23,7 +23,9 @@ try: postgres build ## Start a gateway and run three programs through `pml stdio
 	$(CARGO) run $(LOCKED) -q -p tests --example try
 
 test: postgres build ## Run all tests
-	INSTA_UPDATE=no $(CARGO) test $(LOCKED) --workspace
+	@mkdir -p target && rm -f target/skipped
+	INSTA_UPDATE=no PML_SKIPPED=$(CURDIR)/target/skipped $(CARGO) test $(LOCKED) --workspace
+	@.ci/skipped target/skipped
 
 soak: ## Run all tests with full counts
 	$(MAKE) test PML_TEST_SCALE=1
