@@ -29,6 +29,7 @@ mod fqdn;
 mod include;
 mod integrity;
 mod journal;
+pub mod json;
 pub mod meta_tools;
 pub mod model_text;
 mod outcome;

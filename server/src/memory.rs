@@ -118,7 +118,7 @@ impl Memory {
     /// # Errors
     /// Returns `BUSY` when there is none for a while, and refuses a message that has too many values.
     pub async fn parsed(&self, scope: &Scope, message: &[u8]) -> Result<Held, ApiError> {
-        let tokens = tokens(message);
+        let tokens = protocol::json::values(message);
         if tokens > TOKENS {
             let what = format!("a message has at most {TOKENS} values and names");
             return Err(ApiError::new(ErrorCode::InvalidRequest, what)
@@ -189,29 +189,6 @@ impl Drop for Held {
     }
 }
 
-/// Counts the values and names of a message. Text that is not JSON has some as well, and the parser tells.
-fn tokens(message: &[u8]) -> usize {
-    let mut tokens = 0;
-    let mut bytes = message.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b',' | b':' | b'[' | b'{' => tokens += 1,
-            b'"' => {
-                // Up to the end of the string.
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'\\' => drop(bytes.next()),
-                        b'"' => break,
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    tokens
-}
-
 /// Gives memory that is free back to the system: the allocator of glibc keeps it otherwise.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "there is no safe way to call `malloc_trim`")]
@@ -229,13 +206,6 @@ mod tests {
 
     fn scope(text: &str) -> Scope {
         text.parse().expect("a scope")
-    }
-
-    #[test]
-    fn what_stands_in_strings_is_no_value() {
-        assert_eq!(tokens(b"[1,2]"), 2);
-        assert_eq!(tokens(br#"{"a,[{:\"":1}"#), 2);
-        assert_eq!(tokens(br#""never ends\"#), 0);
     }
 
     #[tokio::test]

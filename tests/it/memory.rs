@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::proxy::{Raw, Through};
+use crate::support::cli::Project;
+use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Silence, handshaking};
 use crate::support::http::{HttpMcp, get};
-use crate::support::mcp_client::Era;
+use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Installation;
 use crate::support::upstream::{Entry, scope_of};
 use crate::support::{PATIENCE, poll};
@@ -85,7 +87,41 @@ fn large_messages_at_once_take_little_memory() {
     });
 }
 
-/// NX-04: messages in flight take as much room as they have bytes, so that many small ones of a tenant run together.
+/// NX-04: a result of very many values is refused before it takes memory, and a large one still comes through.
+#[test]
+fn a_result_of_many_values_is_refused() {
+    let servers = json!({ "mcpServers": { "bombs": { "command": "python3", "args": ["bombs.py"] } },
+        "permissions": { "allow": ["*"] } });
+    let project = Project::offline().configure(&servers);
+    project.write("bombs.py", include_str!("../fixtures/bombs.py"));
+    let many = |pml: &mut StdioClient, shape: &str, item: &str, count: usize| {
+        let call = json!({ "where": shape, "item": item, "count": count });
+        pml.execute(&format!("return JSON.stringify(await mcp.bombs.many({call})).length"))
+    };
+    for (shape, item, count) in [
+        ("blocks", r#"{"type":"text","text":"a"}"#, 500_000),
+        ("values", "[[],{}]", 2_000_000),
+        ("values", r#"{"a":0}"#, 2_000_000),
+        ("values", "0", 6_000_000),
+    ] {
+        let mut pml = project.stdio();
+        let envelope = many(&mut pml, shape, item, count);
+        let message = failure(&envelope, "TOOL_UNAVAILABLE");
+        assert!(message.contains("more than 500000 values"), "{message}");
+        let peak = pml.pid().peak_memory();
+        assert!(peak < 250 * MIB, "{count} of {item}: {} MiB", peak / MIB);
+    }
+    let mut pml = project.stdio();
+    assert!(
+        success(&many(&mut pml, "blocks", r#"{"type":"text","text":"a"}"#, 20_000)).as_u64()
+            > Some(20_000)
+    );
+    assert!(success(&many(&mut pml, "values", "[1,\"a\"]", 100_000)).as_u64() > Some(100_000));
+    let peak = pml.pid().peak_memory();
+    assert!(peak < 250 * MIB, "{} MiB", peak / MIB);
+}
+
+/// NX-04: messages in flight take as much room as they have bytes, so that many small ones of a tenant run together, also at one server.
 #[test]
 fn many_small_messages_run_together() {
     const MESSAGES: usize = 40;
@@ -110,6 +146,7 @@ fn many_small_messages_run_together() {
         (0..MESSAGES).map(|_| Raw::open(&mcp, "POST", &version, Some(&call))).collect();
     poll("all calls to reach the server", PATIENCE, || {
         let calls = upstream.heard().iter().filter(|heard| heard.contains("tools/call")).count();
+
         (calls == MESSAGES).then_some(())
     });
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use protocol::json;
 use rmcp::RoleClient;
 use rmcp::model::{ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RunningService};
@@ -247,7 +248,7 @@ struct Guarded {
     inner: ChildStdout,
     words: LastWords,
     line: usize,
-    /// The line so far, if it began like a message.
+    /// The line so far.
     message: Vec<u8>,
     noise: usize,
 }
@@ -260,19 +261,15 @@ impl Guarded {
             if is_start && !matches!(part[0], b'{' | b'[' | b'\n' | b'\r' | b' ' | 0xef) {
                 self.noise += 1;
             }
-            let is_message = if is_start { part[0] == b'{' } else { !self.message.is_empty() };
             self.line += part.len();
             if self.line > LINE_LIMIT {
                 return Some(format!("it sent a message longer than {LINE_LIMIT} bytes"));
             }
-            if is_message {
-                self.message.extend_from_slice(part);
-            }
+            self.message.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.line = 0;
-                let message = std::mem::take(&mut self.message);
-                if is_message && let Some(problem) = unreadable(&message) {
-                    return Some(format!("it sent a message that cannot be read: {problem}"));
+                if let Some(problem) = unreadable(&std::mem::take(&mut self.message)) {
+                    return Some(problem);
                 }
             }
         }
@@ -281,13 +278,19 @@ impl Guarded {
     }
 }
 
-/// Returns why a message cannot be read. It would be skipped in silence, and the
-/// call that it may answer would wait until its time is up.
+/// Returns why a line cannot be given to the parser of messages.
 fn unreadable(line: &[u8]) -> Option<String> {
-    let problem = serde_json::from_slice::<serde_json::Value>(line).err()?;
-    // Other lines in braces are what a server should have printed elsewhere.
-    let is_message = line.windows(9).any(|window| window == b"\"jsonrpc\"");
-    is_message.then(|| problem.to_string())
+    // The parser makes a tree of whatever is JSON, message or not.
+    if json::values(line) > json::MESSAGE_VALUES {
+        let most = json::MESSAGE_VALUES;
+        return Some(format!("it sent a message with more than {most} values and names"));
+    }
+    let problem = json::check(line).err()?;
+    // It would be skipped in silence, and the call that it may answer would wait until its time is up. Other lines in
+    // braces are what a server should have printed elsewhere.
+    let is_message = line.trim_ascii_start().starts_with(b"{")
+        && line.windows(9).any(|window| window == b"\"jsonrpc\"");
+    is_message.then(|| format!("it sent a message that cannot be read: {problem}"))
 }
 
 impl AsyncRead for Guarded {

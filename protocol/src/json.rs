@@ -1,0 +1,133 @@
+//! What a JSON text holds, known before anything is made of it.
+//!
+//! A tree takes many times the memory of its text, and how many depends on its shape. So what comes from others is
+//! counted first.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// The most values and names in one message of a tool's server: as many as fit into a sandbox's heap.
+pub const MESSAGE_VALUES: usize = 500_000;
+
+/// Counts the values and names of a text. What is not JSON has some as well; its parser tells.
+pub fn values(text: &[u8]) -> usize {
+    let mut values = 0;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b',' | b':' | b'[' | b'{' => values += 1,
+            b'"' => {
+                // Up to the end of the string.
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'\\' => drop(bytes.next()),
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    values
+}
+
+/// Reads a text as [`serde_json::Value`] would be read, and makes nothing of it.
+///
+/// # Errors
+/// Returns why it cannot be read: also for what is too deep, or a number that is too large.
+pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
+    serde_json::from_slice::<Nothing>(text).map(|_| ())
+}
+
+/// Any value, of which nothing is kept. Unlike `IgnoredAny` it is read to the last digit.
+struct Nothing;
+
+impl<'de> Deserialize<'de> for Nothing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Nothing {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        while members.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn what_stands_in_strings_is_no_value() {
+        assert_eq!(values(b"[1,2]"), 2);
+        assert_eq!(values(br#"{"a,[{:\"":1}"#), 2);
+        assert_eq!(values(br#""never ends\"#), 0);
+    }
+
+    /// It says of a text what the parser says that makes a tree of it.
+    #[test]
+    fn a_text_is_checked_as_it_is_read() {
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let (flat, deep) = (deep(100), deep(200));
+        for text in [
+            "null",
+            "true",
+            "[1,-2,3.5,\"a\\n\"]",
+            "{\"a\":{\"b\":[]},\"a\":1}",
+            "1e308",
+            "1e999",
+            "-1e999",
+            "18446744073709551616",
+            "\"\\ud800\"",
+            "\"\\u00e9\"",
+            "[1,]",
+            "{\"a\"}",
+            "{1:2}",
+            "",
+            "nul",
+            "\"a",
+            "1 2",
+            "\"\u{1}\"",
+            &flat,
+            &deep,
+        ] {
+            let read = serde_json::from_str::<Value>(text).map(|_| ());
+            let (told, meant) = (check(text.as_bytes()), read);
+            assert_eq!(told.is_ok(), meant.is_ok(), "{text}: {told:?}");
+        }
+        assert!(check(b"\"\xff\"").is_err());
+    }
+}
