@@ -6,6 +6,7 @@
 
 mod descriptors;
 mod live;
+mod sent;
 mod stream;
 mod table;
 
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, Version};
+use axum::http::{HeaderValue, Request, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -32,8 +33,9 @@ pub use descriptors::raise as raise_descriptors;
 pub use table::Limits;
 
 use live::Times;
-pub(crate) use stream::TooSlow;
-use stream::{Answer, SentBody, Watched, Working};
+pub(crate) use sent::TooSlow;
+use sent::{Rest, SentBody};
+use stream::{Answer, Watched, Working};
 use table::{Seat, Table};
 
 /// How often connections are checked for being overdue.
@@ -42,6 +44,8 @@ const SWEEP: Duration = Duration::from_millis(500);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How often a repeated failure is logged.
 const REMINDER: Duration = Duration::from_secs(60);
+/// Says that the connection ends with an answer.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// The largest buffer of a connection in HTTP/1, and so the largest head of a request.
 const BUFFER: usize = 64 * 1024;
 /// The largest head of a request in HTTP/2.
@@ -140,13 +144,19 @@ async fn serve_one(
                 std::future::pending::<()>().await;
             }
             let working = Working(Arc::clone(&live));
+            let waits_for_leave = request.headers().contains_key(header::EXPECT);
+            let rest = Rest::default();
             let mut request = request.map(|body| match has_body {
-                true => Body::new(SentBody::new(body, live)),
+                true => Body::new(SentBody::new(body, live, rest.clone())),
                 false => Body::new(body),
             });
             // The address of the peer goes along with each request.
             request.extensions_mut().insert(ConnectInfo(peer));
-            let Ok(response) = router.oneshot(request).await;
+            let Ok(mut response) = router.oneshot(request).await;
+            // In HTTP/2 a body has a stream of its own.
+            if has_body && !is_multiplexed && !rest.read(waits_for_leave).await {
+                response.headers_mut().insert(header::CONNECTION, CLOSE);
+            }
             Ok::<_, Infallible>(response.map(|body| Answer { body, _working: working }))
         }
     });

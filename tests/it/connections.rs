@@ -142,3 +142,73 @@ fn connections_are_kept_between_requests() {
     assert!(told.elapsed() < Duration::from_secs(15), "{:?}", told.elapsed());
     assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
 }
+
+/// Reads one answer with its body; returns its head.
+fn answer(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4_096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.unwrap().parse::<usize>().unwrap() {
+                return head.to_owned();
+            }
+        }
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "it was closed: {text:?}");
+        bytes.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// NX-05: a request that is refused before its body was read does not spoil the next one: the body is read after all,
+/// or the answer says that the connection ends.
+#[test]
+fn a_refused_body_does_not_spoil_the_next_request() {
+    let server = Server::shared();
+    let tenant = server.tenant();
+    let text = format!("authorization: Bearer {}\r\ncontent-type: text/plain", tenant.key);
+    let json = text.replace("text/plain", "application/json");
+    let connect = || {
+        let stream = TcpStream::connect(address(server)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let small = "x".repeat(300 * 1024);
+    for (path, headers, body, status) in [
+        ("/nowhere", text.as_str(), "{}", 404),
+        ("/health", "", "{}", 405),
+        ("/api/v1/keys", "content-type: application/json", "{}", 401),
+        ("/api/v1/keys", &text, "{}", 415),
+        ("/v0/auth/github-at", &json, &small, 413),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .replace("\r\n\r\ncontent", "\r\ncontent");
+        let refused = format!("HTTP/1.1 {status}");
+        let mut stream = connect();
+        for _ in 0..scaled(50) {
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body.as_bytes()).unwrap();
+            let told = answer(&mut stream);
+            assert!(told.starts_with(&refused) && !told.contains("connection: close"), "{told}");
+            stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            assert!(answer(&mut stream).starts_with("HTTP/1.1 200"), "{path}");
+        }
+        if status == 413 {
+            // Here the body is read, and waited for.
+            continue;
+        }
+        // Its rest never comes, or is too much to wait for.
+        let large = head.replace(&format!("length: {}", body.len()), "length: 9000000");
+        for (head, begun) in [(&head, &body[..1]), (&large, &body[..2])] {
+            let mut stream = connect();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(begun.as_bytes()).unwrap();
+            let told = answer(&mut stream);
+            assert!(told.contains("\r\nconnection: close"), "{path}: {told}");
+        }
+    }
+}

@@ -1,21 +1,15 @@
-//! What a connection reads and writes, watched: its bytes, the bodies of requests, the ends of answers.
+//! What a connection reads and writes, watched: its bytes, and the ends of answers.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use axum::body::{Body as AxumBody, Bytes};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::live::Live;
-
-/// How long a body may take whatever its pace is.
-const BODY_GRACE: Duration = Duration::from_secs(10);
-/// The slowest pace of a body after that, from its beginning, in bytes a second.
-const BODY_PACE: u64 = 1_024;
 
 /// A stream whose connection hears of what it reads and writes.
 pub(super) struct Watched<S> {
@@ -81,78 +75,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// A body came too slowly.
-#[derive(Debug, thiserror::Error)]
-#[error("the body comes too slowly")]
-pub(crate) struct TooSlow;
-
-/// The body of a request, which has to come at some pace.
-pub(super) struct SentBody {
-    body: Incoming,
-    live: Arc<Live>,
-    since: Instant,
-    bytes: u64,
-    /// Whether the connection still counts it as under way.
-    is_counted: bool,
-}
-
-impl SentBody {
-    /// Takes the body of a request that the connection counts as one with a body.
-    pub(super) fn new(body: Incoming, live: Arc<Live>) -> Self {
-        Self { body, live, since: Instant::now(), bytes: 0, is_counted: true }
-    }
-
-    fn has_ended(&mut self) {
-        if std::mem::take(&mut self.is_counted) {
-            self.live.has_sent();
-        }
-    }
-}
-
-impl Body for SentBody {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let frame = match frame {
-            Some(Ok(frame)) => frame,
-            ended => {
-                self.has_ended();
-                return Poll::Ready(ended.map(|end| end.map_err(Into::into)));
-            }
-        };
-        self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if self.body.is_end_stream() {
-            self.has_ended();
-        } else if is_too_slow(self.since.elapsed(), self.bytes) {
-            return Poll::Ready(Some(Err(TooSlow.into())));
-        }
-        Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for SentBody {
-    fn drop(&mut self) {
-        self.has_ended();
-    }
-}
-
-fn is_too_slow(elapsed: Duration, bytes: u64) -> bool {
-    elapsed > BODY_GRACE && bytes < elapsed.as_secs() * BODY_PACE
-}
-
 /// A request that is worked on until this is dropped.
 pub(super) struct Working(pub(super) Arc<Live>);
 
@@ -185,18 +107,5 @@ impl Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_has_a_pace() {
-        assert!(!is_too_slow(Duration::from_secs(9), 1));
-        assert!(is_too_slow(Duration::from_secs(11), 11));
-        assert!(!is_too_slow(Duration::from_secs(11), 11 * 1_024));
-        assert!(is_too_slow(Duration::from_secs(60), 30 * 1_024));
     }
 }
