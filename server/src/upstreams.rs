@@ -25,6 +25,10 @@ use crate::http_client;
 /// How many connections are kept.
 const CONNECTIONS: u64 = 1_024;
 
+/// How many calls one connection has under way. The limits of tenants are met before; the library's own is so low that
+/// a few slow calls would hold up all others.
+const CALLS: usize = 1_024;
+
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(300);
 
@@ -191,6 +195,7 @@ async fn connect(
     redactor: Option<&Redactor>,
 ) -> Result<Connection, String> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
+    config.max_concurrent_requests = CALLS;
     if let Some(token) = token {
         config = config.auth_header(token.expose());
     }

@@ -29,6 +29,9 @@ const SHORTEST_WRITTEN: usize = 8;
 /// A value of a variable is secret; one that is shorter still occurs by chance.
 const SHORTEST_SECRET: usize = 4;
 
+/// How many calls are under way at a time: more than a program may have, so that a few slow ones hold up no other run.
+const CALLS: usize = 256;
+
 /// Headers that are the protocol's or the connection's own.
 const RESERVED: &[&str] = &[
     "accept",
@@ -171,6 +174,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.to_string());
     config.custom_headers.clone_from(&prepared.headers);
     config.max_sse_event_size = LINE_LIMIT;
+    config.max_concurrent_requests = CALLS;
     let transport = StreamableHttpClientTransport::with_client(client, config);
     let lifecycle = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
