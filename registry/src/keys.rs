@@ -19,7 +19,6 @@ use uuid::Uuid;
 pub use manage::{KeyPage, KeyRecord, NewKey};
 pub use secret::ApiKey;
 
-use crate::tenant::outside;
 use crate::{Principal, Registry, RegistryError, Role, Tenant};
 use memory::Memory;
 use standing::{Standing, Subject};
@@ -201,19 +200,21 @@ impl Registry {
             return Ok(caller);
         }
         let generation = self.keys.callers.generation();
-        let row = outside(self.pool.clone(), move |connection| {
-            let found = sqlx::query!(
-                r#"select id as "id!", org as "org!", project as "project!",
+        let row = self
+            .pool
+            .outside(move |connection| {
+                let found = sqlx::query!(
+                    r#"select id as "id!", org as "org!", project as "project!",
                     principal as "principal!", rights as "rights!", expires_at as "expires_at?",
                     org_role as "org_role?", made_by as "made_by?"
                 from key_by_hash($1)"#,
-                hash.as_slice(),
-            )
-            .fetch_optional(connection);
-            Box::pin(found)
-        })
-        .await?
-        .ok_or(RegistryError::InvalidCredential)?;
+                    hash.as_slice(),
+                )
+                .fetch_optional(connection);
+                Box::pin(found)
+            })
+            .await?
+            .ok_or(RegistryError::InvalidCredential)?;
         let caller = Arc::new(Caller {
             key_id: Some(row.id),
             principal: row.principal.parse()?,

@@ -42,6 +42,7 @@ mod executions;
 mod idempotency;
 mod keys;
 mod links;
+mod liveness;
 mod members;
 mod official;
 mod operator;
@@ -114,9 +115,9 @@ pub use tenant::Tenant;
 pub use version::Version;
 
 use keys::KeyCache;
+use liveness::{Liveness, Probe, ServedPool};
 use remembered::EntryCache;
 use routes::{Followed, Follower, RouteSource};
-use tenant::outside;
 
 /// The migrations of `migrations/`, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
@@ -130,7 +131,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Cloning is cheap; all clones share one pool.
 #[derive(Clone)]
 pub struct Registry {
-    pool: PgPool,
+    pool: ServedPool,
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
     entries: Arc<EntryCache>,
@@ -158,11 +159,15 @@ impl Registry {
     pub async fn connect_with(url: &str, connections: u32) -> Result<Self, RegistryError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
-        let pool = match pool_options(connections).connect_with(options.clone()).await {
+        let probe = Arc::new(Probe::start(options.clone()));
+        let liveness = probe.liveness();
+        let settings = pool_options(connections, liveness.clone());
+        let pool = match settings.connect_with(options.clone()).await {
             Ok(pool) => pool,
             Err(error) => return Err(connect::explain(&options, error).await),
         };
         check_role(&pool).await?;
+        let pool = ServedPool { pool, liveness, probe };
         check_schema(&pool).await?;
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
@@ -202,28 +207,46 @@ impl Registry {
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn installation_id(&self) -> Result<Uuid, RegistryError> {
-        outside(self.pool.clone(), |connection| {
-            let id = sqlx::query_scalar!(r#"select installation_id() as "id!""#);
-            Box::pin(id.fetch_one(connection))
-        })
-        .await
+        self.pool
+            .outside(|connection| {
+                let id = sqlx::query_scalar!(r#"select installation_id() as "id!""#);
+                Box::pin(id.fetch_one(connection))
+            })
+            .await
     }
 
     /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].
     pub async fn close(&self) {
         self.follower.end().await;
-        self.pool.close().await;
+        self.pool.probe.end().await;
+        self.pool.pool.close().await;
     }
 }
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry").field("connections", &self.pool.size()).finish_non_exhaustive()
+        f.debug_struct("Registry")
+            .field("connections", &self.pool.pool.size())
+            .finish_non_exhaustive()
     }
 }
 
-/// Returns how the crate's pools behave.
-fn pool_options(connections: u32) -> PgPoolOptions {
+/// What the database holds a connection to, so that it lets go by itself of what nobody waits for any longer.
+///
+/// A statement and a lock have a limit. A gateway that is stopped in the middle of a transaction loses it, and with it
+/// its locks, as does one whose machine is gone; a statement whose caller has closed the connection is ended.
+///
+/// Our queries look rows up by key, so one plan fits all arguments; planning a look-up through the policies takes five
+/// times as long as running it.
+const SETTINGS: &str = "set statement_timeout = '5s'; \
+    set lock_timeout = '1500ms'; \
+    set idle_in_transaction_session_timeout = '5s'; \
+    set tcp_user_timeout = '5s'; \
+    set client_connection_check_interval = '1s'; \
+    set plan_cache_mode = force_generic_plan";
+
+/// Returns how the pools that serve behave.
+fn pool_options(connections: u32, liveness: Liveness) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -231,14 +254,14 @@ fn pool_options(connections: u32) -> PgPoolOptions {
         .max_lifetime(Duration::from_secs(1_800))
         // A round trip for each acquire; a dead connection shows at its first use anyway.
         .test_before_acquire(false)
+        .before_acquire(move |_, connection| {
+            // One that died without a word would cost its user the time that the first answer has.
+            let may_be_dead = liveness.doubts(connection.age);
+            Box::pin(async move { Ok(!may_be_dead) })
+        })
         .after_connect(|connection, _| {
             Box::pin(async move {
-                // Our queries look rows up by key, so one plan fits all arguments;
-                // planning a look-up through the policies takes five times as long as running it.
-                let settings = "set statement_timeout = '5s'; \
-                                set idle_in_transaction_session_timeout = '10s'; \
-                                set plan_cache_mode = force_generic_plan";
-                sqlx::raw_sql(settings).execute(connection).await?;
+                sqlx::raw_sql(SETTINGS).execute(connection).await?;
                 Ok(())
             })
         })
@@ -265,13 +288,12 @@ async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
 }
 
 /// Refuses a schema that lacks a migration of this program.
-async fn check_schema(pool: &PgPool) -> Result<(), RegistryError> {
+async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError> {
     // Not a checked query: the migrator makes this table, the migrations do not.
     let versions = "select version from _sqlx_migrations where success";
-    let done: Vec<i64> = outside(pool.clone(), move |connection| {
-        Box::pin(sqlx::query_scalar(versions).fetch_all(connection))
-    })
-    .await?;
+    let done: Vec<i64> = pool
+        .outside(move |connection| Box::pin(sqlx::query_scalar(versions).fetch_all(connection)))
+        .await?;
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
 }

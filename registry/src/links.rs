@@ -12,7 +12,6 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::tenant::outside;
 use crate::{Registry, RegistryError, Tenant};
 
 /// The most links that a project has at a time; revoked ones do not count.
@@ -199,16 +198,18 @@ impl Registry {
     /// Returns [`RegistryError::NotFound`] for whatever is not the slug of a link.
     pub async fn scope_of_link(&self, slug: &str) -> Result<Scope, RegistryError> {
         let hash = slug.parse::<Slug>()?.hash();
-        let found = outside(self.pool.clone(), move |connection| {
-            let found = sqlx::query!(
-                r#"select org as "org!", project as "project!" from scope_by_slug($1)"#,
-                hash.as_slice(),
-            )
-            .fetch_optional(connection);
-            Box::pin(found)
-        })
-        .await?
-        .ok_or_else(|| RegistryError::NotFound("the link".to_owned()))?;
+        let found = self
+            .pool
+            .outside(move |connection| {
+                let found = sqlx::query!(
+                    r#"select org as "org!", project as "project!" from scope_by_slug($1)"#,
+                    hash.as_slice(),
+                )
+                .fetch_optional(connection);
+                Box::pin(found)
+            })
+            .await?
+            .ok_or_else(|| RegistryError::NotFound("the link".to_owned()))?;
         Ok(Scope::new(&found.org, &found.project)?)
     }
 }

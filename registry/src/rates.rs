@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::tenant::outside;
 use crate::{Registry, RegistryError};
 
 /// The longest that anybody is told to wait.
@@ -44,19 +43,21 @@ impl Registry {
     ) -> Result<TokenGrant, RegistryError> {
         let named = Sha256::digest(bucket.as_bytes());
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let row = outside(self.pool.clone(), move |connection| {
-            let drawn = sqlx::query!(
-                r#"select granted as "granted!", wait_seconds as "wait_seconds!"
+        let row = self
+            .pool
+            .outside(move |connection| {
+                let drawn = sqlx::query!(
+                    r#"select granted as "granted!", wait_seconds as "wait_seconds!"
                 from rate_take($1, $2, $3, $4)"#,
-                named.as_slice(),
-                wanted,
-                rate.per_second,
-                rate.capacity,
-            )
-            .fetch_one(connection);
-            Box::pin(drawn)
-        })
-        .await?;
+                    named.as_slice(),
+                    wanted,
+                    rate.per_second,
+                    rate.capacity,
+                )
+                .fetch_one(connection);
+                Box::pin(drawn)
+            })
+            .await?;
         let wait = Duration::try_from_secs_f64(row.wait_seconds.max(0.0)).unwrap_or(LONGEST_WAIT);
         Ok(TokenGrant { granted: row.granted.unsigned_abs(), wait: wait.min(LONGEST_WAIT) })
     }

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::keys::KeyCache;
+use crate::liveness::ServedPool;
 use crate::remembered::EntryCache;
-use crate::tenant::in_tenant;
 use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
 
 /// The channel of changed routes; the triggers of the migrations send on it.
@@ -75,7 +75,7 @@ impl Registry {
 
 /// Holds the snapshot and knows how to replace it.
 pub(crate) struct RouteSource {
-    pool: PgPool,
+    pool: ServedPool,
     current: ArcSwap<Routes>,
     /// One reader at a time, so that an older result never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
@@ -83,7 +83,7 @@ pub(crate) struct RouteSource {
 }
 
 impl RouteSource {
-    pub(crate) async fn load(pool: PgPool) -> Result<Self, RegistryError> {
+    pub(crate) async fn load(pool: ServedPool) -> Result<Self, RegistryError> {
         let (rules, quotas) = read(pool.clone()).await?;
         let routes = Routes { etag: etag(&rules), rules, quotas, version: 1 };
         Ok(Self {
@@ -115,25 +115,26 @@ impl RouteSource {
     }
 }
 
-async fn read(pool: PgPool) -> Result<(RoutingRules, Vec<Quota>), RegistryError> {
-    let (rules, rows, quotas) = in_tenant(pool, &Tenant::anonymous(), |connection| {
-        Box::pin(async move {
-            let rules = sqlx::query!("select pattern, routing from routing_rules")
+async fn read(pool: ServedPool) -> Result<(RoutingRules, Vec<Quota>), RegistryError> {
+    let (rules, rows, quotas) = pool
+        .in_tenant(&Tenant::anonymous(), |connection| {
+            Box::pin(async move {
+                let rules = sqlx::query!("select pattern, routing from routing_rules")
+                    .fetch_all(&mut *connection)
+                    .await?;
+                let public = Scope::public();
+                let rows = sqlx::query!(
+                    r#"select namespace, routing as "routing!" from mcp_servers
+                where org = $1 and project = $2 and routing is not null"#,
+                    public.org(),
+                    public.project(),
+                )
                 .fetch_all(&mut *connection)
                 .await?;
-            let public = Scope::public();
-            let rows = sqlx::query!(
-                r#"select namespace, routing as "routing!" from mcp_servers
-                where org = $1 and project = $2 and routing is not null"#,
-                public.org(),
-                public.project(),
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            Ok((rules, rows, quotas::read(connection).await?))
+                Ok((rules, rows, quotas::read(connection).await?))
+            })
         })
-    })
-    .await?;
+        .await?;
     let fixed: Vec<(String, Routing)> =
         rows.into_iter().map(|row| (row.namespace, content::routing(&row.routing))).collect();
     let mut all = Vec::with_capacity(rules.len() + fixed.len());
@@ -204,13 +205,23 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
         }
     });
     let stop_listening = stop.clone();
+    let liveness = followed.routes.pool.liveness.clone();
     tasks.spawn(async move {
         // A pool of its own: the listener keeps its connection for ever.
-        let pool = pool_options(1).connect_lazy_with(options);
+        let fresh = || pool_options(1, liveness.clone()).connect_lazy_with(options.clone());
+        let mut pool = fresh();
         stop_listening
             .run_until_cancelled(async {
                 loop {
-                    let ended = listen(&pool, &followed).await;
+                    let ended = tokio::select! {
+                        ended = listen(&pool, &followed) => ended,
+                        () = liveness.doubt() => {
+                            // What died without a word tells no changes either. It is not given back to its
+                            // pool before somebody has answered on it.
+                            pool = fresh();
+                            Ok(())
+                        }
+                    };
                     // What nobody tells us must not be remembered.
                     followed.entries.set_listening(false);
                     followed.forget(|_| true);

@@ -11,13 +11,14 @@ use protocol::Scope;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
+use crate::liveness::ServedPool;
 use crate::{Principal, Registry, RegistryError};
 
 /// How long the database has for its first answer: a caller is told within two seconds
 /// that it is gone.
 const FIRST: Duration = Duration::from_millis(1_900);
-/// How long a request's whole transaction may take. A statement that waits for others is
-/// ended by the database itself, after five seconds; this is for one that never answers.
+/// How long a request's whole transaction may take on a database that is heard. A silent one is told by the
+/// [probe](crate::liveness), and a statement that takes long is ended by the database itself.
 const WHOLE: Duration = Duration::from_secs(10);
 
 /// On whose behalf something is read or written: a scope and a principal in it,
@@ -150,7 +151,54 @@ impl Registry {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
     {
-        in_tenant_within(Some(WHOLE), self.pool.clone(), tenant, work).await
+        self.pool.in_tenant(tenant, work).await
+    }
+}
+
+impl ServedPool {
+    /// Does what [`Registry::in_tenant`] does.
+    pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+    {
+        self.in_time(transaction(self.pool.clone(), tenant, work)).await
+    }
+
+    /// Runs one statement that belongs to no tenant.
+    pub(crate) async fn outside<T, F>(&self, statement: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T> + Send + Sync + 'static,
+    {
+        let pool = self.pool.clone();
+        let statement = async move {
+            let (held, out) = first_answer(&pool, statement).await?;
+            held.release();
+            Ok(out)
+        };
+        self.in_time(statement).await
+    }
+
+    /// Gives work up when the database is silent; does not begin it while it is.
+    async fn in_time<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        if self.liveness.is_silent() {
+            return Err(gone());
+        }
+        let liveness = self.liveness.clone();
+        in_task(async move {
+            tokio::select! {
+                biased;
+                // First: what has its answer is done, whatever became of the database since.
+                done = work => done,
+                () = liveness.lost() => Err(gone()),
+                () = tokio::time::sleep(WHOLE) => Err(gone()),
+            }
+        })
+        .await
     }
 }
 
@@ -164,21 +212,21 @@ where
     T: Send + 'static,
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
 {
-    in_tenant_within(None, pool, tenant, work).await
+    in_task(transaction(pool, tenant, work)).await
 }
 
-async fn in_tenant_within<T, F>(
-    within: Option<Duration>,
+/// Returns the transaction of a tenant.
+fn transaction<T, F>(
     pool: PgPool,
     tenant: &Tenant,
     work: F,
-) -> Result<T, RegistryError>
+) -> impl Future<Output = Result<T, RegistryError>> + Send + use<T, F>
 where
     T: Send + 'static,
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
 {
     let begin = tenant.begin();
-    let transaction = async move {
+    async move {
         let (mut held, ()) =
             first_answer(&pool, |connection| execute(connection, Arc::clone(&begin))).await?;
         match work(&mut held).await {
@@ -194,37 +242,14 @@ where
                 Err(error)
             }
         }
-    };
-    in_task(within, transaction).await
+    }
 }
 
-/// Runs one statement that belongs to no tenant.
-pub(crate) async fn outside<T, F>(pool: PgPool, statement: F) -> Result<T, RegistryError>
-where
-    T: Send + 'static,
-    F: for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T> + Send + Sync + 'static,
-{
-    let statement = async move {
-        let (held, out) = first_answer(&pool, statement).await?;
-        held.release();
-        Ok(out)
-    };
-    in_task(Some(WHOLE), statement).await
-}
-
+/// Runs work in a task of its own, so that it ends as it should when nobody waits for it any longer.
 async fn in_task<T: Send + 'static>(
-    within: Option<Duration>,
     work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
 ) -> Result<T, RegistryError> {
-    let task = tokio::spawn(async move {
-        match within {
-            None => work.await,
-            Some(within) => {
-                tokio::time::timeout(within, work).await.unwrap_or_else(|_| Err(gone()))
-            }
-        }
-    });
-    match task.await {
+    match tokio::spawn(work).await {
         Ok(out) => out,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is shutting down.

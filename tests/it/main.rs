@@ -74,6 +74,7 @@ mod secrets;
 mod servers;
 mod sessions;
 mod spike_client_kinds;
+mod stalls;
 mod starts;
 mod stdio_protocol;
 mod support;

@@ -16,16 +16,16 @@ use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll, scaled};
 
 /// A gateway on a database that a test can take away, and an administrator's key.
-struct Setup {
-    relay: Relay,
-    gateway: Server,
-    key: String,
+pub(crate) struct Setup {
+    pub(crate) relay: Relay,
+    pub(crate) gateway: Server,
+    pub(crate) key: String,
     /// It has the database, and stays.
-    owner: Server,
+    pub(crate) owner: Server,
 }
 
 impl Setup {
-    fn new(settings: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
         let owner = Installation::new().start();
         let key = owner.tenant_that_can("execute,read,publish,admin").key;
         let relay = Relay::to(owner.installation());
@@ -36,12 +36,12 @@ impl Setup {
         Self { relay, gateway, key, owner }
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
         call(&self.key, method, &format!("{}{path}", self.gateway.url()), body)
     }
 
     /// Asks for a new key of this name, always by the same `Idempotency-Key`.
-    fn make_key(&self, name: &str) -> Reply {
+    pub(crate) fn make_key(&self, name: &str) -> Reply {
         let authorization = format!("Bearer {}", self.key);
         let headers = [
             ("authorization", authorization.as_str()),
@@ -53,7 +53,7 @@ impl Setup {
     }
 
     /// How many keys of each name there are, as the database has them.
-    fn made(&self) -> HashMap<String, usize> {
+    pub(crate) fn made(&self) -> HashMap<String, usize> {
         let names = self.owner.installation().sql("select name from api_keys");
         let mut made = HashMap::new();
         for name in names.lines() {
@@ -77,7 +77,7 @@ const INSIDES: &[&str] = &[
     "pool",
 ];
 
-fn assert_hygienic(reply: &Reply, what: &str) {
+pub(crate) fn assert_hygienic(reply: &Reply, what: &str) {
     let text = String::from_utf8_lossy(&reply.body).to_lowercase();
     for inside in INSIDES {
         assert!(!text.contains(inside), "{what}: `{inside}` in {text}");

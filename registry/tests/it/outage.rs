@@ -104,3 +104,43 @@ async fn futures_of(
     }
     requests.join_all().await
 }
+
+/// A statement that takes long is no silence: the database is heard meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_takes_long_is_waited_for() {
+    let database = crate::database::Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    sqlx::raw_sql(
+        "create function sleep_on() returns trigger language plpgsql as $$
+            begin perform pg_sleep(3); return new; end $$;
+        create trigger sleep_on before insert on api_keys for each row execute function sleep_on()",
+    )
+    .execute(&mut database.owner().await)
+    .await
+    .unwrap();
+    registry.create_key(&web, crate::keys::new_key()).await.unwrap();
+    assert_eq!(registry.keys(&web, None, 100).await.unwrap().items.len(), 1);
+}
+
+/// R-06: who waits for a lock is told before a statement's own limit of five seconds is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_not_waited_for_long() {
+    let database = crate::database::Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let mut holder = database.superuser().await;
+    sqlx::raw_sql("begin; lock table api_keys in exclusive mode")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    let asked = Instant::now();
+    let refused = registry.create_key(&web, crate::keys::new_key()).await.unwrap_err();
+    let took = asked.elapsed();
+    assert!(matches!(refused, RegistryError::Unavailable(_)), "{refused}");
+    assert!(took < Duration::from_millis(4_500), "told after {took:?}");
+    // Nobody else was told that the database is gone.
+    assert_eq!(registry.keys(&web, None, 100).await.unwrap().items, []);
+    sqlx::raw_sql("rollback").execute(&mut holder).await.unwrap();
+    registry.create_key(&web, crate::keys::new_key()).await.unwrap();
+}

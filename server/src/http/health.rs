@@ -1,5 +1,7 @@
 //! Liveness, readiness and version.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,6 +10,9 @@ use registry::RegistryError;
 use serde_json::{Value, json};
 
 use crate::state::SharedGateway;
+
+/// How long the database has to show that it is ready: who asks is answered within two seconds.
+const LIMIT: Duration = Duration::from_millis(1_900);
 
 /// Answers as long as the process serves.
 #[utoipa::path(get, path = "/health", tag = "operation",
@@ -30,21 +35,28 @@ pub async fn version() -> Json<Value> {
     (status = 200, description = "It can do its work", body = Object),
     (status = 503, description = "It cannot; `checks` says why", body = Object)))]
 pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
-    let database = gateway.registry.check_ready().await;
+    // Side by side, so that a database that does not answer is waited for once.
+    let (database, secrets, sandbox) = tokio::join!(
+        gateway.registry.check_ready(),
+        tokio::time::timeout(LIMIT, gateway.registry.check_secrets()),
+        gateway.sandboxes.layers(),
+    );
     if let Err(error) = &database {
         tracing::warn!(error = %error, "Not ready: the database does not answer as it should");
     }
-    let sandbox = gateway.sandboxes.layers().await;
     if let Err(error) = &sandbox {
         tracing::warn!(error = %error, "Not ready: programs cannot be contained");
     }
     // Without a master key there are no secrets, which is a choice; with a wrong one
     // those that there are cannot be read.
-    let secrets = gateway.registry.check_secrets().await;
-    let stores_secrets = !matches!(secrets, Err(RegistryError::NoMasterKey));
-    let secrets_hold = secrets.is_ok() || !stores_secrets;
-    if !secrets_hold && let Err(error) = &secrets {
-        tracing::warn!(error = %error, "Not ready: stored secrets cannot be read");
+    let stores_secrets = !matches!(secrets, Ok(Err(RegistryError::NoMasterKey)));
+    let secrets_hold = matches!(secrets, Ok(Ok(()) | Err(RegistryError::NoMasterKey)));
+    match &secrets {
+        Ok(Err(error)) if !secrets_hold => {
+            tracing::warn!(error = %error, "Not ready: stored secrets cannot be read");
+        }
+        Err(_) => tracing::warn!("Not ready: stored secrets could not be read in time"),
+        Ok(_) => {}
     }
     let ready = database.is_ok() && sandbox.is_ok() && secrets_hold;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -77,11 +77,16 @@ impl Pid {
 
     /// Sends a signal by its name, such as `KILL`.
     pub(crate) fn signal(self, name: &str) {
+        assert!(self.try_signal(name), "cannot send {name} to {}", self.number);
+    }
+
+    /// Does the same to a process that may have ended; tells whether it was there.
+    pub(crate) fn try_signal(self, name: &str) -> bool {
         let sent = std::process::Command::new("kill")
             .args([format!("-{name}"), self.number.to_string()])
-            .status()
-            .expect("`kill` runs");
-        assert!(sent.success(), "cannot send {name} to {}", self.number);
+            .stderr(std::process::Stdio::null())
+            .status();
+        sent.expect("`kill` runs").success()
     }
 }
 

@@ -1,0 +1,242 @@
+//! Tells a database that has fallen silent from one that is slow.
+//!
+//! A stopped machine and a cut cable send no reset: whoever waits for an answer waits on. How long an answer may take
+//! says little, because a long statement, a lock and a slow network look the same from outside. So one more connection
+//! is held open, on which nothing is asked but whether anybody is there, and that has an answer after one round trip,
+//! whatever else the database does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long it is between an answer and the next question.
+const EVERY: Duration = Duration::from_millis(250);
+/// After how long without an answer it is tried whether the connection is to blame.
+const DOUBT: Duration = Duration::from_millis(750);
+/// How long a question may go unanswered. With [`EVERY`] before it, a caller is told within two seconds.
+const SILENCE: Duration = Duration::from_millis(1_500);
+/// How long it may take to open a connection, which takes several round trips.
+const OPENING: Duration = Duration::from_secs(5);
+/// How long the end of the connection is waited for.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What is known of the database.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    /// It does not say anything.
+    silent: bool,
+    /// When it was last heard again on a new connection, while the old one stayed silent: others as old may be dead too.
+    renewed: Option<Instant>,
+}
+
+/// Knows whether the database is silent.
+#[derive(Debug, Clone)]
+pub(crate) struct Liveness(watch::Receiver<State>);
+
+impl Liveness {
+    /// Tells whether the database is silent now.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.borrow().silent
+    }
+
+    /// Returns when whoever waits for an answer since now need not wait any longer.
+    pub(crate) async fn lost(&self) {
+        let mut states = self.0.clone();
+        let silence = states.wait_for(|state| state.silent);
+        let death = async {
+            self.doubt().await;
+            sleep(SILENCE - DOUBT).await;
+        };
+        let news = tokio::select! {
+            silence = silence => silence.is_ok(),
+            () = death => true,
+        };
+        if !news {
+            // The probe has ended, and nothing more is known.
+            std::future::pending().await
+        }
+    }
+
+    /// Tells whether a connection of this age is one that may have died without a word.
+    pub(crate) fn doubts(&self, age: Duration) -> bool {
+        self.0.borrow().renewed.is_some_and(|at| age > at.elapsed())
+    }
+
+    /// Returns as soon as connections that are open now [may be dead](Self::doubts).
+    pub(crate) async fn doubt(&self) {
+        let mut states = self.0.clone();
+        let known = states.borrow_and_update().renewed;
+        if states.wait_for(|state| state.renewed != known).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// The task that asks the database whether it is there.
+pub(crate) struct Probe {
+    liveness: Liveness,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Probe {
+    /// Starts to ask.
+    pub(crate) fn start(options: PgConnectOptions) -> Self {
+        let (state, states) = watch::channel(State::default());
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            let mut questions = Questions { options, state, connection: None };
+            stopped.run_until_cancelled(questions.ask_on()).await;
+            if let Some(connection) = questions.connection {
+                let _ = timeout(CLOSING, connection.close()).await;
+            }
+        });
+        tasks.close();
+        Self { liveness: Liveness(states), stop, tasks }
+    }
+
+    /// Returns what it has found, now and later.
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness.clone()
+    }
+
+    /// Stops asking and closes the connection.
+    pub(crate) async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Questions {
+    options: PgConnectOptions,
+    state: watch::Sender<State>,
+    connection: Option<PgConnection>,
+}
+
+/// How a question ended.
+enum Asked {
+    /// It was answered.
+    Answered,
+    /// Its connection broke. That is not silence: whoever uses another one is told at once too.
+    Broken,
+    /// It was not answered, and a new connection was opened meanwhile.
+    Renewed(PgConnection),
+}
+
+impl Questions {
+    async fn ask_on(&mut self) {
+        loop {
+            let Some(connection) = &mut self.connection else {
+                self.connect().await;
+                continue;
+            };
+            sleep(EVERY).await;
+            let asked = ask(connection, &self.options, &self.state).await;
+            match asked {
+                Asked::Answered => hear(&self.state, None),
+                Asked::Broken => {
+                    hear(&self.state, None);
+                    self.connection = None;
+                }
+                Asked::Renewed(connection) => {
+                    hear(&self.state, Some(Instant::now()));
+                    self.connection = Some(connection);
+                }
+            }
+        }
+    }
+
+    /// Tries once to open a connection.
+    async fn connect(&mut self) {
+        match timeout(OPENING, self.options.connect()).await {
+            Ok(Ok(connection)) => {
+                self.connection = Some(connection);
+                hear(&self.state, None);
+            }
+            Ok(Err(_)) => {
+                hear(&self.state, None);
+                sleep(EVERY).await;
+            }
+            Err(_) => fall_silent(&self.state),
+        }
+    }
+}
+
+/// Asks once, and waits for as long as it takes; when it takes long, on a new connection as well.
+async fn ask(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+    state: &watch::Sender<State>,
+) -> Asked {
+    let mut answer = std::pin::pin!(connection.ping());
+    // An answer that has arrived is seen before the time is, also by a process that was held up.
+    match timeout(DOUBT, &mut answer).await {
+        Ok(Ok(())) => return Asked::Answered,
+        Ok(Err(_)) => return Asked::Broken,
+        Err(_) => {}
+    }
+    let mut other = std::pin::pin!(connect_anew(options));
+    let mut patience = std::pin::pin!(sleep(SILENCE - DOUBT));
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => {
+                return if answer.is_ok() { Asked::Answered } else { Asked::Broken };
+            }
+            other = &mut other => return Asked::Renewed(other),
+            () = &mut patience, if !state.borrow().silent => fall_silent(state),
+        }
+    }
+}
+
+/// Tries until a connection is open.
+async fn connect_anew(options: &PgConnectOptions) -> PgConnection {
+    loop {
+        match timeout(OPENING, options.connect()).await {
+            Ok(Ok(connection)) => return connection,
+            Ok(Err(_)) => sleep(EVERY).await,
+            Err(_) => {}
+        }
+    }
+}
+
+fn fall_silent(state: &watch::Sender<State>) {
+    let fell = state.send_if_modified(|state| !std::mem::replace(&mut state.silent, true));
+    if fell {
+        tracing::error!("The database is silent; requests that need it are refused");
+    }
+}
+
+fn hear(state: &watch::Sender<State>, renewed: Option<Instant>) {
+    let mut was_silent = false;
+    state.send_if_modified(|state| {
+        was_silent = std::mem::take(&mut state.silent);
+        state.renewed = renewed.or(state.renewed);
+        was_silent || renewed.is_some()
+    });
+    if was_silent {
+        tracing::info!("The database is heard again");
+    }
+}
+
+/// A pool of connections that serve requests, and what is known of the database at their other end.
+#[derive(Clone)]
+pub(crate) struct ServedPool {
+    pub(crate) pool: PgPool,
+    pub(crate) liveness: Liveness,
+    /// Asks as long as anybody holds the pool.
+    pub(crate) probe: Arc<Probe>,
+}
