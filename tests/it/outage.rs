@@ -30,7 +30,11 @@ impl Setup {
         let key = owner.tenant_that_can("execute,read,publish,admin").key;
         let relay = Relay::to(owner.installation());
         let url = relay.url();
-        let mut all = vec![("PML_DATABASE_URL", url.as_str())];
+        let master_key = owner.installation().data_dir().join("master.key");
+        let mut all = vec![
+            ("PML_DATABASE_URL", url.as_str()),
+            ("PML_MASTER_KEY_FILE", master_key.to_str().unwrap()),
+        ];
         all.extend(settings);
         let gateway = Installation::new().start_with(&all);
         Self { relay, gateway, key, owner }

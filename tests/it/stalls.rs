@@ -107,6 +107,7 @@ fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, St
     let setup = Setup::new(&[]);
     let done = AtomicBool::new(false);
     let (mut told, mut readiness, mut health, mut back) = (vec![], vec![], vec![], vec![]);
+    let mut rounds = Vec::new();
     let written = std::thread::scope(|scope| {
         // Also when an assertion fails: the writers would be waited for.
         let end = Ending(&done);
@@ -119,6 +120,7 @@ fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, St
         for round in 0..ROUNDS {
             let before = setup.made().len();
             poll("some writes", PATIENCE, || (setup.made().len() >= before + 5).then_some(()));
+            let stalled_at = Instant::now();
             let stalled = stall(&setup);
             let mut slowest = Duration::ZERO;
             for (what, reply, took) in ask_all(&setup, round) {
@@ -142,21 +144,29 @@ fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, St
                 (get(&format!("{}/ready", setup.gateway.url()), &[]).status == 200).then_some(())
             });
             back.push(begun.elapsed());
+            rounds.push(stalled_at..begun);
         }
         drop(end);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
     });
+    // A writer that was in the middle of a transaction is told as soon as all others.
+    for (slowest, round) in told.iter_mut().zip(&rounds) {
+        for written in &written {
+            for (asked, took) in &written.refused {
+                let waited = (*asked + *took).saturating_duration_since(round.start).min(*took);
+                if *asked < round.end && !waited.is_zero() {
+                    *slowest = waited.max(*slowest);
+                }
+            }
+        }
+    }
     let best = |times: &[Duration]| times.iter().min().copied().unwrap();
     assert!(best(&told) < TOLD, "told after {told:?}");
     assert!(best(&readiness) < TOLD, "not ready after {readiness:?}");
     assert!(best(&health) < Duration::from_millis(500), "alive after {health:?}");
     assert!(best(&back) < BACK, "back after {back:?}");
-    // A writer that was in the middle of a transaction is told as soon as all others.
-    let refusals: Vec<Duration> =
-        written.iter().flat_map(|written| written.refused.clone()).collect();
-    let late = refusals.iter().filter(|took| **took >= TOLD).count();
-    assert!(refusals.len() >= ROUNDS, "{refusals:?}");
-    assert!(late < 4, "told after {refusals:?}");
+    let refused: usize = written.iter().map(|written| written.refused.len()).sum();
+    assert!(refused >= ROUNDS, "{refused}");
     let acknowledged: HashSet<&String> =
         written.iter().flat_map(|written| &written.acknowledged).collect();
     assert!(acknowledged.len() > 10, "{}", acknowledged.len());
@@ -180,8 +190,8 @@ impl Drop for Ending<'_> {
 #[derive(Default)]
 struct Written {
     acknowledged: Vec<String>,
-    /// How long it waited for each refusal.
-    refused: Vec<Duration>,
+    /// When it asked for what was refused, and how long it waited.
+    refused: Vec<(Instant, Duration)>,
 }
 
 /// Makes keys until it is told to stop; sends again what was refused, under the same `Idempotency-Key`.
@@ -201,7 +211,7 @@ fn write(setup: &Setup, writer: usize, done: &AtomicBool) -> Written {
             409 => {}
             503 => {
                 assert_told(&name, &reply);
-                written.refused.push(asked.elapsed());
+                written.refused.push((asked, asked.elapsed()));
                 again = Some(name);
                 // `Retry-After` asks for more; without any pause there would be thousands.
                 std::thread::sleep(Duration::from_millis(100));
