@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{Registry, RegistryError, Tenant};
+use crate::{Caller, Registry, RegistryError, Right, Rights, Role, Tenant};
 
 /// A request and the key that it carries, as hashes.
 ///
@@ -50,27 +50,38 @@ pub enum Claim {
     },
     /// The key belongs to another request.
     Other,
+    /// It was sent by somebody who might do more than this caller may now, so nothing is told of it.
+    Denied {
+        /// The right that the caller lacks; `None` when it is the role in the organisation.
+        lacks: Option<Right>,
+    },
 }
 
 impl Registry {
-    /// Claims a request of the tenant's principal, unless it was sent within the last 24 hours.
+    /// Claims a request of the caller's principal, unless it was sent within the last 24 hours.
+    ///
+    /// What is known of it is told to whoever may still do all that its first sender could: an answer is no way
+    /// around a right that was lost since, or that another key of the same principal never had.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn claim_request(
         &self,
-        tenant: &Tenant,
+        caller: &Caller,
         key: IdempotencyKey,
     ) -> Result<Claim, RegistryError> {
+        let tenant = caller.tenant();
         let scope = tenant.require_scope()?.clone();
         let principal = tenant.principal_name().to_owned();
-        self.in_tenant(tenant, move |connection| {
+        let (rights, org_role) = (caller.rights.clone(), caller.org_role);
+        self.in_tenant(&tenant, move |connection| {
             Box::pin(async move {
                 let claimed = sqlx::query!(
-                    "insert into idempotency_keys (org, project, principal, key_hash, request_hash)
-                    values ($1, $2, $3, $4, $5)
+                    "insert into idempotency_keys (org, project, principal, key_hash, request_hash, rights, org_role)
+                    values ($1, $2, $3, $4, $5, $6, $7)
                     on conflict (org, project, principal, key_hash) do update set
                         request_hash = excluded.request_hash, claimed_at = excluded.claimed_at,
+                        rights = excluded.rights, org_role = excluded.org_role,
                         status = null, answer = null
                     where idempotency_keys.claimed_at < now() - interval '24 hours'",
                     scope.org(),
@@ -78,6 +89,8 @@ impl Registry {
                     principal,
                     key.key.as_slice(),
                     key.request.as_slice(),
+                    &rights.words(),
+                    org_role.map(Role::as_str),
                 )
                 .execute(&mut *connection)
                 .await?;
@@ -97,7 +110,7 @@ impl Registry {
                     return Ok(Claim::New);
                 }
                 let found = sqlx::query!(
-                    r#"select request_hash, status, answer,
+                    r#"select request_hash, status, answer, rights, org_role,
                         extract(epoch from clock_timestamp() - claimed_at)::bigint as "seconds!"
                     from idempotency_keys
                     where org = $1 and project = $2 and principal = $3 and key_hash = $4"#,
@@ -108,16 +121,24 @@ impl Registry {
                 )
                 .fetch_optional(connection)
                 .await?;
-                Ok(match found {
-                    // It was given up just now: whoever asks again may have it.
-                    None => Claim::Running { seconds: 0 },
-                    Some(row) if row.request_hash != key.request => Claim::Other,
-                    Some(row) => match (row.status, row.answer) {
-                        (Some(status), Some(body)) => {
-                            Claim::Done(StoredAnswer { status: status.unsigned_abs(), body })
-                        }
-                        _ => Claim::Running { seconds: row.seconds.unsigned_abs() },
-                    },
+                // It was given up just now: whoever asks again may have it.
+                let Some(row) = found else { return Ok(Claim::Running { seconds: 0 }) };
+                // Before anything else: also whether it was another request is told to the first sender's equals only.
+                let first = Rights::of_words(&row.rights)?;
+                if let Some(lacks) = first.iter().find(|right| !rights.contains(*right)) {
+                    return Ok(Claim::Denied { lacks: Some(lacks) });
+                }
+                if org_role < row.org_role.map(|role| role.parse()).transpose()? {
+                    return Ok(Claim::Denied { lacks: None });
+                }
+                if row.request_hash != key.request {
+                    return Ok(Claim::Other);
+                }
+                Ok(match (row.status, row.answer) {
+                    (Some(status), Some(body)) => {
+                        Claim::Done(StoredAnswer { status: status.unsigned_abs(), body })
+                    }
+                    _ => Claim::Running { seconds: row.seconds.unsigned_abs() },
                 })
             })
         })

@@ -93,11 +93,11 @@ impl Rights {
         self.0.iter().copied()
     }
 
-    fn of_words(words: &[String]) -> Result<Self, RegistryError> {
+    pub(crate) fn of_words(words: &[String]) -> Result<Self, RegistryError> {
         words.iter().map(|word| word.parse()).collect()
     }
 
-    fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self) -> Vec<String> {
         self.0.iter().map(|right| right.as_str().to_owned()).collect()
     }
 }

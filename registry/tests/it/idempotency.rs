@@ -1,6 +1,8 @@
 //! Requests that are sent again: claimed once, answered alike, forgotten after a day.
 
-use registry::{Claim, IdempotencyKey, StoredAnswer, Tenant};
+use registry::{
+    Caller, Claim, IdempotencyKey, Registry, RegistryError, Right, Role, StoredAnswer, Tenant,
+};
 use sqlx::{Executor as _, Row as _};
 
 use crate::database::Database;
@@ -17,6 +19,28 @@ fn member(name: &str) -> Tenant {
     Tenant::member("acme.web".parse().unwrap(), name.parse().unwrap())
 }
 
+/// Returns who asks as a member, with these rights and this role in the organisation.
+fn caller(tenant: &Tenant, rights: &[Right], org_role: Option<Role>) -> Caller {
+    Caller {
+        key_id: None,
+        principal: tenant.principal().unwrap().clone(),
+        scope: tenant.scope().unwrap().clone(),
+        rights: rights.iter().copied().collect(),
+        expires_at: None,
+        org_role,
+        session: None,
+        key_made_by: None,
+    }
+}
+
+async fn claim(
+    registry: &Registry,
+    tenant: &Tenant,
+    key: IdempotencyKey,
+) -> Result<Claim, RegistryError> {
+    registry.claim_request(&caller(tenant, &[Right::Admin], None), key).await
+}
+
 /// GW-25: one of fifty that come at once may do it; the others wait.
 #[tokio::test]
 async fn one_of_many_claims_a_request() {
@@ -27,7 +51,7 @@ async fn one_of_many_claims_a_request() {
     let tries: Vec<_> = (0..50)
         .map(|_| {
             let (registry, alice) = (registry.clone(), alice.clone());
-            tokio::spawn(async move { registry.claim_request(&alice, request("a")).await.unwrap() })
+            tokio::spawn(async move { claim(&registry, &alice, request("a")).await.unwrap() })
         })
         .collect();
     let mut claimed = 0;
@@ -40,13 +64,13 @@ async fn one_of_many_claims_a_request() {
     }
     assert_eq!(claimed, 1);
     registry.settle_request(&alice, request("a"), Some(answer("{}"))).await.unwrap();
-    let again = registry.claim_request(&alice, request("a")).await.unwrap();
+    let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("{}")));
-    assert_eq!(registry.claim_request(&alice, request("b")).await.unwrap(), Claim::Other);
+    assert_eq!(claim(&registry, &alice, request("b")).await.unwrap(), Claim::Other);
     // What was answered is not answered otherwise later.
     registry.settle_request(&alice, request("a"), Some(answer("[]"))).await.unwrap();
     registry.settle_request(&alice, request("a"), None).await.unwrap();
-    let again = registry.claim_request(&alice, request("a")).await.unwrap();
+    let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("{}")));
 }
 
@@ -54,18 +78,19 @@ async fn one_of_many_claims_a_request() {
 #[tokio::test]
 async fn others_are_independent() {
     let database = Database::migrated().await;
-    let [_, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    database.tenants(["acme.web", "acme.shop"]).await;
     let registry = database.registry().await;
     let alice = member("alice");
-    assert_eq!(registry.claim_request(&alice, request("a")).await.unwrap(), Claim::New);
+    let shop = Tenant::member("acme.shop".parse().unwrap(), "dave".parse().unwrap());
+    assert_eq!(claim(&registry, &alice, request("a")).await.unwrap(), Claim::New);
     registry.settle_request(&alice, request("a"), Some(answer("\"canary\""))).await.unwrap();
     for other in [member("bob"), shop] {
-        assert_eq!(registry.claim_request(&other, request("a")).await.unwrap(), Claim::New);
+        assert_eq!(claim(&registry, &other, request("a")).await.unwrap(), Claim::New);
         registry.settle_request(&other, request("a"), None).await.unwrap();
         // One that was given up is free again.
-        assert_eq!(registry.claim_request(&other, request("b")).await.unwrap(), Claim::New);
+        assert_eq!(claim(&registry, &other, request("b")).await.unwrap(), Claim::New);
     }
-    let again = registry.claim_request(&alice, request("a")).await.unwrap();
+    let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
     // By the queries alone, as after a mistake in a migration.
     let off = "alter table idempotency_keys disable row level security";
@@ -73,11 +98,54 @@ async fn others_are_independent() {
     for other in
         [member("carol"), Tenant::member("acme.shop".parse().unwrap(), "alice".parse().unwrap())]
     {
-        assert_eq!(registry.claim_request(&other, request("a")).await.unwrap(), Claim::New);
+        assert_eq!(claim(&registry, &other, request("a")).await.unwrap(), Claim::New);
         registry.settle_request(&other, request("a"), Some(answer("1"))).await.unwrap();
     }
-    let again = registry.claim_request(&alice, request("a")).await.unwrap();
+    let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
+}
+
+/// NX-12: an answer is for whoever may do all that its first sender could.
+#[tokio::test]
+async fn fewer_rights_are_told_nothing() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let alice = member("alice");
+    let (all, owner) = ([Right::Read, Right::Admin], Some(Role::Owner));
+    let first = caller(&alice, &all, owner);
+    assert_eq!(registry.claim_request(&first, request("a")).await.unwrap(), Claim::New);
+    let lacks = |lacks| Claim::Denied { lacks };
+    let less = [
+        (caller(&alice, &[Right::Read], owner), Some(Right::Admin)),
+        (caller(&alice, &[Right::Admin, Right::Execute], owner), Some(Right::Read)),
+        (caller(&alice, &all, Some(Role::Admin)), None),
+        (caller(&alice, &all, None), None),
+    ];
+    // While it runs, after it was done, and of another request alike.
+    for is_done in [false, true] {
+        if is_done {
+            registry.settle_request(&alice, request("a"), Some(answer("1"))).await.unwrap();
+        }
+        for (now, missing) in &less {
+            for body in ["a", "b"] {
+                let told = registry.claim_request(now, request(body)).await.unwrap();
+                assert_eq!(told, lacks(*missing), "{now:?}");
+            }
+        }
+    }
+    let more = caller(&alice, &Right::ALL, owner);
+    for equal in [first, more] {
+        let told = registry.claim_request(&equal, request("a")).await.unwrap();
+        assert_eq!(told, Claim::Done(answer("1")), "the twin");
+    }
+    // What a gateway of the last release wrote says nothing of rights: all of them are asked for.
+    let old = "update idempotency_keys set rights = default, org_role = default";
+    database.superuser().await.execute(old).await.unwrap();
+    let told = registry.claim_request(&caller(&alice, &all, owner), request("a")).await.unwrap();
+    assert_eq!(told, lacks(Some(Right::Execute)));
+    let told = registry.claim_request(&caller(&alice, &Right::ALL, owner), request("a")).await;
+    assert_eq!(told.unwrap(), Claim::Done(answer("1")));
 }
 
 /// GW-25: after a day a key is new, and what was kept for it is gone.
@@ -89,14 +157,14 @@ async fn a_day_later_a_key_is_new() {
     let alice = member("alice");
     for body in ["a", "b"] {
         let key = IdempotencyKey::new(body.as_bytes(), "POST", "/", b"");
-        registry.claim_request(&alice, key).await.unwrap();
+        claim(&registry, &alice, key).await.unwrap();
         registry.settle_request(&alice, key, Some(answer("1"))).await.unwrap();
     }
     let mut superuser = database.superuser().await;
     let age = "update idempotency_keys set claimed_at = now() - interval '25 hours'";
     superuser.execute(age).await.unwrap();
     let key = IdempotencyKey::new(b"a", "POST", "/other", b"");
-    assert_eq!(registry.claim_request(&alice, key).await.unwrap(), Claim::New);
+    assert_eq!(claim(&registry, &alice, key).await.unwrap(), Claim::New);
     let left: i64 = sqlx::query_scalar("select count(*) from idempotency_keys")
         .fetch_one(&mut superuser)
         .await
@@ -110,7 +178,7 @@ async fn only_hashes_are_stored() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop"]).await;
     let registry = database.registry().await;
-    registry.claim_request(&member("alice"), request("canary-body")).await.unwrap();
+    claim(&registry, &member("alice"), request("canary-body")).await.unwrap();
     let row = database
         .superuser()
         .await

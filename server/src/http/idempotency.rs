@@ -2,7 +2,8 @@
 //!
 //! As the IETF draft has it: the same key and request get the same answer, the same
 //! key with another request 422, and one that is still running 409. An answer is kept
-//! for 24 hours, for the principal that it was given to.
+//! for 24 hours, for the principal that it was given to, as long as it may do all that
+//! it could when it asked first.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use protocol::ErrorCode;
-use registry::{Caller, Claim, IdempotencyKey, StoredAnswer, Tenant};
+use registry::{Caller, Claim, IdempotencyKey, Right, StoredAnswer, Tenant};
 
 use super::body;
 use crate::error::ApiError;
@@ -51,9 +52,11 @@ pub async fn once(
     let (parts, sent) = request.into_parts();
     let sent = body::read(Request::from_parts(parts.clone(), sent)).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
-    let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), target, &sent);
+    let meant = format!("{target}{}", credential_meant(&caller, parts.uri.path()));
+    let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), &meant, &sent);
     let tenant = caller.tenant();
-    match gateway.registry.claim_request(&tenant, key).await? {
+    match gateway.registry.claim_request(&caller, key).await? {
+        Claim::Denied { lacks } => Err(denied(lacks)),
         Claim::Done(answer) => Ok(replay(answer)),
         Claim::Other => Err(ApiError::new(
             ErrorCode::IdempotencyKeyReused,
@@ -81,6 +84,33 @@ pub async fn once(
                 Err(ApiError::new(ErrorCode::Internal, "the request ended without an answer"))
             })
         }
+    }
+}
+
+/// Returns what the credential adds to a request that is about itself: sent with another one it asks for
+/// something else. A space keeps it apart from every target.
+fn credential_meant(caller: &Caller, path: &str) -> String {
+    let is_about_itself = path == "/api/v1/sessions" || path.split('/').any(|part| part == "self");
+    if !is_about_itself {
+        return String::new();
+    }
+    format!(" {:?} {:?}", caller.key_id, caller.session.map(|session| session.id))
+}
+
+/// Says why a caller is not told what became of a request.
+fn denied(lacks: Option<Right>) -> ApiError {
+    match lacks {
+        Some(right) => {
+            let word = right.as_str();
+            let detail = format!(
+                "the request with this `Idempotency-Key` was sent with the right `{word}`, which you lack now"
+            );
+            ApiError::forbidden(right, detail)
+        }
+        None => ApiError::new(
+            ErrorCode::Forbidden,
+            "the request with this `Idempotency-Key` was sent with a role in the organisation that you do not have now",
+        ),
     }
 }
 
