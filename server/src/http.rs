@@ -20,6 +20,7 @@ pub mod registry;
 pub mod secrets;
 pub mod servers;
 pub mod sessions;
+mod singular;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +104,9 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
         Some(origin) => limits::count_address(&gateway, origin).await,
         None => Ok(()),
     };
-    let mut response = match counted {
+    // Counted, too, and before anything is read of it: neither a credential nor a preflight.
+    let judged = counted.and_then(|()| singular::check(&request));
+    let mut response = match judged {
         Ok(()) => oauth::challenge(&gateway, request, next).await,
         Err(refusal) => refusal.into_response(),
     };

@@ -73,6 +73,7 @@ mod routing;
 mod secrets;
 mod servers;
 mod sessions;
+mod singular;
 mod spike_client_kinds;
 mod stalls;
 mod starts;

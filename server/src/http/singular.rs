@@ -1,0 +1,164 @@
+//! What may stand in a request once: a request that two readers take for different ones is refused.
+//!
+//! A proxy, a firewall or a log before the gateway may take the first of two headers where the gateway takes the
+//! last. So every route refuses what is said twice, before it looks at anything else; also the same thing twice,
+//! since a reader may as well join the two.
+
+use axum::extract::Request;
+use axum::http::uri::{Authority, Scheme};
+use axum::http::{HeaderMap, HeaderValue, Uri, Version, header};
+use protocol::ErrorCode;
+
+use crate::error::ApiError;
+
+/// The headers that the gateway decides by. `Accept`, `X-Forwarded-For` and others that are lists may stand in
+/// several lines.
+const ONCE: [&str; 14] = [
+    "authorization",
+    "content-length",
+    "content-type",
+    "host",
+    "idempotency-key",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "origin",
+    "transfer-encoding",
+    "x-api-key",
+    "x-pml-client",
+];
+/// The beginnings of more of them: arguments that stand in headers, and keys for tools.
+const ONCE_EACH: [&str; 2] = ["mcp-param-", "x-pml-key-"];
+
+/// Checks that a request says each thing once.
+///
+/// # Errors
+/// Returns `INVALID_REQUEST` for a header that stands twice, and for a host that is missing, malformed or not the one
+/// of the request's target.
+pub(super) fn check(request: &Request) -> Result<(), ApiError> {
+    let headers = request.headers();
+    // Nearly always nothing stands twice, and that is known without looking for each.
+    if headers.len() != headers.keys_len()
+        && let Some(name) = doubled(headers)
+    {
+        let detail = format!("the header `{name}` stands in the request more than once");
+        let refused = ApiError::new(ErrorCode::InvalidRequest, detail);
+        // Where its body ends is not sure, and so neither is where the next request begins.
+        let is_length = matches!(name, "content-length" | "transfer-encoding");
+        return Err(match is_length {
+            true => refused.with_header(header::CONNECTION, HeaderValue::from_static("close")),
+            false => refused,
+        });
+    }
+    check_host(request.version(), request.uri(), headers)
+}
+
+/// Returns a header that stands twice although it may not.
+fn doubled(headers: &HeaderMap) -> Option<&str> {
+    headers.keys().map(|name| name.as_str()).find(|name| {
+        let may_once = ONCE.contains(name) || ONCE_EACH.iter().any(|start| name.starts_with(start));
+        may_once && headers.get_all(*name).iter().nth(1).is_some()
+    })
+}
+
+/// Checks the host: `Host` names one, and a target that names one as well names the same.
+fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let refused = |detail: &str| Err(ApiError::new(ErrorCode::InvalidRequest, detail));
+    let Some(host) = headers.get(header::HOST) else {
+        // HTTP/2 names it in the target (RFC 9113, 8.3.1), and HTTP/1.0 need not: load balancers ask `/health` so.
+        let is_named = version == Version::HTTP_2 && uri.authority().is_some();
+        return match is_named || version == Version::HTTP_10 {
+            true => Ok(()),
+            false => refused("the request has no `Host`"),
+        };
+    };
+    let host = std::str::from_utf8(host.as_bytes()).ok();
+    let host = host.and_then(|host| host.parse::<Authority>().ok());
+    let Some(host) = host.filter(|host| !host.as_str().contains('@')) else {
+        return refused("`Host` is not a host, with or without a port");
+    };
+    match uri.authority() {
+        Some(target) if !is_same(target, &host, uri.scheme()) => {
+            refused("the request's target and its `Host` name different hosts")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells whether two authorities are one: in any case, with or without the port that the scheme means anyway.
+fn is_same(target: &Authority, host: &Authority, scheme: Option<&Scheme>) -> bool {
+    let usual = match scheme {
+        Some(scheme) if *scheme == Scheme::HTTP => Some(80),
+        Some(scheme) if *scheme == Scheme::HTTPS => Some(443),
+        _ => None,
+    };
+    let port = |authority: &Authority| authority.port_u16().or(usual);
+    let is_plain = !target.as_str().contains('@');
+    is_plain && target.host().eq_ignore_ascii_case(host.host()) && port(target) == port(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn judge(version: Version, target: &str, pairs: &[(&str, &str)]) -> bool {
+        let mut request = Request::builder().version(version).uri(target);
+        for (name, value) in pairs {
+            request = request.header(*name, *value);
+        }
+        check(&request.body(Body::empty()).unwrap()).is_ok()
+    }
+
+    /// NX-12: a target and a `Host` are one host, whichever way both are written.
+    #[test]
+    fn a_request_names_one_host() {
+        let host = |host| [("host", host)];
+        for (version, target, headers) in [
+            (Version::HTTP_11, "/x", &host("gw.example")[..]),
+            (Version::HTTP_11, "/x", &host("[::1]:3001")),
+            (Version::HTTP_11, "http://gw.example/x", &host("GW.example:80")),
+            (Version::HTTP_11, "https://gw.example:443/x", &host("gw.example")),
+            (Version::HTTP_2, "https://gw.example/x", &host("gw.example")),
+            (Version::HTTP_2, "https://gw.example/x", &[]),
+            (Version::HTTP_10, "/health", &[]),
+        ] {
+            assert!(judge(version, target, headers), "{version:?} {target} {headers:?}");
+        }
+        for (version, target, headers) in [
+            (Version::HTTP_11, "/x", &[][..]),
+            (Version::HTTP_11, "http://gw.example/x", &[]),
+            (Version::HTTP_2, "/x", &[]),
+            (Version::HTTP_11, "http://gw.example/x", &host("other.example")),
+            (Version::HTTP_11, "http://gw.example/x", &host("gw.example:8080")),
+            (Version::HTTP_11, "http://gw.example:443/x", &host("gw.example")),
+            (Version::HTTP_11, "http://a@gw.example/x", &host("gw.example")),
+            (Version::HTTP_11, "/x", &host("a@gw.example")),
+            (Version::HTTP_11, "/x", &host("gw.example, other.example")),
+            (Version::HTTP_11, "/x", &host("gw.example/")),
+            (Version::HTTP_11, "/x", &host("")),
+            (Version::HTTP_2, "https://gw.example/x", &host("other.example")),
+            (Version::HTTP_10, "/x", &[("host", "a"), ("host", "a")]),
+        ] {
+            assert!(!judge(version, target, headers), "{version:?} {target} {headers:?}");
+        }
+    }
+
+    /// NX-12: what is a list may stand in several lines, what decides may not.
+    #[test]
+    fn lists_may_be_written_in_several_lines() {
+        let twice = |name| {
+            let pairs = [("host", "gw.example"), (name, "a"), (name, "a")];
+            judge(Version::HTTP_11, "/x", &pairs)
+        };
+        for list in ["accept", "x-forwarded-for", "x-pml-host-tavily-api-key", "if-none-match"] {
+            assert!(twice(list), "{list}");
+        }
+        for name in ONCE.into_iter().chain(["mcp-param-region", "x-pml-key-tavily-api-key"]) {
+            assert!(!twice(name), "{name}");
+        }
+    }
+}
