@@ -1,5 +1,5 @@
 # Everything a developer runs. `make` alone lists it.
-.PHONY: help build try test soak ready fmt clippy doc sqlx bench
+.PHONY: help build try test soak ready fmt clippy doc sqlx bench audit
 
 PML_PG_BIN ?= $(shell deploy/find-postgres.sh 2>/dev/null)
 export PML_PG_BIN
@@ -47,3 +47,7 @@ sqlx: postgres ## Check the queries against the migrated schema
 bench: postgres ## Measure; the table in docs/performance.md comes from this
 	$(CARGO) build $(LOCKED) --release -p server -p client-cli
 	$(CARGO) bench $(LOCKED) --workspace --bench '*'
+
+audit: ## Ask cargo-deny and the advisory database; needs the network, so CI has it not
+	@command -v cargo-deny > /dev/null || { echo "make audit needs cargo-deny, which is not installed: cargo install --locked cargo-deny" >&2; exit 1; }
+	$(CARGO) deny $(LOCKED) check
