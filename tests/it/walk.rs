@@ -134,6 +134,7 @@ pages! {
     registry: "docs/registry.md",
     secrets: "docs/secrets.md",
     security: "docs/security.md",
+    threats: "docs/threats.md",
 }
 
 /// The page for companies, and that it keeps what it promises about keys.
