@@ -30,6 +30,7 @@ mod include;
 mod integrity;
 mod journal;
 pub mod json;
+pub mod look_alike;
 pub mod meta_tools;
 pub mod model_text;
 mod outcome;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 
-use protocol::Scope;
+use protocol::{Scope, look_alike};
 use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
@@ -113,9 +113,19 @@ pub(crate) async fn make(
     connection: &mut PgConnection,
     scope: &Scope,
 ) -> Result<bool, RegistryError> {
-    sqlx::query!("insert into orgs (name) values ($1) on conflict do nothing", scope.org())
-        .execute(&mut *connection)
-        .await?;
+    let new =
+        sqlx::query!("insert into orgs (name) values ($1) on conflict do nothing", scope.org())
+            .execute(&mut *connection)
+            .await?;
+    // One that was there before goes on; the transaction ends with this.
+    if new.rows_affected() == 1
+        && let Some(near) = look_alike::among(scope.org(), [Scope::public().org()])
+    {
+        return Err(RegistryError::Invalid(format!(
+            "organisation `{}` could be taken for `{near}`; use a name of its own",
+            scope.org()
+        )));
+    }
     let made = sqlx::query!(
         "insert into projects (org, name) values ($1, $2) on conflict do nothing",
         scope.org(),

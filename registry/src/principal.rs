@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use protocol::look_alike;
+
 use crate::RegistryError;
 
 /// Names that the audit log and the registry use for PML itself. They are compared without regard to case.
@@ -53,7 +55,12 @@ impl Principal {
     /// Returns what kind of principal the name stands for.
     pub fn kind(&self) -> PrincipalKind {
         let folded = self.0.to_ascii_lowercase();
-        if RESERVED.contains(&folded.as_str()) {
+        // Also what a reader takes for one of them, such as `adm1n`.
+        let is_reserved = |name: &str| {
+            let read = look_alike::skeleton(name);
+            RESERVED.iter().any(|reserved| look_alike::skeleton(reserved) == read)
+        };
+        if is_reserved(&folded) {
             return PrincipalKind::Reserved;
         }
         for (prefix, kind) in KINDS {
@@ -64,7 +71,7 @@ impl Principal {
         }
         // `operator:` and `pml:` read like kinds of their own.
         match folded.split_once(':') {
-            Some((first, _)) if RESERVED.contains(&first) => PrincipalKind::Reserved,
+            Some((first, _)) if is_reserved(first) => PrincipalKind::Reserved,
             _ => PrincipalKind::Member,
         }
     }
@@ -123,6 +130,12 @@ mod tests {
             ("Operator", PrincipalKind::Reserved),
             ("PML", PrincipalKind::Reserved),
             ("pml:ci", PrincipalKind::Reserved),
+            ("pmI", PrincipalKind::Reserved),
+            ("p-m-l", PrincipalKind::Reserved),
+            ("adm1n", PrincipalKind::Reserved),
+            ("0perator:ci", PrincipalKind::Reserved),
+            ("admins", PrincipalKind::Member),
+            ("locals", PrincipalKind::Member),
             ("Service:ci", PrincipalKind::Reserved),
             ("KEY:x", PrincipalKind::Reserved),
             ("service:", PrincipalKind::Reserved),

@@ -1,5 +1,6 @@
 //! Capabilities: published once, in versions that never change.
 
+use protocol::look_alike::{self, RESERVED_NAMESPACES};
 use protocol::{
     CapabilityProgram, EntryType, Fqdn, Integrity, McpDependency, RegistryEntry, Routing, Scope,
     ToolDescriptor, ToolId, Visibility,
@@ -10,9 +11,6 @@ use sqlx::PgConnection;
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::version::{Chosen, Existing, choose};
 use crate::{Registry, RegistryError, Tenant, Version, content};
-
-/// Namespaces that nobody may publish in.
-pub(crate) const RESERVED: [&str; 3] = ["pml", "mcp", "proxy"];
 
 /// A program that was analysed and is about to be published.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,10 +77,7 @@ impl Registry {
         new: NewCapability,
     ) -> Result<Published, RegistryError> {
         let scope = tenant.require_scope()?.clone();
-        if RESERVED.contains(&new.id.namespace()) {
-            let namespace = new.id.namespace();
-            return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));
-        }
+        check_reserved(new.id.namespace())?;
         let actor = tenant.clone();
         let published = self
             .in_tenant(tenant, move |connection| {
@@ -276,6 +271,25 @@ fn entry_of(
     })
 }
 
+/// Refuses a namespace that nobody may publish in.
+pub(crate) fn check_reserved(namespace: &str) -> Result<(), RegistryError> {
+    if RESERVED_NAMESPACES.contains(&namespace) {
+        return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));
+    }
+    Ok(())
+}
+
+/// Refuses a namespace that a reader takes for one that ships with PML, whether the catalog has it or not. One that the
+/// scope has had since before goes on.
+pub(crate) fn check_shipped(namespace: &str, is_known: bool) -> Result<(), RegistryError> {
+    match look_alike::of_shipped(namespace) {
+        Some(near) if !is_known => Err(RegistryError::Invalid(format!(
+            "namespace `{namespace}` could be taken for `{near}`; use a name of its own"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses an id that is an MCP server's tool, and a namespace that could be taken for another one. Tells whether a
 /// public entry has the id.
 async fn check_name(
@@ -287,6 +301,7 @@ async fn check_name(
     let seen = sqlx::query!(
         r#"select
             exists (select from tools where org = $1 and project = $2 and tool_id = $3) as "is_tool!",
+            exists (select from capabilities where org = $1 and project = $2 and namespace = $6) as "is_known!",
             exists (select from pml_registry where org = $4 and project = $5 and tool_id = $3) as "is_public!",
             exists (select from tombstones
                 where org = $1 and project = $2 and namespace = $6 and name in ('', $7)) as "is_gone!",
@@ -319,6 +334,7 @@ async fn check_name(
     if seen.is_tool {
         return Err(RegistryError::Conflict(format!("`{id}` is a tool of an MCP server here")));
     }
+    check_shipped(id.namespace(), seen.is_known)?;
     match seen.look_alike {
         Some(near) => Err(RegistryError::Invalid(format!(
             "namespace `{}` could be taken for `{near}`; use that one or a name of its own",

@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 use self::write::{publish, show_latest};
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::official::server_json;
-use crate::publish::RESERVED;
+use crate::publish::check_reserved;
 use crate::{CatalogServer, Registry, RegistryError, Remark, Tenant, Version, content};
 
 /// A server that is about to be published.
@@ -60,9 +60,7 @@ impl Registry {
         let scope = tenant.require_scope()?.clone();
         let namespace = new.server.namespace.as_str();
         Fqdn::server(scope.clone(), namespace)?;
-        if RESERVED.contains(&namespace) {
-            return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));
-        }
+        check_reserved(namespace)?;
         let routing = match new.server.kind {
             EntryType::Http => Routing::Server,
             EntryType::Stdio => Routing::Client,

@@ -251,6 +251,15 @@ fn what_cannot_be_a_capability_is_refused() {
         "file-system:x",
         "FILESYSTEM:x",
         "rnath:x",
+        "pmI:x",
+        "pm1:x",
+        "Pml:x",
+        "p-m-l:x",
+        "memorv:x",
+        "she11:x",
+        "g1thub:x",
+        "ｐｍｌ:x",
+        "mеmory:x",
         "pml:x",
         "mcp:x",
         "proxy:x",
@@ -261,6 +270,9 @@ fn what_cannot_be_a_capability_is_refused() {
         "a/../b:c",
     ] {
         assert_eq!(status(named(name)), 400, "{name}");
+    }
+    for name in ["memories:x", "sql:x", "gitlab:x"] {
+        assert_eq!(status(named(name)), 201, "{name}: near is not alike");
     }
     assert_eq!(status(named("filesystem:mine")), 201, "a tool of one's own beside the public ones");
     let hides = publish(&author, named("math:eval"));

@@ -1,38 +1,17 @@
 //! Names that a reader takes for another one.
 
-use protocol::{RoutingRules, ToolId, ToolPattern};
+use protocol::{ToolId, look_alike};
 
 use crate::tools;
 
 /// Returns the namespace of PML, or of those that it ships rules for, that a tool's looks like and is not.
 pub(super) fn of(tool: &ToolId) -> Option<String> {
     let name = tool.namespace();
-    let shipped = Vec::from(RoutingRules::shipped()).into_iter();
-    let shipped = shipped.filter_map(|(pattern, _)| match pattern {
-        ToolPattern::Namespace(name) => Some(name),
-        _ => None,
-    });
-    let known: Vec<String> =
-        tools::NAMESPACES.iter().map(|name| (*name).to_owned()).chain(shipped).collect();
-    if known.iter().any(|known| known == name) {
+    if tools::is_native(name) {
         return None;
     }
-    known.into_iter().find(|known| skeleton(known) == skeleton(name))
-}
-
-/// Returns a name without what a reader overlooks: case, separators, and letters that look alike.
-fn skeleton(name: &str) -> String {
-    let lower = name.to_lowercase();
-    let joined = lower.replace("rn", "m").replace("vv", "w");
-    let alike = |c| match c {
-        '0' => 'o',
-        '1' | 'i' | 'j' => 'l',
-        '5' => 's',
-        'v' => 'y',
-        'q' | '9' => 'g',
-        other => other,
-    };
-    joined.chars().filter(|c| !matches!(c, '-' | '_')).map(alike).collect()
+    let native = look_alike::among(name, tools::NAMESPACES.iter().copied());
+    native.map(str::to_owned).or_else(|| look_alike::of_shipped(name))
 }
 
 #[cfg(test)]

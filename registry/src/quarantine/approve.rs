@@ -7,8 +7,8 @@ use sqlx::PgConnection;
 
 use super::{ApprovedServer, Judged};
 use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::publish::RESERVED;
 use crate::{CatalogServer, CatalogTool, RegistryError, Tenant, seed};
+use protocol::look_alike::{self, RESERVED_NAMESPACES};
 
 /// What is judged.
 pub(super) struct Candidate {
@@ -69,9 +69,14 @@ pub(super) async fn publish(
         .ok()
         .filter(|server| Integrity::of_json(server).to_string() == candidate.integrity)
         .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
-    if RESERVED.contains(&namespace) {
+    if RESERVED_NAMESPACES.contains(&namespace) {
         return Err(RegistryError::Invalid(format!(
             "namespace `{namespace}` is reserved; give another one with `--as`"
+        )));
+    }
+    if let Some(near) = look_alike::of_shipped(namespace) {
+        return Err(RegistryError::Invalid(format!(
+            "namespace `{namespace}` could be taken for `{near}`; give another one with `--as`"
         )));
     }
     let taken = sqlx::query!(

@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 
 use super::{NewServer, PublishedServer, lock};
 use crate::audit::{self, AuditEvent, AuditOutcome};
+use crate::publish::check_shipped;
 use crate::seed::{self, Placement};
 use crate::version::{Chosen, Existing, choose};
 use crate::{CatalogServer, RegistryError, Tenant, Version, content};
@@ -88,6 +89,7 @@ async fn check_name(
     let names: Vec<String> = server.tools.iter().map(|tool| tool.descriptor.name.clone()).collect();
     let seen = sqlx::query!(
         r#"select
+            exists (select from mcp_servers where org = $1 and project = $2 and namespace = $3) as "is_known!",
             exists (select from mcp_servers s where s.org = $1 and s.project = $2 and s.namespace = $3
                 and not exists (select from published_servers p
                     where p.org = $1 and p.project = $2 and p.namespace = $3)) as "is_operators!",
@@ -143,6 +145,7 @@ async fn check_name(
             "the operator's rules say that tools of `{namespace}` run on the user's machine; an `http` server needs another name"
         )));
     }
+    check_shipped(namespace, seen.is_known)?;
     match seen.look_alike {
         Some(near) => Err(RegistryError::Invalid(format!(
             "namespace `{namespace}` could be taken for `{near}`; use a name of its own"
