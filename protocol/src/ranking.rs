@@ -3,12 +3,16 @@
 //! A score says how much of the intent the tool's texts have, from 0 to 1. It depends on the tool and the intent
 //! only, so that scores of two catalogs can be compared.
 
+mod index;
+
 use std::collections::HashSet;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use serde_json::Value;
 
 use crate::ToolId;
+
+pub use index::{Hit, ToolIndex};
 
 /// What scores less does not fit.
 pub const SCORE_FLOOR: f32 = 0.25;
@@ -146,20 +150,17 @@ impl Intent {
         let stems = |text: &str| -> Vec<(String, String)> {
             words(text).map(|word| (self.stemmer.stem(&word).into_owned(), word)).collect()
         };
-        let action = stems(tool.id.action());
-        let namespace = stems(tool.id.namespace());
-        let description: String = tool.description.chars().take(DESCRIPTION_LIMIT).collect();
-        let end = description.find(". ").or_else(|| description.find('\n'));
-        let (first, rest) = description.split_at(end.unwrap_or(description.len()));
-        let (first, rest) = (stems(first), stems(rest));
-        let parameters: Vec<(String, String)> =
-            parameter_names(tool.input_schema).flat_map(stems).collect();
+        let texts = Texts::of(tool);
+        let action = stems(texts.action);
         let fields: [(&[(String, String)], f32); 5] = [
             (&action, IN_ACTION),
-            (&namespace, IN_NAMESPACE),
-            (&first, IN_FIRST_SENTENCE),
-            (&parameters, IN_PARAMETERS),
-            (&rest, IN_DESCRIPTION),
+            (&stems(texts.namespace), IN_NAMESPACE),
+            (&stems(texts.first), IN_FIRST_SENTENCE),
+            (
+                &texts.parameters.iter().flat_map(|name| stems(name)).collect::<Vec<_>>(),
+                IN_PARAMETERS,
+            ),
+            (&stems(texts.rest), IN_DESCRIPTION),
         ];
         let mut sum = 0.0_f32;
         let mut named = vec![false; action.len()];
@@ -176,13 +177,18 @@ impl Intent {
             }
             sum += best;
         }
+        let named = named.iter().filter(|named| **named).count();
+        self.total(sum, named, action.len(), texts.is_outdated())
+    }
+
+    /// Returns the score of a tool of which `sum` was found for the words, and `named` of the `parts` of its name.
+    fn total(&self, sum: f32, named: usize, parts: usize, is_outdated: bool) -> f32 {
         let count = self.words.len();
         let asked = count.min(FULL_WORDS) as f32 + count.saturating_sub(FULL_WORDS) as f32 / 2.0;
         let coverage = (sum / asked).min(1.0);
-        let name = named.iter().filter(|named| **named).count() as f32 / named.len().max(1) as f32;
+        let name = named as f32 / parts.max(1) as f32;
         let score = coverage * (1.0 - NAME_SHARE) + name * NAME_SHARE;
-        let outdated = first.iter().chain(&rest).any(|(_, word)| word == "deprecated");
-        if outdated { score * DEPRECATED } else { score }
+        if is_outdated { score * DEPRECATED } else { score }
     }
 
     /// Tells whether the intent is the tool's very name, in any of its spellings.
@@ -191,6 +197,31 @@ impl Intent {
         [id.to_string(), id.wire_name(), id.call_form(), id.action().to_owned()]
             .iter()
             .any(|name| name.to_lowercase() == text)
+    }
+}
+
+/// The texts of a tool, by how much it says that a word stands there.
+struct Texts<'a> {
+    action: &'a str,
+    namespace: &'a str,
+    first: &'a str,
+    rest: &'a str,
+    parameters: Vec<&'a str>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(tool: &Described<'a>) -> Self {
+        let text = tool.description;
+        let end = text.char_indices().nth(DESCRIPTION_LIMIT).map_or(text.len(), |(at, _)| at);
+        let text = &text[..end];
+        let end = text.find(". ").or_else(|| text.find('\n'));
+        let (first, rest) = text.split_at(end.unwrap_or(text.len()));
+        let parameters = parameter_names(tool.input_schema).collect();
+        Self { action: tool.id.action(), namespace: tool.id.namespace(), first, rest, parameters }
+    }
+
+    fn is_outdated(&self) -> bool {
+        words(self.first).chain(words(self.rest)).any(|word| word == "deprecated")
     }
 }
 
@@ -245,7 +276,7 @@ fn is_misspelt(written: &str, meant: &str) -> bool {
         && strsim::osa_distance(written, meant) <= slips
 }
 
-fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
+fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> + use<'_> {
     const NAMES_LIMIT: usize = 50;
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flatten().take(NAMES_LIMIT).map(|(name, _)| name.as_str())

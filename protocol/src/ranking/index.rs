@@ -1,0 +1,436 @@
+//! Many tools, read once, from which those that fit an intent are found without looking at each.
+//!
+//! A tool has the score that [`Intent::score`] gives it. What differs is the way: an intent's words are held against
+//! the distinct words of all tools, and only the tools that have one of those are looked at.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+use super::{
+    BEGINS, Described, IN_ACTION, IN_DESCRIPTION, IN_FIRST_SENTENCE, IN_NAMESPACE, IN_PARAMETERS,
+    Intent, MISSPELT, SAME_MEANING, SCORE_FLOOR, Texts, Word, is_misspelt, words,
+};
+use crate::ToolId;
+
+/// Where a word stands in a tool's texts, as bits.
+const ACTION: u8 = 1;
+const NAMESPACE: u8 = 2;
+const FIRST_SENTENCE: u8 = 4;
+const PARAMETERS: u8 = 8;
+const DESCRIPTION: u8 = 16;
+const NAME: u8 = ACTION | NAMESPACE;
+const ANYWHERE: u8 = NAME | FIRST_SENTENCE | PARAMETERS | DESCRIPTION;
+/// From the place that says most to the one that says least.
+const PLACES: [(u8, f32); 5] = [
+    (ACTION, IN_ACTION),
+    (NAMESPACE, IN_NAMESPACE),
+    (FIRST_SENTENCE, IN_FIRST_SENTENCE),
+    (PARAMETERS, IN_PARAMETERS),
+    (DESCRIPTION, IN_DESCRIPTION),
+];
+/// The longest text that can be a tool's own name in one of its spellings, in bytes.
+const NAME_LIMIT: usize = 600;
+
+/// A tool that fits an intent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// What [`ToolIndex::insert`] returned for it.
+    pub tool: usize,
+    /// How well it fits, from [`SCORE_FLOOR`] to 1.
+    pub score: f32,
+    /// It has a word of the intent, or one that begins so or means the same. Otherwise its name only looks like one.
+    pub has_word: bool,
+}
+
+/// Tools, found by the words of an intent.
+pub struct ToolIndex {
+    /// A removed one leaves its place empty.
+    tools: Vec<Option<Indexed>>,
+    removed: usize,
+    tokens: Vec<Token>,
+    by_plain: BTreeMap<Box<str>, usize>,
+    by_stem: HashMap<Box<str>, Vec<usize>>,
+    /// The tokens that stand in names, by their first character: a slip is forgiven there.
+    in_names: HashMap<char, Vec<usize>>,
+    /// By the action in lower case, with which each spelling of a name ends.
+    by_action: HashMap<Box<str>, Vec<usize>>,
+    stemmer: Stemmer,
+}
+
+struct Indexed {
+    id: ToolId,
+    /// The words of its action, in order.
+    action: Box<[usize]>,
+    is_outdated: bool,
+}
+
+/// A word that stands in some tools.
+struct Token {
+    plain: Box<str>,
+    postings: Vec<(usize, u8)>,
+    is_in_name: bool,
+}
+
+/// How a token is like a word of an intent.
+struct Alike {
+    token: usize,
+    likeness: f32,
+    /// Where it counts.
+    places: u8,
+    has_word: bool,
+}
+
+impl Default for ToolIndex {
+    fn default() -> Self {
+        Self {
+            tools: Vec::new(),
+            removed: 0,
+            tokens: Vec::new(),
+            by_plain: BTreeMap::new(),
+            by_stem: HashMap::new(),
+            in_names: HashMap::new(),
+            by_action: HashMap::new(),
+            stemmer: Stemmer::create(Algorithm::English),
+        }
+    }
+}
+
+impl ToolIndex {
+    /// Adds a tool and returns its number, which no other tool of this index ever has.
+    pub fn insert(&mut self, tool: &Described<'_>) -> usize {
+        let number = self.tools.len();
+        let texts = Texts::of(tool);
+        let action: Box<[usize]> = words(texts.action).map(|word| self.token(word)).collect();
+        let mut places: BTreeMap<usize, u8> = BTreeMap::new();
+        for token in &action {
+            *places.entry(*token).or_default() |= ACTION;
+        }
+        let others = [
+            (texts.namespace, NAMESPACE),
+            (texts.first, FIRST_SENTENCE),
+            (texts.rest, DESCRIPTION),
+        ];
+        let parameters = texts.parameters.iter().map(|name| (*name, PARAMETERS));
+        for (text, place) in others.into_iter().chain(parameters) {
+            for word in words(text) {
+                *places.entry(self.token(word)).or_default() |= place;
+            }
+        }
+        for (at, places) in places {
+            let token = &mut self.tokens[at];
+            token.postings.push((number, places));
+            if places & NAME != 0 && !token.is_in_name {
+                token.is_in_name = true;
+                let first = token.plain.chars().next().unwrap_or_default();
+                self.in_names.entry(first).or_default().push(at);
+            }
+        }
+        let name = texts.action.to_lowercase().into_boxed_str();
+        self.by_action.entry(name).or_default().push(number);
+        let is_outdated = texts.is_outdated();
+        self.tools.push(Some(Indexed { id: tool.id.clone(), action, is_outdated }));
+        number
+    }
+
+    /// Takes a tool out.
+    pub fn remove(&mut self, tool: usize) {
+        if self.tools.get_mut(tool).is_some_and(|place| place.take().is_some()) {
+            self.removed += 1;
+        }
+    }
+
+    /// Returns how many tools it has.
+    pub fn len(&self) -> usize {
+        self.tools.len() - self.removed
+    }
+
+    /// Tells whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tells whether most of it is of tools that were taken out, so that a new one would be smaller.
+    pub fn is_wasteful(&self) -> bool {
+        self.removed > 1_000 && self.removed > self.len()
+    }
+
+    /// Returns what fits, in the order of the numbers.
+    pub fn search(&self, intent: &Intent) -> Vec<Hit> {
+        let mut sums = vec![Sum::default(); self.tools.len()];
+        let mut found = Vec::new();
+        let mut is_named = vec![false; self.tokens.len()];
+        for word in &intent.words {
+            let mut with_word = Vec::new();
+            for alike in self.alike(word) {
+                is_named[alike.token] = true;
+                let says = says(alike.places, alike.likeness);
+                for (tool, places) in &self.tokens[alike.token].postings {
+                    let sum = &mut sums[*tool];
+                    let best = says[usize::from(*places)];
+                    if best > sum.best {
+                        if sum.best == 0.0 {
+                            with_word.push(*tool);
+                        }
+                        sum.best = best;
+                    }
+                    sum.has_word |= alike.has_word && places & !PARAMETERS != 0;
+                    sum.is_like |= places & NAME != 0;
+                }
+            }
+            for tool in with_word {
+                let sum = &mut sums[tool];
+                if sum.all == 0.0 {
+                    found.push(tool);
+                }
+                sum.all += sum.best;
+                sum.best = 0.0;
+            }
+        }
+        for tool in self.named(intent) {
+            if sums[tool].all == 0.0 {
+                found.push(tool);
+            }
+            sums[tool].is_meant = true;
+        }
+        found.sort_unstable();
+        let hits = found.into_iter().filter_map(|number| {
+            let (sum, tool) = (sums[number], self.tools[number].as_ref()?);
+            let score = if sum.is_meant {
+                1.0
+            } else {
+                let named = tool.action.iter().filter(|token| is_named[**token]).count();
+                intent.total(sum.all, named, tool.action.len(), tool.is_outdated)
+            };
+            let has_word = sum.has_word || sum.is_meant;
+            let fits = score >= SCORE_FLOOR && (has_word || sum.is_like);
+            fits.then_some(Hit { tool: number, score, has_word })
+        });
+        hits.collect()
+    }
+
+    /// Returns the words that are like one of an intent, as [`super::likeness`] says.
+    fn alike(&self, word: &Word) -> Vec<Alike> {
+        let mut alike = Vec::new();
+        let mut add = |token: usize, likeness: f32, places: u8, has_word: bool| {
+            alike.push(Alike { token, likeness, places, has_word });
+        };
+        let of_stem = |stem: &str| self.by_stem.get(stem).into_iter().flatten();
+        for token in of_stem(&word.stem) {
+            add(*token, 1.0, ANYWHERE, true);
+        }
+        let plain = word.plain.as_str();
+        if plain.chars().count() >= 4 {
+            let from = self.by_plain.range::<str, _>((Bound::Included(plain), Bound::Unbounded));
+            for (_, token) in from.take_while(|(longer, _)| longer.starts_with(plain)) {
+                add(*token, BEGINS, ANYWHERE, true);
+            }
+        }
+        for (end, _) in plain.char_indices().skip(4) {
+            if let Some(token) = self.by_plain.get(&plain[..end]) {
+                add(*token, BEGINS, ANYWHERE, false);
+            }
+        }
+        for token in word.same.iter().flat_map(|stem| of_stem(stem)) {
+            add(*token, SAME_MEANING, NAME | FIRST_SENTENCE, true);
+        }
+        let first = plain.chars().next().unwrap_or_default();
+        for token in self.in_names.get(&first).into_iter().flatten() {
+            if is_misspelt(plain, &self.tokens[*token].plain) {
+                add(*token, MISSPELT, NAME, false);
+            }
+        }
+        alike
+    }
+
+    /// Returns the tools whose very name the intent is, in any of its spellings.
+    fn named(&self, intent: &Intent) -> Vec<usize> {
+        let text = intent.text.as_str();
+        if intent.words.is_empty() || text.len() > NAME_LIMIT {
+            return Vec::new();
+        }
+        // `mcp["a-b"]["c-d"]` ends with what its language asks for.
+        let text_end = text.strip_suffix("\"]").unwrap_or(text);
+        let ends = text_end.char_indices().map(|(at, _)| &text_end[at..]);
+        let tools = ends.filter_map(|end| self.by_action.get(end)).flatten().copied();
+        let is_meant = |tool: &usize| {
+            let tool = self.tools[*tool].as_ref();
+            tool.is_some_and(|tool| intent.names(&tool.id))
+        };
+        tools.filter(is_meant).collect()
+    }
+
+    /// Returns the number of a word.
+    fn token(&mut self, plain: String) -> usize {
+        if let Some(token) = self.by_plain.get(plain.as_str()) {
+            return *token;
+        }
+        let token = self.tokens.len();
+        let stem = self.stemmer.stem(&plain).into_owned().into_boxed_str();
+        let plain = plain.into_boxed_str();
+        self.by_stem.entry(stem).or_default().push(token);
+        self.by_plain.insert(plain.clone(), token);
+        self.tokens.push(Token { plain, postings: Vec::new(), is_in_name: false });
+        token
+    }
+}
+
+/// What was found for a tool.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    /// For the words before this one.
+    all: f32,
+    /// For this word, so far.
+    best: f32,
+    has_word: bool,
+    is_like: bool,
+    is_meant: bool,
+}
+
+/// Returns for each set of places how much it says that a word like this stands there.
+fn says(counts: u8, likeness: f32) -> [f32; 32] {
+    let mut says = [0.0; 32];
+    for (places, says) in (0..).zip(&mut says) {
+        let best = PLACES.iter().find(|(place, _)| places & counts & place != 0);
+        *says = best.map_or(0.0, |(_, weight)| weight * likeness);
+    }
+    says
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    type Tool = (ToolId, &'static str, Value);
+
+    fn tools() -> Vec<Tool> {
+        let texts = [
+            ("fs:read_file", "Reads a file. It may also delete what is deprecated.", "path"),
+            ("fs:read_text_file", "Reads the complete contents of a file as text.", "path"),
+            (
+                "fs:write_file",
+                "Creates or overwrites a file.\nUse with care: it saves all.",
+                "content",
+            ),
+            ("fs:list_directory", "Lists what a folder has.", "directoryPath"),
+            ("filesystem:search", "Finds files by name", "pattern"),
+            ("git:git_status", "Shows the working tree status", "repo_path"),
+            ("git:git_commit", "Records changes. Commits them to the repository.", "message"),
+            ("math:eval", "Evaluates.", "expression"),
+            ("time:convert_time", "Converts a time between zones. Deprecated.", "time_zone"),
+            ("weather:getForecast", "Tells tomorrow's wéather for a city", "city"),
+            ("a-b:c-d", "", "configuration"),
+            ("config:config", "Config of config. Configures the configurations.", "config"),
+        ];
+        let tools = texts.into_iter().map(|(id, description, parameter)| {
+            let schema = json!({ "properties": { parameter: {}, "verbose": {} } });
+            (id.parse().unwrap(), description, schema)
+        });
+        tools.collect()
+    }
+
+    fn described((id, description, input_schema): &Tool) -> Described<'_> {
+        Described { id, description, input_schema }
+    }
+
+    const INTENTS: [&str; 31] = [
+        "read the contents of a file",
+        "reading files",
+        "raed_file",
+        "git_stauts",
+        "load a document",
+        "save text",
+        "delete deprecated files",
+        "configure",
+        "configurations",
+        "filesystems",
+        "folder",
+        "math:eval",
+        "MATH__EVAL",
+        "mcp.math.eval",
+        "mcp[\"a-b\"][\"c-d\"]",
+        "c-d",
+        "a-b:c-d",
+        "eval",
+        "what is the weather forecast for the city of tomorrow",
+        "getForecast",
+        "wéather",
+        "time",
+        "convert time zone expression path",
+        "pattern",
+        "verbose",
+        "xyzzy frobnicate",
+        "",
+        "the of",
+        "\0",
+        "的",
+        "commit commit commits committed repository message of the very long intent that names many tools and files",
+    ];
+
+    /// The index finds what holding every tool against the intent finds, with the same scores to the bit.
+    #[test]
+    fn a_score_is_the_one_that_the_tool_has_alone() {
+        let tools = tools();
+        let mut index = ToolIndex::default();
+        for tool in &tools {
+            index.insert(&described(tool));
+        }
+        let mut some = 0;
+        for text in INTENTS {
+            let intent = Intent::new(text);
+            let hits = index.search(&intent);
+            some += hits.len();
+            for (number, tool) in tools.iter().enumerate() {
+                let score = intent.score(&described(tool));
+                match hits.iter().find(|hit| hit.tool == number) {
+                    Some(hit) => assert_eq!(hit.score, score, "{text}: {}", tool.0),
+                    // What only takes an argument of that name was never looked for.
+                    None => assert!(score < 0.45, "{text}: {} {score}", tool.0),
+                }
+            }
+            assert!(hits.is_sorted_by_key(|hit| hit.tool), "{text}");
+        }
+        assert!(some > 40, "{some}");
+    }
+
+    #[test]
+    fn a_word_is_told_from_a_likeness_of_letters() {
+        let tools = tools();
+        let mut index = ToolIndex::default();
+        for tool in &tools {
+            index.insert(&described(tool));
+        }
+        let search = |text: &str| -> Vec<(String, bool)> {
+            let hits = index.search(&Intent::new(text));
+            hits.iter().map(|hit| (tools[hit.tool].0.to_string(), hit.has_word)).collect()
+        };
+        assert_eq!(search("stauts"), [("git:git_status".to_owned(), false)]);
+        assert_eq!(search("status"), [("git:git_status".to_owned(), true)]);
+        // The words of arguments alone find nothing.
+        assert_eq!(search("verbose"), []);
+    }
+
+    #[test]
+    fn what_was_taken_out_is_not_found() {
+        let mut index = ToolIndex::default();
+        assert!(index.is_empty() && index.search(&Intent::new("read")).is_empty());
+        let tools = tools();
+        for _ in 0..200 {
+            let numbers: Vec<usize> =
+                tools.iter().map(|tool| index.insert(&described(tool))).collect();
+            assert_eq!(index.len(), tools.len());
+            let hits = index.search(&Intent::new("math:eval"));
+            assert_eq!(hits.iter().map(|hit| hit.tool).collect::<Vec<_>>(), [numbers[7]]);
+            for number in numbers {
+                index.remove(number);
+                index.remove(number);
+            }
+            assert!(index.is_empty() && index.search(&Intent::new("math:eval")).is_empty());
+        }
+        index.remove(usize::MAX);
+        assert!(index.is_wasteful());
+    }
+}
