@@ -1,17 +1,30 @@
 //! Tools for an intent, a pattern or a name, with their schemas.
+//!
+//! What fits is found in memory, in indexes of what the tenant may see (`known`). What strangers have made public is
+//! found by the database (`strangers`), so that nobody fills the memory of all by publishing. What is answered is
+//! read by its key, in a transaction of the tenant, and verified (`read`): memory only says where to look.
 
-use protocol::ranking::{self, Described, Intent};
+mod known;
+mod read;
+mod strangers;
+
+use std::cmp::Ordering;
+
+use protocol::ranking::{self, Intent, SCORE_FLOOR};
 use protocol::{EntryType, Fqdn, Routing, Scope, ToolDescriptor, ToolId};
 
-use crate::{Registry, RegistryError, Tenant, content};
+use crate::{Registry, RegistryError, Tenant};
+
+use known::Known;
+pub(crate) use known::KnownTools;
+use read::Chosen;
+use strangers::{Stranger, Strangers};
 
 /// The most tools that one call returns.
 const LIMIT: u32 = 100;
 /// The longest intent that is searched for; the rest adds nothing.
 const QUERY_LIMIT: usize = 1_000;
-/// How many tools that have words of an intent are held against the whole of it.
-const CANDIDATES: i64 = 200;
-/// Where the best tool fits less than this, the words may be misspelt: tools are also looked for by likeness of letters.
+/// Where the best tool fits less than this, the words may be misspelt: tools whose names look like them count too.
 const DOUBT: f32 = 0.5;
 
 /// What to look for.
@@ -49,6 +62,38 @@ pub struct Discovered {
     pub descriptor: ToolDescriptor,
 }
 
+/// A tool that may be in the answer.
+#[derive(Debug, Clone, Copy)]
+struct Candidate<'a> {
+    /// Its id without its scope.
+    id: &'a ToolId,
+    scope: &'a Scope,
+    /// How far it is from the tenant: 0 its own project, 1 its organisation, 2 the shipped catalog, 3 a stranger.
+    distance: u8,
+    score: f32,
+    /// Words of the intent stand in it; otherwise its name only looks like them.
+    has_word: bool,
+}
+
+/// How far a stranger's tool is; no short name stands for it.
+const STRANGE: u8 = 3;
+
+impl Candidate<'_> {
+    /// The best first; what fits as well in an order that is the same everywhere.
+    fn order(&self, other: &Candidate<'_>) -> Ordering {
+        let score = other.score.total_cmp(&self.score);
+        score.then_with(|| self.id.cmp(other.id)).then_with(|| {
+            let place = self.distance.cmp(&other.distance);
+            place.then_with(|| self.scope.as_str().cmp(other.scope.as_str()))
+        })
+    }
+
+    /// The nearest first, for what all fits as well.
+    fn nearest(&self, other: &Candidate<'_>) -> Ordering {
+        self.distance.cmp(&other.distance).then_with(|| self.order(other))
+    }
+}
+
 impl Registry {
     /// Finds tools that the tenant may call: those of its own scope and organisation, the shipped ones, and what
     /// others have made public. One that another one hides is not listed; its full name stands at the one that does.
@@ -62,207 +107,105 @@ impl Registry {
         query: &DiscoverQuery,
         limit: u32,
     ) -> Result<Vec<Discovered>, RegistryError> {
-        let mut only = None;
-        let pattern = match query {
+        let limit = limit.min(LIMIT) as usize;
+        match query {
+            DiscoverQuery::Text(text) => self.discover_by_words(tenant, text, limit).await,
+            DiscoverQuery::Pattern(pattern) => {
+                let pattern = Pattern { text: pattern.clone(), has_wildcards: true };
+                let namespace = pattern.text.split_once(':').map(|(namespace, _)| namespace);
+                let namespace = namespace.filter(|namespace| !namespace.contains('*'));
+                let namespace = namespace.unwrap_or_default().to_owned();
+                self.discover_by_name(tenant, pattern, namespace, None, limit).await
+            }
             DiscoverQuery::Name(name) => match ToolId::from_wire(name) {
-                Ok(id) if !id.is_plain() => return self.discover_exactly(tenant, id).await,
-                _ if name.contains(':') => like(name, false),
+                Ok(id) if !id.is_plain() => self.discover_exactly(tenant, id).await,
+                _ if name.contains(':') => {
+                    let namespace = name.split(':').next().unwrap_or_default().to_owned();
+                    let pattern = Pattern { text: name.clone(), has_wildcards: false };
+                    self.discover_by_name(tenant, pattern, namespace, None, limit).await
+                }
                 _ => {
                     let server = name.parse::<Fqdn>().ok().filter(|fqdn| fqdn.action().is_none());
                     let namespace = server.as_ref().map_or(name.as_str(), Fqdn::namespace);
-                    let pattern = like(&format!("{namespace}:"), false) + "%";
-                    only = server.map(|fqdn| fqdn.scope().clone());
-                    pattern
+                    // A namespace has no star of its own.
+                    let text = if namespace.contains('*') {
+                        String::new()
+                    } else {
+                        format!("{namespace}:*")
+                    };
+                    let pattern = Pattern { text, has_wildcards: true };
+                    let (namespace, only) =
+                        (namespace.to_owned(), server.as_ref().map(|fqdn| fqdn.scope().clone()));
+                    self.discover_by_name(tenant, pattern, namespace, only, limit).await
                 }
             },
-            DiscoverQuery::Pattern(pattern) => like(pattern, true),
-            DiscoverQuery::Text(text) => return self.discover_by_words(tenant, text, limit).await,
-        };
-        if pattern.contains('\0') {
+        }
+    }
+
+    async fn discover_by_name(
+        &self,
+        tenant: &Tenant,
+        pattern: Pattern,
+        namespace: String,
+        only: Option<Scope>,
+        limit: usize,
+    ) -> Result<Vec<Discovered>, RegistryError> {
+        if limit == 0 || !pattern.can_match() {
             return Ok(Vec::new());
         }
-        let wanted = Wanted {
-            pattern: Some(pattern),
-            strangers: Strangers::of(query),
-            only,
-            ..Wanted::default()
+        let wanted = Strangers::Named { namespace, only: only.clone() };
+        let (strangers, known) = self.looked_up(tenant, wanted).await?;
+        let is_named = |tool: &Candidate<'_>| pattern.matches(tool.id.as_str());
+        let is_wanted = |tool: &Candidate<'_>| match &only {
+            Some(only) => tool.scope == only,
+            None => !known.hides(tool),
         };
-        self.candidates(tenant, wanted, i64::from(limit.min(LIMIT))).await
+        let near = known.tools().filter(is_named).filter(is_wanted);
+        let far = strangers.iter().map(|stranger| stranger.candidate(1.0)).filter(is_named);
+        let mut found: Vec<Candidate<'_>> = near.chain(far).collect();
+        keep(&mut found, limit, |one, other| one.nearest(other));
+        let chosen = Chosen::of(&found);
+        drop(known);
+        self.read_chosen(tenant, chosen, only.is_some()).await
     }
 
     async fn discover_by_words(
         &self,
         tenant: &Tenant,
         text: &str,
-        limit: u32,
+        limit: usize,
     ) -> Result<Vec<Discovered>, RegistryError> {
         let text: String = text.chars().filter(|c| *c != '\0').take(QUERY_LIMIT).collect();
         let intent = Intent::new(&text);
-        // Stems are letters and digits; a word of the index begins with one, so that `config` finds `configuration`.
-        let prefix = |term: &&str| format!("'{term}'{}", if term.len() > 2 { ":*" } else { "" });
-        let words = intent.terms().iter().map(prefix).collect::<Vec<_>>().join(" | ");
-        if words.is_empty() {
+        if limit == 0 || intent.terms().is_empty() {
             return Ok(Vec::new());
         }
-        let wanted = |letters: Vec<String>| Wanted {
-            words: words.clone(),
-            letters,
-            strangers: Strangers::of_words(&text),
-            ..Wanted::default()
-        };
-        let ranked = |mut found: Vec<Discovered>| {
-            for tool in &mut found {
-                let (id, descriptor) = (tool.id.plain(), &tool.descriptor);
-                let (description, input_schema) =
-                    (&descriptor.description, &descriptor.input_schema);
-                tool.score = intent.score(&Described { id: &id, description, input_schema });
-            }
-            ranking::rank(&mut found, |tool| tool.score, |tool| tool.id.as_str());
-            found.truncate(limit.min(LIMIT) as usize);
-            found
-        };
-        let found = ranked(self.candidates(tenant, wanted(Vec::new()), CANDIDATES).await?);
-        if found.first().is_some_and(|best| best.score >= DOUBT) {
-            return Ok(found);
+        let wanted = Strangers::of_words(&text, &intent);
+        let (strangers, known) = self.looked_up(tenant, wanted).await?;
+        let near = known.search(&intent).filter(|tool| !known.hides(tool));
+        let far = strangers.iter().map(|stranger| stranger.candidate(stranger.score(&intent)));
+        let mut found: Vec<Candidate<'_>> = near.chain(far).collect();
+        let with_words = found.iter().filter(|tool| tool.has_word);
+        if with_words.map(|tool| tool.score).fold(0.0, f32::max) >= DOUBT {
+            found.retain(|tool| tool.has_word);
         }
-        let letters = intent.words().iter().map(|word| (*word).to_owned()).collect();
-        Ok(ranked(self.candidates(tenant, wanted(letters), CANDIDATES).await?))
+        found.retain(|tool| tool.score >= SCORE_FLOOR);
+        keep(&mut found, limit, |one, other| one.order(other));
+        let chosen = Chosen::of(&found);
+        drop(known);
+        let mut tools = self.read_chosen(tenant, chosen, false).await?;
+        ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
+        Ok(tools)
     }
 
-    /// Returns the entries that are wanted, in the order of the database.
-    async fn candidates(
+    /// Asks the database for strangers' tools, and for what is known of all others.
+    async fn looked_up(
         &self,
         tenant: &Tenant,
-        wanted: Wanted,
-        limit: i64,
-    ) -> Result<Vec<Discovered>, RegistryError> {
-        let Wanted { pattern, words, letters, strangers, only } = wanted;
-        let (org, project) = (tenant.org().to_owned(), tenant.project().to_owned());
-        let principal = tenant.principal_name().to_owned();
-        let public = Scope::public();
-        let rows = self
-            .in_tenant(tenant, move |connection| {
-                Box::pin(async move {
-                    // Of strangers only so many are looked at, by an index: whoever asks pays nothing, and anybody
-                    // may publish.
-                    let rows = sqlx::query!(
-                        r#"with asked as (
-                            select to_tsquery('simple', $4) as words
-                        ),
-                        strangers as materialized (
-                            (select distinct e.org, e.project, e.namespace, e.name
-                                from unnest($9::text[]) as w (word) cross join lateral (
-                                    select * from public_entries p where p.search like w.word limit 50) e)
-                            union
-                            (select e.org, e.project, e.namespace, e.name from public_entries e
-                                where e.namespace = $10 limit 200)
-                        ),
-                        known as (
-                            select r.* from pml_registry r where r.org = $1 or (r.org = $6 and r.project = $7)
-                            union all
-                            select r.* from strangers s join pml_registry r
-                                on (r.org, r.project, r.namespace) = (s.org, s.project, s.namespace)
-                                    and (s.name = '' or s.name = r.name)
-                            where s.org <> $1 and not (s.org = $6 and s.project = $7)
-                        ),
-                        placed as (
-                            select k.*, case
-                                when org = $1 and project = $2 then 0
-                                when org = $1 then 1
-                                when org = $6 and project = $7 then 2
-                                else 3 end as distance
-                            from known k
-                            where (visibility = 'public' or (org = $1 and (visibility = 'org'
-                                    or (project = $2 and (visibility = 'project'
-                                        or (visibility = 'private' and owner = $8))))))
-                                and ($3::text is null or tool_id like $3)
-                        ),
-                        named as (
-                            select p.*, min(distance) over (partition by tool_id) as nearest,
-                                count(*) over (partition by tool_id, distance) as alike,
-                                array_agg(org || '.' || project) over (partition by tool_id) as owners,
-                                array_agg(distance) over (partition by tool_id) as distances
-                            from placed p
-                        ),
-                        scored as (
-                            select v.*, case
-                                when $3::text is not null then 1::real
-                                else greatest(
-                                    case when v.search @@ a.words then 1 + ts_rank(v.search, a.words) else 0 end,
-                                    (select max(word_similarity(letters, v.tool_id)) - 0.3
-                                        from unnest($13::text[]) as letters))
-                                end as score
-                            from named v cross join asked a
-                            where distance = nearest or distance = 3 or $11 <> ''
-                        )
-                        select tool_id as "tool_id!", org as "org!", project as "project!",
-                            content as "content!", integrity as "integrity!", routing as "routing!",
-                            coalesce(c.class = 'read', read_only) as "read_only!", score::real as "score!",
-                            p.latest as "latest?", owners as "owners!", distances as "distances!",
-                            (distance = nearest and distance < 3 and alike = 1) as "is_meant!"
-                        from scored left join tool_classes c
-                            using (org, project, namespace, name, integrity)
-                            left join published_servers p using (org, project, namespace)
-                        where score > 0 and ($11 = '' or (org = $11 and project = $12))
-                        order by score desc, distance, tool_id collate "C", org collate "C", project collate "C"
-                        limit $5"#,
-                        org,
-                        project,
-                        pattern,
-                        words,
-                        limit,
-                        public.org(),
-                        public.project(),
-                        principal,
-                        &strangers.words,
-                        strangers.namespace,
-                        only.as_ref().map_or("", Scope::org),
-                        only.as_ref().map_or("", Scope::project),
-                        &letters,
-                    )
-                    .fetch_all(connection)
-                    .await?;
-                    Ok(rows)
-                })
-            })
-            .await?;
-        rows.into_iter()
-            .map(|row| {
-                let plain: ToolId = row.tool_id.parse()?;
-                let scope = Scope::new(&row.org, &row.project)?;
-                let name = Fqdn::of_tool(scope.clone(), &plain);
-                let routing = content::routing(&row.routing);
-                let (entry, fqdn) =
-                    content::from_stored(name, &row.content, &row.integrity, routing)?;
-                let version = entry.capability.map(|program| program.version).or(row.latest);
-                let Some(descriptor) = entry.tools.into_iter().next() else {
-                    return Err(RegistryError::IntegrityMismatch(fqdn));
-                };
-                let mut hides = Vec::new();
-                if row.is_meant {
-                    // A short name never stands for what a stranger has.
-                    let near =
-                        row.owners.iter().zip(&row.distances).filter(|(_, place)| **place < 3);
-                    for owner in near.map(|(owner, _)| owner.parse::<Scope>()) {
-                        let owner = owner?;
-                        if owner != scope {
-                            hides.push(Fqdn::of_tool(owner, &plain));
-                        }
-                    }
-                }
-                Ok(Discovered {
-                    id: if row.is_meant { plain } else { plain.within(&scope) },
-                    fqdn,
-                    version,
-                    hides,
-                    kind: entry.kind,
-                    routing,
-                    score: row.score,
-                    read_only: row.read_only,
-                    descriptor,
-                })
-            })
-            .collect()
+        wanted: Strangers,
+    ) -> Result<(Vec<Stranger>, Known), RegistryError> {
+        let (changes, strangers) = self.strangers(tenant, wanted).await?;
+        Ok((strangers, self.known_tools(tenant, changes).await?))
     }
 
     /// Finds the one tool of a name with a scope, a version or a hash.
@@ -287,75 +230,46 @@ impl Registry {
     }
 }
 
-/// What entries are looked for.
-#[derive(Debug, Default)]
-struct Wanted {
-    /// A `like` pattern of ids; with one, the words do not count.
-    pattern: Option<String>,
-    /// What an entry has one of, as a `tsquery`.
-    words: String,
-    /// Words that a part of an id looks like.
-    letters: Vec<String>,
-    strangers: Strangers,
-    /// The scope that it must have.
-    only: Option<Scope>,
+/// Keeps the first ones of an order, in that order.
+fn keep(
+    found: &mut Vec<Candidate<'_>>,
+    limit: usize,
+    order: impl Fn(&Candidate<'_>, &Candidate<'_>) -> Ordering,
+) {
+    if found.len() > limit {
+        found.select_nth_unstable_by(limit, &order);
+        found.truncate(limit);
+    }
+    found.sort_by(order);
 }
 
-/// Which public entries of strangers are looked at.
-#[derive(Debug, Default)]
-struct Strangers {
-    /// Patterns of words that stand in them.
-    words: Vec<String>,
-    /// The namespace that they have.
-    namespace: String,
+/// Ids, with `*` for any text.
+struct Pattern {
+    text: String,
+    has_wildcards: bool,
 }
 
-impl Strangers {
-    fn of(query: &DiscoverQuery) -> Self {
-        let namespace = match query {
-            DiscoverQuery::Name(name) => {
-                let server = name.parse::<Fqdn>().ok().map(|fqdn| fqdn.namespace().to_owned());
-                server.unwrap_or_else(|| name.split(':').next().unwrap_or_default().to_owned())
-            }
-            DiscoverQuery::Pattern(pattern) => pattern
-                .split_once(':')
-                .map(|(namespace, _)| namespace)
-                .filter(|namespace| !namespace.contains('*'))
-                .unwrap_or_default()
-                .to_owned(),
-            DiscoverQuery::Text(_) => String::new(),
-        };
-        Self { words: Vec::new(), namespace }
+impl Pattern {
+    /// Tells whether an id could fit at all.
+    fn can_match(&self) -> bool {
+        !self.text.is_empty() && self.text.len() <= QUERY_LIMIT && !self.text.contains('\0')
     }
 
-    fn of_words(text: &str) -> Self {
-        let words = text.split(|c: char| !c.is_alphanumeric());
-        let mut words: Vec<String> = words
-            .filter(|word| word.chars().count() >= 3)
-            .map(|word| format!("%{}%", word.to_lowercase()))
-            .collect();
-        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        words.dedup();
-        // The longest say most.
-        words.truncate(6);
-        Self { words, namespace: String::new() }
-    }
-}
-
-/// Writes a text as a `like` pattern in which only our own `*` is a wildcard.
-fn like(text: &str, wildcards: bool) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '*' if wildcards => out.push('%'),
-            '%' | '_' | '\\' => {
-                out.push('\\');
-                out.push(character);
-            }
-            _ => out.push(character),
+    fn matches(&self, id: &str) -> bool {
+        if !self.has_wildcards {
+            return self.text == id;
         }
+        let mut parts = self.text.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| id.strip_prefix(first)) else {
+            return false;
+        };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        for part in parts {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
     }
-    out
 }
 
 #[cfg(test)]
@@ -364,7 +278,30 @@ mod tests {
 
     #[test]
     fn only_the_star_is_a_wildcard() {
-        assert_eq!(like("git:*", true), "git:%");
-        assert_eq!(like("a_b:*%\\", false), "a\\_b:*\\%\\\\");
+        let matches = |text: &str, id: &str| {
+            let text = text.to_owned();
+            Pattern { text, has_wildcards: true }.matches(id)
+        };
+        for pattern in
+            ["git:*", "*", "git:git_log", "*:*_log", "g*t*g", "**", "*git*:*", "git:git_log*"]
+        {
+            assert!(matches(pattern, "git:git_log"), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "git",
+            "git:",
+            "*:",
+            "git:git?log",
+            "git:git%",
+            "git_git_log",
+            "*log*log",
+            "GIT:*",
+            "git:git_log_*",
+        ] {
+            assert!(!matches(pattern, "git:git_log"), "{pattern}");
+        }
+        let plain = Pattern { text: "git:*".to_owned(), has_wildcards: false };
+        assert!(plain.matches("git:*") && !plain.matches("git:git_log"));
     }
 }

@@ -114,6 +114,7 @@ pub use shipped::shipped_catalog;
 pub use tenant::Tenant;
 pub use version::Version;
 
+use discover::KnownTools;
 use keys::KeyCache;
 use liveness::{Liveness, Probe, ServedPool};
 use remembered::EntryCache;
@@ -135,6 +136,7 @@ pub struct Registry {
     routes: Arc<RouteSource>,
     keys: Arc<KeyCache>,
     entries: Arc<EntryCache>,
+    known: Arc<KnownTools>,
     changes: watch::Sender<Changes>,
     follower: Arc<Follower>,
     master_keys: Arc<MasterKeys>,
@@ -180,8 +182,8 @@ impl Registry {
             changes: changes.clone(),
         };
         let follower = Arc::new(routes::follow(options, followed));
-        let master_keys = Arc::default();
-        Ok(Self { pool, routes, keys, entries, changes, follower, master_keys })
+        let (known, master_keys) = (Arc::default(), Arc::default());
+        Ok(Self { pool, routes, keys, entries, known, changes, follower, master_keys })
     }
 
     /// Sets how long a key and a membership are believed when no change is heard: a second, unless told.

@@ -93,7 +93,7 @@ impl EntryCache {
     }
 
     /// Returns the present generation, while changes are heard of.
-    fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<u64> {
         let generation = self.generation.load(Ordering::SeqCst);
         self.listening.load(Ordering::SeqCst).then_some(generation)
     }

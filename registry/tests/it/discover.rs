@@ -1,8 +1,10 @@
 //! Tools by name, by pattern and in words.
 
+use protocol::Visibility;
 use registry::{DiscoverQuery, Discovered, Registry, Tenant};
 
-use crate::database::Database;
+use crate::cluster::eventually;
+use crate::database::{Database, act_as};
 use crate::published::Published;
 
 async fn found(registry: &Registry, query: DiscoverQuery) -> Vec<Discovered> {
@@ -143,4 +145,159 @@ async fn an_own_tool_is_found_once() {
         assert_eq!(named[0].fqdn.scope().as_str(), "acme.web");
     }
     assert_eq!(found(&registry, text("flamingos")).await, []);
+}
+
+/// What was published, hidden or deleted a moment ago is answered so at once, on every gateway: an index is never
+/// searched in before it is known to be as the database is.
+#[tokio::test]
+async fn a_change_is_found_at_once() {
+    let database = Database::seeded().await;
+    let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    let gateways = [database.registry().await, database.registry().await];
+    let found = async |tenant: &Tenant| {
+        let mut all = Vec::new();
+        for registry in &gateways {
+            let tools = registry.discover(tenant, &text("flamingo"), 10).await.unwrap();
+            all.push(tools.iter().map(|tool| tool.fqdn.unpinned().to_string()).collect::<Vec<_>>());
+        }
+        assert_eq!(all[0], all[1]);
+        all.remove(0)
+    };
+    let set = async |what: &str| {
+        // By statements whose triggers tell, as the gateway's own.
+        let mut owner = database.app().await;
+        act_as(&mut owner, "acme.web", "someone").await;
+        let done = sqlx::Executor::execute(&mut owner, sqlx::AssertSqlSafe(what.to_owned())).await;
+        assert_eq!(done.unwrap().rows_affected(), 1, "{what}");
+        sqlx::Executor::execute(&mut owner, "commit").await.unwrap();
+    };
+    assert_eq!(found(&web).await, [] as [&str; 0]);
+    for round in 0..3 {
+        let namespace = format!("birds_{round}");
+        let tools = [("call_flamingo", "Calls"), ("feed", "Feeds a flamingo")];
+        Published::new(&web, &namespace, &tools).write(&database).await;
+        let both =
+            [format!("acme.web.{namespace}.call_flamingo"), format!("acme.web.{namespace}.feed")];
+        assert_eq!((found(&web).await, found(&shop).await.len()), (both.to_vec(), 0));
+        set(&format!("update mcp_servers set visibility = 'org' where namespace = '{namespace}'"))
+            .await;
+        assert_eq!((found(&web).await, found(&shop).await), (both.to_vec(), both.to_vec()));
+        set(&format!(
+            "update mcp_servers set visibility = 'private' where namespace = '{namespace}'"
+        ))
+        .await;
+        assert_eq!((found(&web).await.len(), found(&shop).await.len()), (0, 0));
+        let scope = web.scope().unwrap().clone();
+        let owner = Tenant::member(scope, "someone".parse().unwrap());
+        assert_eq!(found(&owner).await, both);
+        set(&format!("delete from mcp_servers where namespace = '{namespace}'")).await;
+        assert_eq!(found(&owner).await, [] as [&str; 0]);
+    }
+}
+
+/// A change counts before it is committed. One that is under way while an index is read is not in it, and is heard of
+/// when it is there.
+#[tokio::test]
+async fn a_change_that_was_under_way_is_found_when_it_is_there() {
+    let database = Database::seeded().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+    let mut writer = database.app().await;
+    act_as(&mut writer, "acme.web", "someone").await;
+    let tools = [("call_flamingo", "Calls")];
+    let birds = Published::new(&web, "birds", &tools);
+    birds.insert(&mut writer, web.scope().unwrap()).await.unwrap();
+    let found = async || registry.discover(&web, &text("flamingo"), 10).await.unwrap();
+    assert_eq!(found().await, []);
+    sqlx::Executor::execute(&mut writer, "commit").await.unwrap();
+    eventually("it is found", async || (found().await.len() == 1).then_some(())).await;
+}
+
+/// What others keep to themselves changes nothing in an answer: not what is in it, its order, its scores, what a name
+/// hides, nor where it is cut off.
+#[tokio::test]
+async fn a_foreign_entry_changes_no_answer() {
+    let database = Database::seeded().await;
+    let [web, shop, other] = database.tenants(["acme.web", "acme.shop", "other.web"]).await;
+    let member = |tenant: &Tenant, name: &str| {
+        Tenant::member(tenant.scope().unwrap().clone(), name.parse().unwrap())
+    };
+    let (alice, bob) = (member(&web, "alice"), member(&web, "bob"));
+    Published::new(&web, "notes", &[("read_note", "Reads a note")]).write(&database).await;
+    let registry = database.registry().await;
+    let answers = async |tenant: &Tenant| {
+        let mut answers = Vec::new();
+        for query in [
+            text("read the contents of a file"),
+            text("read_note"),
+            text("git_stauts"),
+            text("status"),
+            pattern("*:read_*"),
+            pattern("*"),
+            name("git:git_status"),
+            name("notes"),
+            name("git"),
+        ] {
+            for limit in [1, 3, 100] {
+                answers.push(registry.discover(tenant, &query, limit).await.unwrap());
+            }
+        }
+        answers
+    };
+    let askers = [&alice, &web, &other, &Tenant::anonymous()];
+    let mut before = Vec::new();
+    for asker in askers {
+        before.push(answers(asker).await);
+    }
+    // The very names that are asked for, and what fits better than all that is there.
+    let planted = [
+        ("git", &[("git_status", "Shows the status")][..]),
+        ("notes", &[("read_note", "Reads a note"), ("a_read", "Reads")]),
+        ("aaa", &[("read_contents_file", "Read the contents of a file"), ("status", "Status")]),
+    ];
+    let elsewhere = database.tenants(["third.one"]).await;
+    for (namespace, tools) in planted {
+        let plant = async |tenant: &Tenant, visibility: Visibility, owner: &str| {
+            Published::new(tenant, namespace, tools)
+                .seen_by(visibility, owner)
+                .write(&database)
+                .await;
+        };
+        plant(&shop, Visibility::Project, "someone").await;
+        plant(&elsewhere[0], Visibility::Org, "someone").await;
+        if namespace != "notes" {
+            plant(&web, Visibility::Private, "bob").await;
+        }
+    }
+    // Bob's own answers are made from what is kept for him, and are nobody else's.
+    let own = registry.discover(&bob, &text("read contents file"), 1).await.unwrap();
+    assert_eq!(own[0].fqdn.unpinned().to_string(), "acme.web.aaa.read_contents_file");
+    for (asker, before) in askers.into_iter().zip(before) {
+        assert_eq!(answers(asker).await, before, "{asker:?}");
+    }
+}
+
+/// The nearer tool hides the shipped one where only the shipped one fits, too.
+#[tokio::test]
+async fn what_is_hidden_is_not_found_by_its_own_words() {
+    let database = Database::seeded().await;
+    let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    let registry = database.registry().await;
+    let all = registry.discover(&web, &text("working tree status"), 100).await.unwrap();
+    assert_eq!(all[0].id.as_str(), "git:git_status");
+    Published::new(&web, "git", &[("git_status", "")]).write(&database).await;
+    let mine = registry.discover(&web, &text("working tree status"), 100).await.unwrap();
+    let shipped = |tools: &[Discovered]| {
+        tools.iter().any(|tool| tool.fqdn.unpinned().to_string() == "pml.mcp.git.git_status")
+    };
+    assert!(!shipped(&mine));
+    let theirs = registry.discover(&shop, &text("working tree status"), 100).await.unwrap();
+    assert!(shipped(&theirs));
+    // The name that stands at it is what it hides.
+    let own = registry.discover(&web, &name("git:git_status"), 10).await.unwrap();
+    assert_eq!(
+        own[0].hides.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["pml.mcp.git.git_status"]
+    );
 }

@@ -1,0 +1,405 @@
+//! The tools that tenants may see, indexed in memory: the shipped catalog for all, the entries of a project for its
+//! members, and what is private for its owner.
+//!
+//! Each index is read in transactions of whoever it is for, beneath row-level security, and kept under its name; what
+//! one tenant may see is never looked at for another. Before a search it is held against the database: at no cost
+//! while no entry of anybody was changed, and else by the stamps of its entries, so that only those are read again
+//! that differ.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use moka::sync::Cache;
+use protocol::ranking::{Described, Intent, ToolIndex};
+use protocol::{Scope, ToolId};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+
+use super::Candidate;
+use super::strangers::texts;
+use crate::{Principal, Registry, RegistryError, Tenant};
+
+/// How many tools are kept in memory, of all indexes together, and how long one that nobody searches in.
+const CAPACITY: u64 = 400_000;
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// The most tools of one index; those of the entries after them in the order of their names are not found.
+const LARGEST: usize = 200_000;
+/// How many entries are read by one statement.
+const CHUNK: usize = 100;
+/// How long an index is believed. A change is told at once; this is for a connection that is dead and does not say so.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// Whose tools an index has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Audience {
+    /// The shipped catalog.
+    Everybody,
+    /// What a project may see of its organisation.
+    Project(Scope),
+    /// What is private to a principal of a project.
+    Principal(Scope, Principal),
+}
+
+impl Audience {
+    /// Returns those to which a tenant belongs, its own first.
+    fn of(tenant: &Tenant) -> Vec<Self> {
+        let mut audiences = Vec::new();
+        if let Some(scope) = tenant.scope() {
+            let private = tenant.principal();
+            audiences.extend(private.map(|who| Self::Principal(scope.clone(), who.clone())));
+            audiences.push(Self::Project(scope.clone()));
+        }
+        // The organisation that owns the shipped catalog has it among its own.
+        if tenant.org() != Scope::public().org() {
+            audiences.push(Self::Everybody);
+        }
+        audiences
+    }
+
+    /// Returns as whom it is read.
+    fn tenant(&self) -> Tenant {
+        match self {
+            Self::Everybody => Tenant::anonymous(),
+            Self::Project(scope) => Tenant::of(scope.clone()),
+            Self::Principal(scope, who) => Tenant::member(scope.clone(), who.clone()),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        match self {
+            Self::Everybody => Scope::public(),
+            Self::Project(scope) | Self::Principal(scope, _) => scope.clone(),
+        }
+    }
+
+    /// Returns the word for it in our queries.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Everybody => "everybody",
+            Self::Project(_) => "project",
+            Self::Principal(..) => "principal",
+        }
+    }
+}
+
+/// The indexes of all audiences that search.
+pub(crate) struct KnownTools {
+    indexes: Cache<Audience, Arc<Index>>,
+}
+
+impl Default for KnownTools {
+    fn default() -> Self {
+        let weigh = |_: &Audience, index: &Arc<Index>| index.weight.load(Ordering::Relaxed);
+        let indexes = Cache::builder().max_capacity(CAPACITY).weigher(weigh).time_to_idle(IDLE);
+        Self { indexes: indexes.build() }
+    }
+}
+
+/// The index of an audience.
+#[derive(Default)]
+struct Index {
+    state: Arc<RwLock<State>>,
+    /// About how many tools it has; never nothing.
+    weight: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    tools: ToolIndex,
+    /// By the number of the tool.
+    names: Vec<(ToolId, Scope)>,
+    by_id: HashMap<ToolId, Vec<usize>>,
+    entries: HashMap<EntryKey, Indexed>,
+    /// When all of it was as in the database.
+    current: Option<Current>,
+}
+
+/// The project, the namespace, and the name of a capability; of a server none.
+type EntryKey = (String, String, String);
+
+/// An entry, as it was read.
+struct Indexed {
+    stamp: String,
+    tools: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Current {
+    /// How often entries had been changed before it was read.
+    changes: i64,
+    /// The generation of what is remembered, which rises when a change is heard of.
+    generation: u64,
+    at: Instant,
+}
+
+impl State {
+    /// Tells whether nothing was changed since it was read.
+    ///
+    /// A change counts before it is committed, and is heard of after: one of the two tells of each.
+    fn is_current(&self, changes: i64, generation: Option<u64>) -> bool {
+        self.current.is_some_and(|current| {
+            current.changes >= changes
+                && Some(current.generation) == generation
+                && current.at.elapsed() < BELIEVED
+        })
+    }
+
+    fn remove(&mut self, entry: &EntryKey) {
+        for tool in self.entries.remove(entry).into_iter().flat_map(|entry| entry.tools) {
+            self.tools.remove(tool);
+            let (id, _) = &self.names[tool];
+            if let Some(alike) = self.by_id.get_mut(id) {
+                alike.retain(|other| *other != tool);
+                if alike.is_empty() {
+                    self.by_id.remove(id);
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, entry: &EntryKey, org: &str, row: &Row) -> Result<(), RegistryError> {
+        let id = ToolId::new(&entry.1, &row.name)?;
+        let scope = Scope::new(org, &entry.0)?;
+        let Some(described) = texts(&row.content) else { return Ok(()) };
+        let number = self.tools.insert(&Described {
+            id: &id,
+            description: &described.description,
+            input_schema: &described.input_schema,
+        });
+        self.by_id.entry(id.clone()).or_default().push(number);
+        self.names.push((id, scope));
+        if let Some(entry) = self.entries.get_mut(entry) {
+            entry.tools.push(number);
+        }
+        Ok(())
+    }
+}
+
+struct Row {
+    project: String,
+    namespace: String,
+    entry_name: String,
+    name: String,
+    content: String,
+}
+
+struct Stamp {
+    project: String,
+    namespace: String,
+    name: String,
+    stamp: String,
+}
+
+/// What a tenant may see of its own organisation and of the shipped catalog, while nothing is written to it.
+pub(super) struct Known {
+    own: Option<Scope>,
+    segments: Vec<OwnedRwLockReadGuard<State>>,
+}
+
+impl Known {
+    fn distance(&self, scope: &Scope) -> u8 {
+        match &self.own {
+            Some(own) if own == scope => 0,
+            Some(own) if own.org() == scope.org() => 1,
+            _ => 2,
+        }
+    }
+
+    fn candidate<'a>(
+        &self,
+        name: &'a (ToolId, Scope),
+        score: f32,
+        has_word: bool,
+    ) -> Candidate<'a> {
+        let (id, scope) = name;
+        Candidate { id, scope, distance: self.distance(scope), score, has_word }
+    }
+
+    /// Returns all tools, for a search that all fit as well.
+    pub(super) fn tools(&self) -> impl Iterator<Item = Candidate<'_>> {
+        let numbers = self.segments.iter().flat_map(|state| {
+            let numbers = state.by_id.values().flatten();
+            numbers.map(move |number| &state.names[*number])
+        });
+        numbers.map(|name| self.candidate(name, 1.0, true))
+    }
+
+    /// Returns the tools that fit an intent.
+    pub(super) fn search(&self, intent: &Intent) -> impl Iterator<Item = Candidate<'_>> {
+        self.segments.iter().flat_map(move |state| {
+            let hits = state.tools.search(intent).into_iter();
+            hits.map(move |hit| self.candidate(&state.names[hit.tool], hit.score, hit.has_word))
+        })
+    }
+
+    /// Tells whether a tool's short name stands for a nearer one.
+    pub(super) fn hides(&self, tool: &Candidate<'_>) -> bool {
+        tool.distance > 0
+            && self.segments.iter().any(|state| {
+                let alike = state.by_id.get(tool.id).into_iter().flatten();
+                alike.into_iter().any(|other| self.distance(&state.names[*other].1) < tool.distance)
+            })
+    }
+}
+
+impl Registry {
+    /// Returns the tools that a tenant may see, as they were not before entries had been changed so often.
+    pub(super) async fn known_tools(
+        &self,
+        tenant: &Tenant,
+        changes: i64,
+    ) -> Result<Known, RegistryError> {
+        let mut segments = Vec::new();
+        for audience in Audience::of(tenant) {
+            let index = self.known.indexes.get_with(audience.clone(), Arc::default);
+            let state = Arc::clone(&index.state).read_owned().await;
+            if state.is_current(changes, self.entries.generation()) {
+                segments.push(state);
+                continue;
+            }
+            drop(state);
+            let mut state = Arc::clone(&index.state).write_owned().await;
+            // Whoever was first has done it for those who waited.
+            if !state.is_current(changes, self.entries.generation()) {
+                self.refresh(&audience, &mut state).await?;
+                let tools = u32::try_from(state.tools.len()).unwrap_or(u32::MAX);
+                index.weight.store(tools.saturating_add(1), Ordering::Relaxed);
+                self.known.indexes.insert(audience, index);
+            }
+            segments.push(state.downgrade());
+        }
+        Ok(Known { own: tenant.scope().cloned(), segments })
+    }
+
+    /// Brings an index to the state of the database. It stays whole wherever this ends, but is current only after all.
+    async fn refresh(&self, audience: &Audience, state: &mut State) -> Result<(), RegistryError> {
+        state.current = None;
+        if state.tools.is_wasteful() {
+            *state = State::default();
+        }
+        // What is heard of from here on may not be in what is read.
+        let generation = self.entries.generation();
+        let (changes, stamps) = self.stamps(audience).await?;
+        let present: HashMap<EntryKey, String> = stamps
+            .into_iter()
+            .map(|row| ((row.project, row.namespace, row.name), row.stamp))
+            .collect();
+        let gone =
+            state.entries.iter().filter(|(key, entry)| present.get(*key) != Some(&entry.stamp));
+        let gone: Vec<EntryKey> = gone.map(|(key, _)| key.clone()).collect();
+        for entry in &gone {
+            state.remove(entry);
+        }
+        let mut new: Vec<(EntryKey, String)> =
+            present.into_iter().filter(|(key, _)| !state.entries.contains_key(key)).collect();
+        new.sort_unstable();
+        let org = audience.scope().org().to_owned();
+        for chunk in new.chunks(CHUNK) {
+            if state.tools.len() >= LARGEST {
+                let scope = audience.scope();
+                tracing::warn!(%scope, limit = LARGEST, "Too many tools: some are not found by searches");
+                break;
+            }
+            let rows = self.contents(audience, chunk).await?;
+            for (key, stamp) in chunk {
+                let entry = Indexed { stamp: stamp.clone(), tools: Vec::new() };
+                state.entries.insert(key.clone(), entry);
+            }
+            for row in &rows {
+                let key = (row.project.clone(), row.namespace.clone(), row.entry_name.clone());
+                state.insert(&key, &org, row)?;
+            }
+        }
+        let at = Instant::now();
+        state.current = generation.map(|generation| Current { changes, generation, at });
+        Ok(())
+    }
+
+    /// Reads what tells whether an entry is the same, for all entries of an audience, and says how often any had been
+    /// changed before.
+    async fn stamps(&self, audience: &Audience) -> Result<(i64, Vec<Stamp>), RegistryError> {
+        let (tenant, scope, kind) = (audience.tenant(), audience.scope(), audience.kind());
+        let principal = tenant.principal_name().to_owned();
+        self.in_tenant(&tenant, move |connection| {
+            Box::pin(async move {
+                let changes = sqlx::query_scalar!("select last_value from entry_changes");
+                // A statement of its own: what is read after it has at least what it counts.
+                let changes = changes.fetch_one(&mut *connection).await?;
+                // A server's row changes with any of its tools, a capability's with its present version.
+                let stamps = sqlx::query_as!(
+                    Stamp,
+                    r#"select project as "project!", namespace as "namespace!", '' as "name!", xmin::text as "stamp!"
+                    from mcp_servers
+                    where org = $1 and case $4
+                        when 'everybody' then project = $2 and visibility = 'public'
+                        when 'project' then visibility in ('org', 'public')
+                            or (project = $2 and visibility = 'project')
+                        else project = $2 and visibility = 'private' and owner = $3 end
+                    union all
+                    select project, namespace, name, xmin::text from capabilities
+                    where org = $1 and latest is not null and case $4
+                        when 'everybody' then project = $2 and visibility = 'public'
+                        when 'project' then visibility in ('org', 'public')
+                            or (project = $2 and visibility = 'project')
+                        else project = $2 and visibility = 'private' and owner = $3 end"#,
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                    kind,
+                )
+                .fetch_all(connection)
+                .await?;
+                Ok((changes, stamps))
+            })
+        })
+        .await
+    }
+
+    /// Reads the tools of entries.
+    async fn contents(
+        &self,
+        audience: &Audience,
+        entries: &[(EntryKey, String)],
+    ) -> Result<Vec<Row>, RegistryError> {
+        let (tenant, scope, kind) = (audience.tenant(), audience.scope(), audience.kind());
+        let principal = tenant.principal_name().to_owned();
+        let part = |part: fn(&EntryKey) -> &String| -> Vec<String> {
+            entries.iter().map(|(key, _)| part(key).clone()).collect()
+        };
+        let (projects, namespaces, names) =
+            (part(|key| &key.0), part(|key| &key.1), part(|key| &key.2));
+        self.in_tenant(&tenant, move |connection| {
+            Box::pin(async move {
+                let rows = sqlx::query_as!(
+                    Row,
+                    r#"select r.project as "project!", r.namespace as "namespace!", k.name as "entry_name!",
+                        r.name as "name!", r.content as "content!"
+                    from unnest($5::text[], $6::text[], $7::text[]) as k (project, namespace, name)
+                    cross join lateral (
+                        select r.project, r.namespace, r.name, r.content from pml_registry r
+                        where r.org = $1 and r.project = k.project and r.namespace = k.namespace
+                            and (case when k.name = '' then r.record_type = 'mcp-tool'
+                                else r.record_type = 'capability' and r.name = k.name end)
+                            and case $4
+                                when 'everybody' then r.project = $2 and r.visibility = 'public'
+                                when 'project' then r.visibility in ('org', 'public')
+                                    or (r.project = $2 and r.visibility = 'project')
+                                else r.project = $2 and r.visibility = 'private' and r.owner = $3 end
+                        offset 0) r"#,
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                    kind,
+                    &projects,
+                    &namespaces,
+                    &names,
+                )
+                .fetch_all(connection)
+                .await?;
+                Ok(rows)
+            })
+        })
+        .await
+    }
+}
