@@ -37,7 +37,7 @@ const NAME_LIMIT: usize = 600;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
     /// What [`ToolIndex::insert`] returned for it.
-    pub tool: usize,
+    pub tool: u32,
     /// How well it fits, from [`SCORE_FLOOR`] to 1.
     pub score: f32,
     /// It has a word of the intent, or one that begins so or means the same. Otherwise its name only looks like one.
@@ -50,32 +50,33 @@ pub struct ToolIndex {
     tools: Vec<Option<Indexed>>,
     removed: usize,
     tokens: Vec<Token>,
-    by_plain: BTreeMap<Box<str>, usize>,
-    by_stem: HashMap<Box<str>, Vec<usize>>,
+    by_plain: BTreeMap<Box<str>, u32>,
+    by_stem: HashMap<Box<str>, Vec<u32>>,
     /// The tokens that stand in names, by their first character: a slip is forgiven there.
-    in_names: HashMap<char, Vec<usize>>,
+    in_names: HashMap<char, Vec<u32>>,
     /// By the action in lower case, with which each spelling of a name ends.
-    by_action: HashMap<Box<str>, Vec<usize>>,
+    by_action: HashMap<Box<str>, Vec<u32>>,
     stemmer: Stemmer,
 }
 
 struct Indexed {
     id: ToolId,
     /// The words of its action, in order.
-    action: Box<[usize]>,
+    action: Box<[u32]>,
     is_outdated: bool,
 }
 
 /// A word that stands in some tools.
 struct Token {
     plain: Box<str>,
-    postings: Vec<(usize, u8)>,
+    /// The tools, and where it stands in them.
+    postings: Vec<(u32, u8)>,
     is_in_name: bool,
 }
 
 /// How a token is like a word of an intent.
 struct Alike {
-    token: usize,
+    token: u32,
     likeness: f32,
     /// Where it counts.
     places: u8,
@@ -99,11 +100,11 @@ impl Default for ToolIndex {
 
 impl ToolIndex {
     /// Adds a tool and returns its number, which no other tool of this index ever has.
-    pub fn insert(&mut self, tool: &Described<'_>) -> usize {
-        let number = self.tools.len();
+    pub fn insert(&mut self, tool: &Described<'_>) -> u32 {
+        let number = number(self.tools.len());
         let texts = Texts::of(tool);
-        let action: Box<[usize]> = words(texts.action).map(|word| self.token(word)).collect();
-        let mut places: BTreeMap<usize, u8> = BTreeMap::new();
+        let action: Box<[u32]> = words(texts.action).map(|word| self.token(word)).collect();
+        let mut places: BTreeMap<u32, u8> = BTreeMap::new();
         for token in &action {
             *places.entry(*token).or_default() |= ACTION;
         }
@@ -119,7 +120,7 @@ impl ToolIndex {
             }
         }
         for (at, places) in places {
-            let token = &mut self.tokens[at];
+            let token = &mut self.tokens[at as usize];
             token.postings.push((number, places));
             if places & NAME != 0 && !token.is_in_name {
                 token.is_in_name = true;
@@ -135,8 +136,8 @@ impl ToolIndex {
     }
 
     /// Takes a tool out.
-    pub fn remove(&mut self, tool: usize) {
-        if self.tools.get_mut(tool).is_some_and(|place| place.take().is_some()) {
+    pub fn remove(&mut self, tool: u32) {
+        if self.tools.get_mut(tool as usize).is_some_and(|place| place.take().is_some()) {
             self.removed += 1;
         }
     }
@@ -164,10 +165,10 @@ impl ToolIndex {
         for word in &intent.words {
             let mut with_word = Vec::new();
             for alike in self.alike(word) {
-                is_named[alike.token] = true;
+                is_named[alike.token as usize] = true;
                 let says = says(alike.places, alike.likeness);
-                for (tool, places) in &self.tokens[alike.token].postings {
-                    let sum = &mut sums[*tool];
+                for (tool, places) in &self.tokens[alike.token as usize].postings {
+                    let sum = &mut sums[*tool as usize];
                     let best = says[usize::from(*places)];
                     if best > sum.best {
                         if sum.best == 0.0 {
@@ -180,7 +181,7 @@ impl ToolIndex {
                 }
             }
             for tool in with_word {
-                let sum = &mut sums[tool];
+                let sum = &mut sums[tool as usize];
                 if sum.all == 0.0 {
                     found.push(tool);
                 }
@@ -189,18 +190,19 @@ impl ToolIndex {
             }
         }
         for tool in self.named(intent) {
-            if sums[tool].all == 0.0 {
+            if sums[tool as usize].all == 0.0 {
                 found.push(tool);
             }
-            sums[tool].is_meant = true;
+            sums[tool as usize].is_meant = true;
         }
         found.sort_unstable();
         let hits = found.into_iter().filter_map(|number| {
-            let (sum, tool) = (sums[number], self.tools[number].as_ref()?);
+            let at = number as usize;
+            let (sum, tool) = (sums[at], self.tools[at].as_ref()?);
             let score = if sum.is_meant {
                 1.0
             } else {
-                let named = tool.action.iter().filter(|token| is_named[**token]).count();
+                let named = tool.action.iter().filter(|token| is_named[**token as usize]).count();
                 intent.total(sum.all, named, tool.action.len(), tool.is_outdated)
             };
             let has_word = sum.has_word || sum.is_meant;
@@ -213,7 +215,7 @@ impl ToolIndex {
     /// Returns the words that are like one of an intent, as [`super::likeness`] says.
     fn alike(&self, word: &Word) -> Vec<Alike> {
         let mut alike = Vec::new();
-        let mut add = |token: usize, likeness: f32, places: u8, has_word: bool| {
+        let mut add = |token: u32, likeness: f32, places: u8, has_word: bool| {
             alike.push(Alike { token, likeness, places, has_word });
         };
         let of_stem = |stem: &str| self.by_stem.get(stem).into_iter().flatten();
@@ -237,7 +239,7 @@ impl ToolIndex {
         }
         let first = plain.chars().next().unwrap_or_default();
         for token in self.in_names.get(&first).into_iter().flatten() {
-            if is_misspelt(plain, &self.tokens[*token].plain) {
+            if is_misspelt(plain, &self.tokens[*token as usize].plain) {
                 add(*token, MISSPELT, NAME, false);
             }
         }
@@ -245,7 +247,7 @@ impl ToolIndex {
     }
 
     /// Returns the tools whose very name the intent is, in any of its spellings.
-    fn named(&self, intent: &Intent) -> Vec<usize> {
+    fn named(&self, intent: &Intent) -> Vec<u32> {
         let text = intent.text.as_str();
         if intent.words.is_empty() || text.len() > NAME_LIMIT {
             return Vec::new();
@@ -254,19 +256,19 @@ impl ToolIndex {
         let text_end = text.strip_suffix("\"]").unwrap_or(text);
         let ends = text_end.char_indices().map(|(at, _)| &text_end[at..]);
         let tools = ends.filter_map(|end| self.by_action.get(end)).flatten().copied();
-        let is_meant = |tool: &usize| {
-            let tool = self.tools[*tool].as_ref();
+        let is_meant = |tool: &u32| {
+            let tool = self.tools[*tool as usize].as_ref();
             tool.is_some_and(|tool| intent.names(&tool.id))
         };
         tools.filter(is_meant).collect()
     }
 
     /// Returns the number of a word.
-    fn token(&mut self, plain: String) -> usize {
+    fn token(&mut self, plain: String) -> u32 {
         if let Some(token) = self.by_plain.get(plain.as_str()) {
             return *token;
         }
-        let token = self.tokens.len();
+        let token = number(self.tokens.len());
         let stem = self.stemmer.stem(&plain).into_owned().into_boxed_str();
         let plain = plain.into_boxed_str();
         self.by_stem.entry(stem).or_default().push(token);
@@ -286,6 +288,11 @@ struct Sum {
     has_word: bool,
     is_like: bool,
     is_meant: bool,
+}
+
+/// Returns the place in a list as it is kept: in half the bytes.
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("an index has fewer than four billion words and tools")
 }
 
 /// Returns for each set of places how much it says that a word like this stands there.
@@ -383,7 +390,7 @@ mod tests {
             let intent = Intent::new(text);
             let hits = index.search(&intent);
             some += hits.len();
-            for (number, tool) in tools.iter().enumerate() {
+            for (number, tool) in (0..).zip(&tools) {
                 let score = intent.score(&described(tool));
                 match hits.iter().find(|hit| hit.tool == number) {
                     Some(hit) => assert_eq!(hit.score, score, "{text}: {}", tool.0),
@@ -405,7 +412,7 @@ mod tests {
         }
         let search = |text: &str| -> Vec<(String, bool)> {
             let hits = index.search(&Intent::new(text));
-            hits.iter().map(|hit| (tools[hit.tool].0.to_string(), hit.has_word)).collect()
+            hits.iter().map(|hit| (tools[hit.tool as usize].0.to_string(), hit.has_word)).collect()
         };
         assert_eq!(search("stauts"), [("git:git_status".to_owned(), false)]);
         assert_eq!(search("status"), [("git:git_status".to_owned(), true)]);
@@ -419,7 +426,7 @@ mod tests {
         assert!(index.is_empty() && index.search(&Intent::new("read")).is_empty());
         let tools = tools();
         for _ in 0..200 {
-            let numbers: Vec<usize> =
+            let numbers: Vec<u32> =
                 tools.iter().map(|tool| index.insert(&described(tool))).collect();
             assert_eq!(index.len(), tools.len());
             let hits = index.search(&Intent::new("math:eval"));
@@ -430,7 +437,7 @@ mod tests {
             }
             assert!(index.is_empty() && index.search(&Intent::new("math:eval")).is_empty());
         }
-        index.remove(usize::MAX);
+        index.remove(u32::MAX);
         assert!(index.is_wasteful());
     }
 }

@@ -21,14 +21,15 @@ use super::strangers::texts;
 use crate::{Principal, Registry, RegistryError, Tenant};
 
 /// How many tools are kept in memory, of all indexes together, and how long one that nobody searches in.
-const CAPACITY: u64 = 400_000;
+const CAPACITY: u64 = 200_000;
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// The most tools of one index; those of the entries after them in the order of their names are not found.
-const LARGEST: usize = 200_000;
+const LARGEST: usize = 100_000;
 /// How many entries are read by one statement.
 const CHUNK: usize = 100;
-/// How long an index is believed. A change is told at once; this is for a connection that is dead and does not say so.
-const BELIEVED: Duration = Duration::from_secs(1);
+/// How long an index is believed. Each search asks the database for the number of changes, and is told of those that
+/// were under way; this is for a connection that is dead and does not say so. What is answered is read anew anyway.
+const BELIEVED: Duration = Duration::from_secs(60);
 
 /// Whose tools an index has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -109,7 +110,7 @@ struct State {
     tools: ToolIndex,
     /// By the number of the tool.
     names: Vec<(ToolId, Scope)>,
-    by_id: HashMap<ToolId, Vec<usize>>,
+    by_id: HashMap<ToolId, Vec<u32>>,
     entries: HashMap<EntryKey, Indexed>,
     /// When all of it was as in the database.
     current: Option<Current>,
@@ -121,7 +122,7 @@ type EntryKey = (String, String, String);
 /// An entry, as it was read.
 struct Indexed {
     stamp: String,
-    tools: Vec<usize>,
+    tools: Vec<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -148,7 +149,7 @@ impl State {
     fn remove(&mut self, entry: &EntryKey) {
         for tool in self.entries.remove(entry).into_iter().flat_map(|entry| entry.tools) {
             self.tools.remove(tool);
-            let (id, _) = &self.names[tool];
+            let (id, _) = &self.names[tool as usize];
             if let Some(alike) = self.by_id.get_mut(id) {
                 alike.retain(|other| *other != tool);
                 if alike.is_empty() {
@@ -194,7 +195,13 @@ struct Stamp {
 /// What a tenant may see of its own organisation and of the shipped catalog, while nothing is written to it.
 pub(super) struct Known {
     own: Option<Scope>,
-    segments: Vec<OwnedRwLockReadGuard<State>>,
+    segments: Vec<Segment>,
+}
+
+struct Segment {
+    state: OwnedRwLockReadGuard<State>,
+    /// It is the shipped catalog, than which nothing is farther away.
+    is_shared: bool,
 }
 
 impl Known {
@@ -218,28 +225,34 @@ impl Known {
 
     /// Returns all tools, for a search that all fit as well.
     pub(super) fn tools(&self) -> impl Iterator<Item = Candidate<'_>> {
-        let numbers = self.segments.iter().flat_map(|state| {
+        let numbers = self.segments.iter().flat_map(|Segment { state, .. }| {
             let numbers = state.by_id.values().flatten();
-            numbers.map(move |number| &state.names[*number])
+            numbers.map(move |number| &state.names[*number as usize])
         });
         numbers.map(|name| self.candidate(name, 1.0, true))
     }
 
     /// Returns the tools that fit an intent.
     pub(super) fn search(&self, intent: &Intent) -> impl Iterator<Item = Candidate<'_>> {
-        self.segments.iter().flat_map(move |state| {
+        self.segments.iter().flat_map(move |Segment { state, .. }| {
             let hits = state.tools.search(intent).into_iter();
-            hits.map(move |hit| self.candidate(&state.names[hit.tool], hit.score, hit.has_word))
+            hits.map(move |hit| {
+                self.candidate(&state.names[hit.tool as usize], hit.score, hit.has_word)
+            })
         })
     }
 
     /// Tells whether a tool's short name stands for a nearer one.
     pub(super) fn hides(&self, tool: &Candidate<'_>) -> bool {
         tool.distance > 0
-            && self.segments.iter().any(|state| {
-                let alike = state.by_id.get(tool.id).into_iter().flatten();
-                alike.into_iter().any(|other| self.distance(&state.names[*other].1) < tool.distance)
-            })
+            && self.segments.iter().filter(|segment| !segment.is_shared).any(
+                |Segment { state, .. }| {
+                    let alike = state.by_id.get(tool.id).into_iter().flatten();
+                    alike
+                        .into_iter()
+                        .any(|other| self.distance(&state.names[*other as usize].1) < tool.distance)
+                },
+            )
     }
 }
 
@@ -253,9 +266,10 @@ impl Registry {
         let mut segments = Vec::new();
         for audience in Audience::of(tenant) {
             let index = self.known.indexes.get_with(audience.clone(), Arc::default);
+            let is_shared = audience == Audience::Everybody;
             let state = Arc::clone(&index.state).read_owned().await;
             if state.is_current(changes, self.entries.generation()) {
-                segments.push(state);
+                segments.push(Segment { state, is_shared });
                 continue;
             }
             drop(state);
@@ -267,7 +281,7 @@ impl Registry {
                 index.weight.store(tools.saturating_add(1), Ordering::Relaxed);
                 self.known.indexes.insert(audience, index);
             }
-            segments.push(state.downgrade());
+            segments.push(Segment { state: state.downgrade(), is_shared });
         }
         Ok(Known { own: tenant.scope().cloned(), segments })
     }
