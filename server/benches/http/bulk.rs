@@ -97,3 +97,48 @@ insert into public_entries (org, project, namespace, kind, routing, description,
     );
     write(gateway, &format!("the tools of the servers {from} to {to}"), &rows)
 }
+
+/// Adds servers `svc_N` with ten tools each, named and described in everyday words of which each stands in thousands of
+/// them, and one word each that stands nowhere else. Of ten servers five are shipped, four of `local.default`, and one
+/// is public of a stranger.
+#[allow(dead_code, reason = "not every bench wants them")]
+pub(crate) fn add_worded_tools(
+    gateway: &Gateway,
+    from: u32,
+    to: u32,
+) -> Result<(), Box<dyn Error>> {
+    let rows = format!(
+        r#"
+insert into orgs (name) values ('stranger') on conflict do nothing;
+insert into projects (org, name) values ('stranger', 'shared') on conflict do nothing;
+create temp table worded as
+    select n, 'svc_' || n as namespace,
+        case when n % 10 = 0 then 'stranger' when n % 2 = 1 then 'pml' else 'local' end as org,
+        case when n % 10 = 0 then 'shared' when n % 2 = 1 then 'mcp' else 'default' end as project,
+        case when n % 10 <> 0 and n % 2 = 0 then 'project' else 'public' end as visibility,
+        (array['mail', 'shop', 'billing', 'calendar', 'wiki', 'tracker', 'store', 'chat', 'maps', 'bank'])[1 + n % 10] as kind
+    from generate_series({from}, {to}) n;
+insert into mcp_servers (org, project, namespace, content, integrity, routing, visibility, owner)
+    select org, project, namespace, content,
+        'sha256-' || encode(sha256(convert_to(content, 'utf8')), 'base64'), 'server', visibility, 'bench'
+    from worded cross join lateral
+        format('{{"description":"The %s service of number %s.","fqdn":"%s.%s.%s","proxy_to":"https://up.example/%s","tools":[],"type":"http","warnings":[]}}',
+            kind, n, org, project, namespace, n) content;
+insert into tools (org, project, namespace, name, content, integrity, visibility, owner)
+    select org, project, namespace, name, content,
+        'sha256-' || encode(sha256(convert_to(content, 'utf8')), 'base64'), visibility, 'bench'
+    from worded cross join generate_series(0, 9) k
+        cross join lateral (select
+            (array['create', 'get', 'list', 'update', 'delete', 'search', 'read', 'send', 'export', 'count'])[1 + (n / 7 + k) % 10] as verb,
+            (array['invoice', 'message', 'customer', 'file', 'event', 'page', 'issue', 'order', 'payment', 'report', 'user', 'contact'])[1 + (n / 3 + k * 5) % 12] as thing) w
+        cross join lateral (select verb || '_' || thing || '_' || k as name) t
+        cross join lateral
+        format('{{"description":"The %s service of number %s.","fqdn":"%s.%s.%s.%s","proxy_to":"https://up.example/%s","tools":[{{"description":"Uses the %s service to %s one %s or more of an account. Returns the %s with its date, its owner and its state; read more at the page of word%s.","inputSchema":{{"properties":{{"account":{{"type":"string"}},"limit":{{"type":"integer"}},"the_%s":{{"type":"string"}}}},"required":["the_%s"],"type":"object"}},"name":"%s"}}],"type":"http","warnings":[]}}',
+            kind, n, org, project, namespace, name, n, kind, verb, thing, thing, md5(n::text || k), thing, thing, name) content;
+insert into public_entries (org, project, namespace, kind, routing, description, tool_count, integrity, updated_at)
+    select s.org, s.project, s.namespace, s.kind, s.routing, left(s.description, 1000), s.tool_count, s.integrity, s.updated_at
+    from worded w join mcp_servers s using (org, project, namespace) where s.visibility = 'public';
+"#
+    );
+    write(gateway, &format!("the worded tools of the servers {from} to {to}"), &rows)
+}

@@ -1,0 +1,221 @@
+//! What it takes to find tools: the registry in this process, on the private Postgres of a gateway, among few and many
+//! tools; and the gateway's whole answer to `pml_discover`.
+
+#[path = "http/bulk.rs"]
+mod bulk;
+#[path = "http/client.rs"]
+#[allow(dead_code, reason = "only what an answer says counts here")]
+mod client;
+#[path = "../../tests/benches/support/figures.rs"]
+mod figures;
+#[path = "http/gateway.rs"]
+mod gateway;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use client::{Client, request};
+use figures::Rounds;
+use gateway::Gateway;
+use protocol::Routing;
+use registry::{DiscoverQuery, NewCapability, Registry, Tenant};
+use serde_json::{Value, json};
+use server::embedded_postgres::EmbeddedPostgres;
+
+/// So many servers of ten tools are there, beside those that ship, one size after the other.
+const SERVERS: [u32; 3] = [100, 1_000, 10_000];
+const ROUNDS: u32 = 200;
+/// The first ones prepare the statements of each connection.
+const WARM: u32 = 20;
+/// Fewer, since each reads everything.
+const FIRST_ROUNDS: u32 = 5;
+/// How long the listener for changes may take to connect.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many tools are asked for: as many as are told by default.
+const LIMIT: u32 = 10;
+
+/// How long what is told of a change may take to be heard.
+const SETTLED: Duration = Duration::from_millis(20);
+const EVERYDAY: &str = "create an invoice for a customer";
+
+const TRIP: &str = "one statement without a table, by the same pool";
+const ONE: &str = "one tool looked up by its id";
+const FIRST: &str = "the first search of a gateway, which reads all tools";
+const CHANGED: &str = "everyday words, after some entry was changed";
+const HTTP: &str = "everyday words, over HTTP";
+
+enum Asked {
+    Words(&'static str),
+    Pattern(&'static str),
+    Name(&'static str),
+}
+
+/// What is looked for, and how many tools are found at least.
+const CASES: [(&str, Asked, usize); 9] = [
+    ("a word of one tool", Asked::Words("wordd3d9446802a44259755d38e6d163e820"), 1),
+    ("everyday words", Asked::Words(EVERYDAY), 10),
+    ("one word that thousands have", Asked::Words("read"), 10),
+    (
+        "a long intent",
+        Asked::Words(
+            "find the message of a customer about a payment, then send a report by mail and update the calendar event",
+        ),
+        10,
+    ),
+    ("misspelt words", Asked::Words("craete invioce"), 10),
+    ("words that nothing has", Asked::Words("xyzzy frobnicate"), 0),
+    ("a pattern, `*:create_*`", Asked::Pattern("*:create_*"), 10),
+    ("a pattern, `svc_77:*`", Asked::Pattern("svc_77:*"), 10),
+    ("a namespace, `svc_77`", Asked::Name("svc_77"), 10),
+];
+
+fn query(asked: &Asked) -> DiscoverQuery {
+    match asked {
+        Asked::Words(text) => DiscoverQuery::Text((*text).to_owned()),
+        Asked::Pattern(text) => DiscoverQuery::Pattern((*text).to_owned()),
+        Asked::Name(text) => DiscoverQuery::Name((*text).to_owned()),
+    }
+}
+
+fn program(round: u32) -> Result<NewCapability, Box<dyn Error>> {
+    Ok(NewCapability {
+        id: "bench:probe".parse()?,
+        version: None,
+        visibility: None,
+        description: format!("Round {round}"),
+        input_schema: json!({ "type": "object" }),
+        code: format!("return {round}"),
+        calls: Vec::new(),
+        mcp_deps: Vec::new(),
+        routing: Routing::Server,
+    })
+}
+
+async fn listening(registry: &Registry) -> Result<(), Box<dyn Error>> {
+    let deadline = Instant::now() + PATIENCE;
+    while !registry.remembers_entries() {
+        if Instant::now() > deadline {
+            return Err("the registry does not hear of changes, so nothing is remembered".into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+async fn measure(
+    registry: &Registry,
+    url: &str,
+    gateway: &Gateway,
+) -> Result<[Rounds; 2], Box<dyn Error>> {
+    let tenant = Tenant::of("local.default".parse()?);
+    let mut rounds = Rounds::default();
+    let mut first = Rounds::default();
+    let publisher = Tenant::member("local.default".parse()?, "bench".parse()?);
+    let everyday = query(&Asked::Words(EVERYDAY));
+    let found = registry.discover(&tenant, &query(&Asked::Name("svc_2")), 1).await?;
+    let id = found.first().ok_or("the tools are not there")?.id.clone();
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "pml_discover", "arguments": { "intent": EVERYDAY } },
+    });
+    let mut client = Client::connect(gateway.address).await.map_err(|error| error.to_string())?;
+    let key = format!("Bearer {}", gateway.key);
+    let headers = [
+        ("authorization", key.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2025-06-18"),
+    ];
+    let asked = request("POST", "/mcp", gateway.address, &headers, &body.to_string());
+    for round in 0..WARM + ROUNDS {
+        let mut note = |name, started: Instant| {
+            if round >= WARM {
+                rounds.add(name, started.elapsed());
+            }
+        };
+        let started = Instant::now();
+        registry.installation_id().await?;
+        note(TRIP, started);
+        let started = Instant::now();
+        let known = registry.resolve(&tenant, std::slice::from_ref(&id)).await?;
+        note(ONE, started);
+        if known.tools.len() != 1 {
+            return Err(format!("{known:?}").into());
+        }
+        for (name, asked, least) in &CASES {
+            let query = query(asked);
+            let started = Instant::now();
+            let tools = registry.discover(&tenant, &query, LIMIT).await?;
+            note(name, started);
+            if tools.len() < *least {
+                return Err(format!("{name}: {} tools", tools.len()).into());
+            }
+        }
+        let started = Instant::now();
+        let reply = client.send(&asked).await.map_err(|error| error.to_string())?;
+        note(HTTP, started);
+        let answer: Value = serde_json::from_slice(&reply.body)
+            .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&reply.body)))?;
+        let tools = &answer["result"]["structuredContent"]["tools"];
+        if reply.status != 200 || tools.as_array().is_none_or(|tools| tools.len() != LIMIT as usize)
+        {
+            return Err(format!("{} {answer}", reply.status).into());
+        }
+        registry.publish(&publisher, program(round)?).await?;
+        let started = Instant::now();
+        registry.discover(&tenant, &everyday, LIMIT).await?;
+        note(CHANGED, started);
+        // What is told of the change counts for this case, not for the next round's.
+        tokio::time::sleep(SETTLED).await;
+        registry.discover(&tenant, &everyday, LIMIT).await?;
+    }
+    for _ in 0..FIRST_ROUNDS {
+        let new = Registry::connect_with(url, 2).await?;
+        listening(&new).await?;
+        let started = Instant::now();
+        new.discover(&tenant, &everyday, LIMIT).await?;
+        first.add(FIRST, started.elapsed());
+        new.close().await;
+    }
+    Ok([rounds, first])
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let gateway = Gateway::start()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let postgres = EmbeddedPostgres::attach(&gateway.folder.join("data"))?;
+    let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
+    let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
+    println!("### Finding tools\n");
+    runtime.block_on(listening(&registry))?;
+    let mut filled = 0;
+    for servers in SERVERS {
+        bulk::add_worded_tools(&gateway, filled + 1, servers)?;
+        filled = servers;
+        let before = resident(std::process::id());
+        let [rounds, first] =
+            runtime.block_on(measure(&registry, &postgres.app_url(), &gateway))?;
+        println!("{} tools, found {LIMIT} at a time:\n", servers * 10);
+        let names = CASES.iter().map(|(name, ..)| *name).chain([CHANGED, HTTP]);
+        let against: Vec<(&str, &[&str])> = names.map(|name| (name, &[ONE][..])).collect();
+        println!("{}", rounds.table(&against));
+        println!("{}", first.table(&[]));
+        let gateways = resident(gateway.pid());
+        println!(
+            "Memory of the gateway's process: {gateways:.0} MiB; of this one: {before:.0} MiB before, {:.0} MiB after.\n",
+            resident(std::process::id())
+        );
+    }
+    runtime.block_on(registry.close());
+    Ok(())
+}
+
+/// Returns what a process has in memory, in MiB.
+fn resident(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib =
+        line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());
+    kib.map_or(f64::NAN, |kib: f64| kib / 1024.0)
+}
