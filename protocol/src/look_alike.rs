@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::Fqdn;
 
-    /// NX-12: a name that reads like a shipped one is known for it.
+    /// RG-05: a name that reads like a shipped one is known for it.
     #[test]
     fn what_reads_like_a_shipped_namespace_is_known() {
         for (name, known) in [

@@ -156,7 +156,7 @@ struct Names {
     key: String,
 }
 
-/// NX-12: for every route: an answer is not repeated to whoever may no longer, or never might, do what was asked.
+/// GW-25: for every route: an answer is not repeated to whoever may no longer, or never might, do what was asked.
 #[test]
 fn an_answer_is_repeated_only_with_the_rights_for_it() {
     const ALL: &str = "execute,read,publish,admin";
@@ -230,7 +230,7 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
     }
 }
 
-/// NX-12: what a key asks about itself is another request when another key sends it.
+/// GW-25: what a key asks about itself is another request when another key sends it.
 #[test]
 fn a_request_about_the_own_key_is_another_keys_other_request() {
     let ours = Organisation::on(Server::shared());

@@ -1,4 +1,4 @@
-//! NX-12: a request that can be read in two ways is refused, on every route.
+//! NX-14: a request that can be read in two ways is refused, on every route.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -140,7 +140,7 @@ fn gateway() -> Server {
     Installation::new().start_with(&[("PML_RATE_PER_ADDRESS", "off")])
 }
 
-/// NX-12: each header that decides stands once, on every route, whether its values are the same or differ.
+/// NX-14: each header that decides stands once, on every route, whether its values are the same or differ.
 #[test]
 fn a_header_that_decides_stands_once() {
     let server = gateway();
@@ -178,7 +178,7 @@ fn a_header_that_decides_stands_once() {
     }
 }
 
-/// NX-12: a request names one host: not none, not two, not one in its target and another in `Host`.
+/// NX-14: a request names one host: not none, not two, not one in its target and another in `Host`.
 #[test]
 fn a_request_names_one_host() {
     let server = gateway();
@@ -214,7 +214,7 @@ fn a_request_names_one_host() {
     assert!(two.is_refusal_of("`host` stands"), "{}", two.shown());
 }
 
-/// NX-12: no second request hides in the body of a first one whose length is told in two ways.
+/// NX-14: no second request hides in the body of a first one whose length is told in two ways.
 #[test]
 fn a_length_is_told_once() {
     let server = gateway();

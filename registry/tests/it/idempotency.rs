@@ -105,7 +105,7 @@ async fn others_are_independent() {
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
 }
 
-/// NX-12: an answer is for whoever may do all that its first sender could.
+/// GW-25: an answer is for whoever may do all that its first sender could.
 #[tokio::test]
 async fn fewer_rights_are_told_nothing() {
     let database = Database::migrated().await;

@@ -391,7 +391,7 @@ async fn a_look_alike_of_the_organisations_is_refused() {
     registry.publish(&web, capability("h1dden:send", "return 2")).await.expect("nothing is told");
 }
 
-/// NX-12: what reads like a namespace that ships, whether the catalog has it or not, is nobody's; what was there before
+/// RG-05: what reads like a namespace that ships, whether the catalog has it or not, is nobody's; what was there before
 /// the rule goes on.
 #[tokio::test]
 async fn a_look_alike_of_what_ships_is_refused() {

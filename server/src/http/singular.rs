@@ -113,7 +113,7 @@ mod tests {
         check(&request.body(Body::empty()).unwrap()).is_ok()
     }
 
-    /// NX-12: a target and a `Host` are one host, whichever way both are written.
+    /// NX-14: a target and a `Host` are one host, whichever way both are written.
     #[test]
     fn a_request_names_one_host() {
         let host = |host| [("host", host)];
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// NX-12: what is a list may stand in several lines, what decides may not.
+    /// NX-14: what is a list may stand in several lines, what decides may not.
     #[test]
     fn lists_may_be_written_in_several_lines() {
         let twice = |name| {
