@@ -100,7 +100,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         match cli.command {
             Command::Stdio => {
                 let app = App::open(settings)?;
-                stdio::serve(app, stop).await.map_err(|error| {
+                Box::pin(stdio::serve(app, stop)).await.map_err(|error| {
                     CliError::failed(format!("the connection to the agent failed: {error:#}"))
                 })?;
                 Ok(ExitCode::SUCCESS)

@@ -162,7 +162,7 @@ impl ServedPool {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
     {
-        self.in_time(transaction(self.pool.clone(), tenant, work)).await
+        self.in_time(Box::pin(transaction(self.pool.clone(), tenant, work))).await
     }
 
     /// Runs one statement that belongs to no tenant.
@@ -177,13 +177,15 @@ impl ServedPool {
             held.release();
             Ok(out)
         };
-        self.in_time(statement).await
+        self.in_time(Box::pin(statement)).await
     }
 
     /// Gives work up when the database is silent; does not begin it while it is.
+    ///
+    /// The work is boxed: it is large, and would stand in the frames of whoever waits for a query, all the way up.
     async fn in_time<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
+        work: Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send>>,
     ) -> Result<T, RegistryError> {
         if self.liveness.is_silent() {
             return Err(gone());

@@ -115,7 +115,9 @@ impl Upstreams {
         key: Option<&Secret>,
     ) -> Result<Value, ErrorBody> {
         let redactor = key.map(|key| Redactor::new(key.expose()));
-        let answer = self.call_as_it_is(scope, tool, arguments, key, redactor.as_ref()).await;
+        // Boxed: it is large, and few calls are of this kind.
+        let answer =
+            Box::pin(self.call_as_it_is(scope, tool, arguments, key, redactor.as_ref())).await;
         let Some(redactor) = redactor else { return answer };
         match answer {
             Ok(mut result) => {

@@ -254,14 +254,16 @@ impl ServerHandler for McpHandler {
         {
             let _ = aside.lacks.set(needed);
         }
-        let mut result = match context.meta.get_progress_token() {
-            None => self.dispatch(&requester, &request.name, arguments, run, cancel).await,
-            Some(token) => {
-                let (told, calls) = Progress::told();
-                requester.progress = told;
-                let answer = self.dispatch(&requester, &request.name, arguments, run, cancel);
-                progress::tell(&context.peer, token, calls, answer).await
-            }
+        let progress = context.meta.get_progress_token().map(|token| {
+            let (told, calls) = Progress::told();
+            requester.progress = told;
+            (token, calls)
+        });
+        // Boxed: what a call may come to is large, and a program that calls tools has many such futures in one another.
+        let answer = Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel));
+        let mut result = match progress {
+            None => answer.await,
+            Some((token, calls)) => progress::tell(&context.peer, token, calls, answer).await,
         };
         // Whoever made the result, also a server of an older version: rmcp drops this again for clients of those.
         result.result_type = Some(ResultType::COMPLETE);
