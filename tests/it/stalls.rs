@@ -21,6 +21,13 @@ const BACK: Duration = Duration::from_secs(5);
 /// How often a database stands still: a busy machine may be late, but not each time.
 const ROUNDS: usize = 3;
 
+/// What is called in each round: a tool that was just looked up is called without the database.
+const CALLED: [(&str, &str); ROUNDS] = [
+    ("json:parse", r#"{"data":"1"}"#),
+    ("math:eval", r#"{"expression":"1"}"#),
+    ("datetime:now", "{}"),
+];
+
 /// All processes of a private Postgres, stopped until this is dropped.
 struct Stopped(Vec<Pid>);
 
@@ -59,6 +66,7 @@ fn ask_all(setup: &Setup, round: usize) -> Vec<(String, Reply, Duration)> {
         HttpMcp::new(&tenant, Era::Stateless).post(body.as_bytes(), "tools/call", Some(tool))
     };
     let name = format!("asked-{round}");
+    let (called, arguments) = CALLED[round];
     let requests: Vec<(&str, Request<'_>)> = vec![
         ("keys", Box::new(|| setup.ask("GET", "/api/v1/keys", None))),
         ("audit", Box::new(|| setup.ask("GET", "/api/v1/audit", None))),
@@ -68,7 +76,7 @@ fn ask_all(setup: &Setup, round: usize) -> Vec<(String, Reply, Duration)> {
         ("a key", Box::new(|| setup.make_key(&name))),
         ("another tool", Box::new(|| mcp("pml_discover", json!({ "query": "read a file" })))),
         ("a program", Box::new(|| mcp("pml_execute", json!({ "code": "return 1" })))),
-        ("a call", Box::new(|| mcp("json:parse", json!({ "data": "1" })))),
+        ("a call", Box::new(|| mcp(called, serde_json::from_str(arguments).unwrap()))),
     ];
     std::thread::scope(|scope| {
         let asked: Vec<_> = requests
