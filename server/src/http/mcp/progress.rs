@@ -24,20 +24,32 @@ pub(super) async fn tell<T>(
     let mut beat = tokio::time::interval_at(started + BEAT, BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut answer = pin!(answer);
+    let mut said = 0;
     loop {
+        let mut last = None;
         tokio::select! {
             biased;
-            answer = &mut answer => return answer,
+            answer = &mut answer => last = Some(answer),
             Ok(()) = calls.changed() => beat.reset(),
             _ = beat.tick() => {}
         }
         let ended = *calls.borrow_and_update();
-        let calls = if ended == 1 { "tool call" } else { "tool calls" };
-        let mut told =
-            ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
-        told.message = Some(format!("{ended} {calls} finished"));
-        if let Err(error) = peer.notify_progress(told).await {
-            tracing::debug!(%error, "Nobody hears of the progress of a request");
+        // A call that ended just before the answer is told as well.
+        if last.is_none() || ended > said {
+            say(peer, &token, started, ended).await;
+            said = ended;
         }
+        if let Some(answer) = last {
+            return answer;
+        }
+    }
+}
+
+async fn say(peer: &Peer<RoleServer>, token: &ProgressToken, started: Instant, ended: u64) {
+    let calls = if ended == 1 { "tool call" } else { "tool calls" };
+    let mut told = ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
+    told.message = Some(format!("{ended} {calls} finished"));
+    if let Err(error) = peer.notify_progress(told).await {
+        tracing::debug!(%error, "Nobody hears of the progress of a request");
     }
 }
