@@ -5,6 +5,7 @@
 //! for a call never goes on from there: not to the program, the caller or the log.
 
 mod in_use;
+mod json;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use execution::mcp_client::Slot;
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Requester;
 use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
+use crate::memory::Held;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
 use crate::upstreams::keys::{self, Need};
@@ -79,7 +81,9 @@ impl ToolCaller for ProgramCalls {
         let run = Arc::clone(&self.run);
         async move {
             let started = Instant::now();
-            let answer = run.answer(&call.namespace, &call.action, call.args, cancel).await;
+            let memory = Slot::default();
+            let answer =
+                run.answer(&call.namespace, &call.action, call.args, cancel, &memory).await;
             let id = ToolId::from_call(&call.namespace, &call.action);
             let note = CallNote {
                 // One tool has one name in the log, whether the program wrote `@latest` or not.
@@ -112,6 +116,7 @@ impl RunningProgram {
         action: &str,
         arguments: Value,
         cancel: CancellationToken,
+        memory: &Slot<Held>,
     ) -> Result<Value, ErrorBody> {
         let declared =
             ToolId::from_call(namespace, action).ok().and_then(|id| self.declared.get(&id));
@@ -135,7 +140,7 @@ impl RunningProgram {
                 ),
             ));
         };
-        let result = call(&self.of, tool, arguments, cancel).await?;
+        let result = call(&self.of, tool, arguments, cancel, memory).await?;
         unwrap_tool_result(&result, tool.result)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolFailed, error.message))
     }
@@ -153,7 +158,8 @@ pub async fn call_directly(
     cancel: CancellationToken,
 ) -> CallToolResult {
     let started = Instant::now();
-    let answer = call_registered(gateway, requester, id, arguments, cancel).await;
+    let memory = Slot::default();
+    let answer = call_registered(gateway, requester, id, arguments, cancel, &memory).await;
     let run_id = run.as_ref().and_then(|run| run.get("run_id")).and_then(Value::as_str);
     tracing::info!(
         scope = %requester.scope(),
@@ -175,6 +181,7 @@ async fn call_registered(
     id: &ToolId,
     arguments: Value,
     cancel: CancellationToken,
+    memory: &Slot<Held>,
 ) -> Result<Value, ErrorBody> {
     let tenant = requester.tenant();
     let base = capabilities::scope_of(&tenant);
@@ -197,17 +204,18 @@ async fn call_registered(
         return Err(error);
     }
     let of = RunOf::new(gateway.clone(), requester.clone(), reached);
-    let mut result = call(&of, tool, arguments, cancel).await?;
+    let mut result = call(&of, tool, arguments, cancel, memory).await?;
     tool.result.stamp(&mut result);
     Ok(result)
 }
 
-/// Calls a server tool and returns its raw MCP result.
+/// Calls a server tool and returns its raw MCP result, whose memory goes to `memory`.
 async fn call(
     of: &RunOf,
     tool: &ResolvedTool,
     arguments: Value,
     cancel: CancellationToken,
+    memory: &Slot<Held>,
 ) -> Result<Value, ErrorBody> {
     let RunOf { gateway, requester, .. } = of;
     gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;
@@ -225,7 +233,8 @@ async fn call(
                     Some(need) => Some(keys::find(&gateway.registry, requester, need).await?.value),
                     None => None,
                 };
-                gateway.upstreams.call(requester.scope(), tool, arguments, key.as_ref()).await
+                let scope = requester.scope();
+                gateway.upstreams.call(scope, tool, arguments, key.as_ref(), memory).await
             }
             (EntryType::Deno, Some(capability)) => {
                 capabilities::run(of, tool, capability, arguments, inner).await.map(wrap_value)

@@ -1,4 +1,4 @@
-//! How much memory the messages of tenants may take at once.
+//! How much memory the messages of tenants, and the answers to them, may take at once.
 //!
 //! A parsed message is many times as large as its bytes, and how many depends on its shape. So what it will cost is
 //! counted before it is parsed, and waits until there is room: for its tenant, and in total. Small messages have room of
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
+use execution::Budget;
 use protocol::{ErrorCode, Scope};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -20,14 +21,10 @@ const MIB: usize = 1024 * KIB;
 
 /// What a byte of a message costs: it is held as it came, copied for the parser, and stands in the strings.
 const BYTE: usize = 3;
-/// What a value or a name costs in the trees that rmcp makes of it, measured with the worst shapes.
-const TOKEN: usize = 600;
-/// How many values and names a message may have.
+/// How many values and names a message of MCP may have.
 const TOKENS: usize = 200_000;
 /// The largest cost that counts as small.
 const SMALL: usize = 512 * KIB;
-/// Bodies up to this size are read without being counted.
-const UNCOUNTED: usize = 64 * KIB;
 /// How long a message waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -36,6 +33,28 @@ const TRIM_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether that is about to be done.
 static TRIM_IS_DUE: AtomicBool = AtomicBool::new(false);
+
+/// What is made of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed {
+    /// The types of rmcp, which reads it into trees twice.
+    Message,
+    /// One tree, or a type of ours.
+    Tree,
+    /// Nothing but the names of its members.
+    Names,
+}
+
+impl Parsed {
+    /// Returns what a value or a name costs, in bytes, measured with the worst shapes.
+    const fn token(self) -> usize {
+        match self {
+            Self::Message => 600,
+            Self::Tree => 250,
+            Self::Names => 64,
+        }
+    }
+}
 
 /// Room for messages, in KiB.
 #[derive(Debug)]
@@ -76,11 +95,21 @@ impl Room {
 }
 
 /// The room of all tenants.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Rooms>);
+
 #[derive(Debug)]
-pub struct Memory {
+struct Rooms {
     total: Room,
     tenants: Mutex<HashMap<Scope, Weak<Room>>>,
     patience: Duration,
+}
+
+/// The room of one tenant, and of what belongs to nobody else.
+#[derive(Debug, Clone)]
+pub struct TenantMemory {
+    all: Memory,
+    scope: Scope,
 }
 
 /// Room that is taken until this is dropped.
@@ -94,37 +123,38 @@ pub struct Held {
 
 impl Default for Memory {
     fn default() -> Self {
-        let total = Room::new(256 * MIB, 256 * MIB, 256 * MIB);
-        Self { total, tenants: Mutex::default(), patience: PATIENCE }
+        Self::new(PATIENCE)
     }
 }
 
 impl Memory {
-    /// Takes room for the bytes of a body that is about to be read.
-    ///
-    /// # Errors
-    /// Returns `BUSY` when there is none for a while.
-    pub async fn arriving(&self, scope: &Scope, bytes: usize) -> Result<Option<Held>, ApiError> {
-        if bytes <= UNCOUNTED {
-            return Ok(None);
-        }
-        let mut held = self.take(scope, bytes, |room| &room.arriving).await?;
-        held.is_large = true;
-        Ok(Some(held))
+    fn new(patience: Duration) -> Self {
+        let total = Room::new(256 * MIB, 256 * MIB, 256 * MIB);
+        Self(Arc::new(Rooms { total, tenants: Mutex::default(), patience }))
+    }
+
+    /// Returns the room of a tenant.
+    pub fn of(&self, scope: &Scope) -> TenantMemory {
+        TenantMemory { all: self.clone(), scope: scope.clone() }
     }
 
     /// Takes room for what a message is parsed to.
     ///
     /// # Errors
-    /// Returns `BUSY` when there is none for a while, and refuses a message that has too many values.
-    pub async fn parsed(&self, scope: &Scope, message: &[u8]) -> Result<Held, ApiError> {
+    /// Returns `BUSY` when there is none for a while, and refuses a message of MCP that has too many values.
+    pub async fn parsed(
+        &self,
+        scope: &Scope,
+        message: &[u8],
+        parsed: Parsed,
+    ) -> Result<Held, ApiError> {
         let tokens = protocol::json::values(message);
-        if tokens > TOKENS {
+        if tokens > TOKENS && parsed == Parsed::Message {
             let what = format!("a message has at most {TOKENS} values and names");
             return Err(ApiError::new(ErrorCode::InvalidRequest, what)
                 .with_status(StatusCode::PAYLOAD_TOO_LARGE));
         }
-        let cost = message.len() * BYTE + tokens * TOKEN;
+        let cost = message.len() * BYTE + tokens * parsed.token();
         if cost <= SMALL {
             return self.take(scope, cost, |room| &room.small).await;
         }
@@ -143,9 +173,9 @@ impl Memory {
         // First the tenant's own, so that one that waits for itself keeps nothing from others.
         let both = async {
             let own = lane(&tenant).take(bytes).await;
-            [own, lane(&self.total).take(bytes).await]
+            [own, lane(&self.0.total).take(bytes).await]
         };
-        match tokio::time::timeout(self.patience, both).await {
+        match tokio::time::timeout(self.0.patience, both).await {
             Ok(permits) => Ok(Held { permits: Some(permits), tenant, is_large: false }),
             Err(_) => {
                 let what = "too many large messages at once; try again";
@@ -156,7 +186,7 @@ impl Memory {
     }
 
     fn tenant(&self, scope: &Scope) -> Arc<Room> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tenants.get(scope).and_then(Weak::upgrade) {
             return known;
         }
@@ -165,6 +195,29 @@ impl Memory {
         let tenant = Arc::new(Room::of_tenant());
         tenants.insert(scope.clone(), Arc::downgrade(&tenant));
         tenant
+    }
+}
+
+impl Budget for TenantMemory {
+    type Held = Held;
+    type Error = ApiError;
+
+    async fn arriving(&self, bytes: usize) -> Result<Held, ApiError> {
+        let mut held = self.all.take(&self.scope, bytes, |room| &room.arriving).await?;
+        held.is_large = bytes > SMALL;
+        Ok(held)
+    }
+
+    async fn parsed(&self, message: &[u8]) -> Result<Held, ApiError> {
+        self.all.parsed(&self.scope, message, Parsed::Message).await
+    }
+
+    fn shrink(held: &mut Held, bytes: usize) {
+        let needed = bytes.div_ceil(KIB);
+        for permit in held.permits.iter_mut().flatten() {
+            let spare = permit.num_permits().saturating_sub(needed);
+            drop(permit.split(spare));
+        }
     }
 }
 
@@ -189,16 +242,12 @@ impl Drop for Held {
     }
 }
 
-/// Gives memory that is free back to the system: the allocator of glibc keeps it otherwise.
-#[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "there is no safe way to call `malloc_trim`")]
+/// Gives memory that is free back to the system, which the allocator keeps for a while otherwise.
+#[expect(unsafe_code, reason = "there is no safe way to call `mi_collect`")]
 fn trim() {
-    // SAFETY: it takes the locks of the allocator itself, and touches only memory that is free.
-    unsafe { libc::malloc_trim(0) };
+    // SAFETY: it may be called at any time, by any thread; it touches only memory that is free.
+    unsafe { libmimalloc_sys::mi_collect(true) };
 }
-
-#[cfg(not(target_env = "gnu"))]
-fn trim() {}
 
 #[cfg(test)]
 mod tests {
@@ -213,26 +262,41 @@ mod tests {
         let memory = Memory::default();
         let large = format!("[{}0]", "0,".repeat(190_000));
         let (one, two) = (scope("a.one"), scope("b.two"));
-        let first = memory.parsed(&one, large.as_bytes()).await.expect("there is room");
-        let mut second = Box::pin(memory.parsed(&one, large.as_bytes()));
+        let first =
+            memory.parsed(&one, large.as_bytes(), Parsed::Message).await.expect("there is room");
+        let mut second = Box::pin(memory.parsed(&one, large.as_bytes(), Parsed::Message));
         assert!(futures::poll!(&mut second).is_pending());
-        let small = memory.parsed(&one, b"{}").await.expect("small ones have room of their own");
-        let other = memory.parsed(&two, large.as_bytes()).await.expect("another has its own");
+        let small = memory
+            .parsed(&one, b"{}", Parsed::Message)
+            .await
+            .expect("small ones have room of their own");
+        let other = memory
+            .parsed(&two, large.as_bytes(), Parsed::Message)
+            .await
+            .expect("another has its own");
         drop(first);
         let second = second.await.expect("there is room again");
         drop((small, other, second));
         let many = "0,".repeat(TOKENS + 1);
-        let refused = memory.parsed(&one, many.as_bytes()).await.expect_err("too many values");
+        let refused = memory
+            .parsed(&one, many.as_bytes(), Parsed::Message)
+            .await
+            .expect_err("too many values");
         assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
-        assert!(memory.arriving(&one, 100).await.expect("it is not counted").is_none());
     }
 
     #[tokio::test]
     async fn who_waits_too_long_is_told_to_try_again() {
-        let memory = Memory { patience: Duration::from_millis(10), ..Memory::default() };
+        let memory = Memory::new(Duration::from_millis(10));
         let large = "0,".repeat(190_000);
-        let _first = memory.parsed(&scope("a.one"), large.as_bytes()).await.expect("there is room");
-        let refused = memory.parsed(&scope("a.one"), large.as_bytes()).await.expect_err("no room");
+        let _first = memory
+            .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)
+            .await
+            .expect("there is room");
+        let refused = memory
+            .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)
+            .await
+            .expect_err("no room");
         assert_eq!(refused.code(), ErrorCode::Busy);
     }
 }

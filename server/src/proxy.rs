@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use execution::{NotKept, gather};
 use protocol::redaction::Redactor;
-use protocol::{EntryType, ErrorBody, ErrorCode, Routing, ToolId};
+use protocol::{EntryType, ErrorBody, ErrorCode, Routing, Scope, ToolId};
 use registry::{AuditEvent, AuditOutcome, Changes, McpServer, RegistryError};
 use reqwest::Url;
 use serde_json::json;
@@ -106,6 +107,11 @@ impl Passage {
                 unavailable(format!("server `{name}`: {why}")).with_status(StatusCode::BAD_GATEWAY)
             })?;
         Ok(Self { gateway, requester, headers, server, url, seen })
+    }
+
+    /// Returns whose message it is.
+    pub fn scope(&self) -> &Scope {
+        self.requester.scope()
     }
 
     /// Passes a message of the client on.
@@ -220,7 +226,7 @@ impl Passage {
         let mut request = self
             .gateway
             .upstreams
-            .client()
+            .http()
             .request(method.clone(), self.url.clone())
             .headers(headers::onward(&self.headers, session.as_deref(), secret));
         if let Some((_, body)) = &message {
@@ -329,10 +335,12 @@ impl Passage {
             return Ok((status, out, Body::from_stream(stream)).into_response());
         }
         if is_json {
-            let body = tokio::time::timeout(TOOL_TIMEOUT, relay::whole(answer, ANSWER_LIMIT)).await;
-            let body = match body {
+            let size = answer.content_length().and_then(|size| usize::try_from(size).ok());
+            let memory = self.gateway.memory.of(self.requester.scope());
+            let body = gather(&memory, answer.bytes_stream(), size, ANSWER_LIMIT, false);
+            let body = match tokio::time::timeout(TOOL_TIMEOUT, body).await {
                 Ok(Ok(body)) => body,
-                Ok(Err(relay::NotWhole::TooLarge)) => {
+                Ok(Err(NotKept::TooLarge)) => {
                     let what = format!(
                         "server `{}` answered with more than {ANSWER_LIMIT} bytes",
                         self.server.fqdn
@@ -340,15 +348,17 @@ impl Passage {
                     let error = ErrorBody::new(ErrorCode::ToolResultTooLarge, what);
                     return Err(Stop::Refused(StatusCode::BAD_GATEWAY, error));
                 }
-                Ok(Err(relay::NotWhole::CutOff)) => {
+                Ok(Err(NotKept::NoRoom(refusal))) => return Err(refusal.into()),
+                Ok(Err(NotKept::Cut(_))) => {
                     return Err(self.unavailable("ended its answer in the middle"));
                 }
                 Err(_) => return Err(self.timed_out()),
             };
             trace.bytes = body.len();
-            let clean =
-                redactor.and_then(|r| events::clean_json(&r, &String::from_utf8_lossy(&body)));
-            let body = clean.map_or(body, Bytes::from);
+            let body = match redactor {
+                Some(redactor) => cleaned(&redactor, body),
+                None => body,
+            };
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             return Ok((status, out, body).into_response());
         }
@@ -421,6 +431,16 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
         .parse()
         .ok()
         .filter(|seconds| *seconds <= Duration::from_secs(86_400).as_secs())
+}
+
+/// Returns a JSON answer without the key.
+fn cleaned(redactor: &Redactor, body: Bytes) -> Bytes {
+    let text = String::from_utf8_lossy(&body);
+    match redactor.json(&text) {
+        // Nothing was found, and nothing had to be mended to look.
+        clean if clean.as_bytes() == body => body,
+        clean => Bytes::from(clean.into_owned()),
+    }
 }
 
 /// Returns a word of a client short and plain enough to be told.

@@ -8,6 +8,7 @@ use sandbox::{Pool, PoolConfig};
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::proxy::Exchanges;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
@@ -31,6 +32,8 @@ pub struct Gateway {
     pub upstreams: Upstreams,
     /// What is being passed through now.
     pub exchanges: Exchanges,
+    /// How much memory messages may take.
+    pub memory: Memory,
     /// Whether public entries can be read without a key.
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
@@ -57,6 +60,8 @@ pub struct Parts {
     pub limits: Limits,
     /// MCP servers behind HTTP.
     pub upstreams: Upstreams,
+    /// How much memory messages may take, and the answers of those servers.
+    pub memory: Memory,
 }
 
 /// A shared [`Gateway`].
@@ -68,7 +73,8 @@ impl Gateway {
     /// # Errors
     /// Returns an error when sealed children cannot be started here.
     pub fn start(registry: Registry, parts: Parts) -> Result<SharedGateway, sandbox::SandboxError> {
-        let Parts { pool, places, anonymous_read, tokens, sessions, limits, upstreams } = parts;
+        let Parts { pool, places, anonymous_read, tokens, sessions, limits, upstreams, memory } =
+            parts;
         upstreams.follow(&registry);
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Arc::new(Self {
@@ -83,6 +89,7 @@ impl Gateway {
             turns: Turns::new(places),
             upstreams,
             exchanges: Exchanges::default(),
+            memory,
             anonymous_read,
             tokens,
             sessions,

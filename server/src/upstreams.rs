@@ -6,6 +6,7 @@ pub mod keys;
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::mcp_client::{self, BudgetedClient, Slot};
 use moka::future::Cache;
 use protocol::redaction::Redactor;
 use protocol::{ErrorBody, ErrorCode, Integrity, Scope};
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use self::addresses::{GuardedResolver, PrivateHosts};
 use crate::config::Secret;
 use crate::http_client;
+use crate::memory::{Held, Memory, TenantMemory};
 
 /// How many connections are kept.
 const CONNECTIONS: u64 = 1_024;
@@ -33,8 +35,12 @@ const CALLS: usize = 1_024;
 const IDLE: Duration = Duration::from_secs(300);
 
 /// A connection belongs to one tenant, one server and one key.
+type Client = BudgetedClient<TenantMemory>;
 type ConnectionKey = (Scope, String, Option<[u8; 32]>);
 type Connection = Arc<Connected>;
+
+/// The largest answer, in bytes: a tool's result, and what stands around it.
+const ANSWER_LIMIT: usize = 8 * 1024 * 1024 + 64 * 1024;
 
 /// A connection, and the key that it sends: its tasks write to the log for as long as it lives.
 struct Connected {
@@ -45,6 +51,7 @@ struct Connected {
 /// Connections to upstream MCP servers.
 pub struct Upstreams {
     client: reqwest::Client,
+    memory: Memory,
     private: PrivateHosts,
     connections: Cache<ConnectionKey, Connection>,
 }
@@ -54,10 +61,10 @@ impl Upstreams {
     ///
     /// # Errors
     /// Returns an error when the system has no certificates to check theirs with.
-    pub fn new(private: PrivateHosts) -> Result<Self, reqwest::Error> {
+    pub fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
         let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
-        Ok(Self { client, private, connections })
+        Ok(Self { client, memory, private, connections })
     }
 
     /// Starts to forget connections that hold a key as soon as stored keys change anywhere. A call that is under
@@ -89,8 +96,13 @@ impl Upstreams {
     }
 
     /// Returns what sends requests to upstreams; it follows no redirect.
-    pub fn client(&self) -> &reqwest::Client {
+    pub fn http(&self) -> &reqwest::Client {
         &self.client
+    }
+
+    /// Returns the same for messages of MCP, whose answers count as memory of the tenant.
+    fn client(&self, scope: &Scope) -> Client {
+        BudgetedClient::new(self.client.clone(), self.memory.of(scope))
     }
 
     /// Checks the URL of an upstream; its name is looked up and checked when it is connected to.
@@ -102,7 +114,7 @@ impl Upstreams {
     }
 
     /// Calls a tool of an `http` server and returns its raw MCP result, without the
-    /// key wherever that comes back.
+    /// key wherever that comes back. What it takes of the tenant's memory goes to `memory`.
     ///
     /// # Errors
     /// Returns `TOOL_UNAVAILABLE` when the server cannot be reached, `TOOL_FAILED`
@@ -113,11 +125,13 @@ impl Upstreams {
         tool: &ResolvedTool,
         arguments: Value,
         key: Option<&Secret>,
+        memory: &Slot<Held>,
     ) -> Result<Value, ErrorBody> {
         let redactor = key.map(|key| Redactor::new(key.expose()));
         // Boxed: it is large, and few calls are of this kind.
         let answer =
-            Box::pin(self.call_as_it_is(scope, tool, arguments, key, redactor.as_ref())).await;
+            Box::pin(self.call_as_it_is(scope, tool, arguments, key, redactor.as_ref(), memory))
+                .await;
         let Some(redactor) = redactor else { return answer };
         match answer {
             Ok(mut result) => {
@@ -135,6 +149,7 @@ impl Upstreams {
         arguments: Value,
         token: Option<&Secret>,
         redactor: Option<&Redactor>,
+        memory: &Slot<Held>,
     ) -> Result<Value, ErrorBody> {
         let unavailable = |what: String| {
             ErrorBody::new(ErrorCode::ToolUnavailable, format!("tool `{}`: {what}", tool.id))
@@ -148,7 +163,7 @@ impl Upstreams {
         let key = (scope.clone(), url.to_owned(), token_hash);
         let connection = self
             .connections
-            .try_get_with(key.clone(), connect(self.client.clone(), url, token, redactor))
+            .try_get_with(key.clone(), connect(self.client(scope), url, token, redactor))
             .await
             .map_err(|error| unavailable(error.to_string()))?;
         let mut params = CallToolRequestParams::new(tool.id.action().to_owned());
@@ -159,9 +174,13 @@ impl Upstreams {
             Err(ErrorBody::new(ErrorCode::ToolFailed, format!("`{}`: {what}", tool.id)))
         };
         // Once: an answer that is no result yet is never taken for one, and nobody here can answer its questions.
-        match connection.service.call_tool_once(params).await {
+        match mcp_client::call_tool_once(&connection.service, params, memory).await {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))
+            }
+            Err(ServiceError::McpError(error)) if error.code.0 == mcp_client::TOO_LARGE => {
+                let what = format!("`{}`: its result is too large", tool.id);
+                Err(ErrorBody::new(ErrorCode::ToolResultTooLarge, what))
             }
             Ok(CallToolResponse::InputRequired(_)) => failed(format!(
                 "the tool asks the user for input, which a program cannot give; connect the client to \
@@ -191,13 +210,14 @@ fn shown(error: &impl std::fmt::Display, redactor: Option<&Redactor>) -> String 
 }
 
 async fn connect(
-    client: reqwest::Client,
+    client: Client,
     url: &str,
     token: Option<&Secret>,
     redactor: Option<&Redactor>,
 ) -> Result<Connection, String> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
     config.max_concurrent_requests = CALLS;
+    config.max_sse_event_size = ANSWER_LIMIT;
     if let Some(token) = token {
         config = config.auth_header(token.expose());
     }

@@ -10,9 +10,10 @@ const OURS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("sandbox", &[]),
     ("analysis", &["protocol"]),
+    ("execution", &["analysis", "protocol", "sandbox"]),
     ("registry", &["protocol"]),
-    ("server", &["analysis", "protocol", "registry", "sandbox"]),
-    ("client-cli", &["analysis", "protocol", "sandbox"]),
+    ("server", &["analysis", "execution", "protocol", "registry", "sandbox"]),
+    ("client-cli", &["analysis", "execution", "protocol", "sandbox"]),
     ("tests", &[]),
 ];
 
@@ -29,10 +30,10 @@ const KEPT: &[(&str, &[&str])] = &[
     ("rquickjs*", &["sandbox"]),
     ("seccompiler", &["sandbox"]),
     // What only decides, and what holds programs, reaches no network.
-    ("reqwest", &["server", "client-cli", "tests"]),
-    ("rmcp", &["server", "client-cli"]),
+    ("reqwest", &["execution", "server", "client-cli", "tests"]),
+    ("rmcp", &["execution", "server", "client-cli"]),
     ("hyper", &["server"]),
-    ("tokio", &["registry", "sandbox", "server", "client-cli", "tests"]),
+    ("tokio", &["execution", "registry", "sandbox", "server", "client-cli", "tests"]),
     // Errors of libraries are enums.
     ("anyhow", &["server", "client-cli"]),
 ];

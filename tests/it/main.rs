@@ -37,6 +37,7 @@ mod injection;
 mod key_hosts;
 mod keyring;
 mod keys;
+mod large_answers;
 mod layering;
 mod leaks;
 mod library_logs;

@@ -78,6 +78,12 @@ pub enum LocalMcpError {
         /// The server's text.
         message: String,
     },
+    /// Its answer was not read, because it takes too much memory.
+    #[error("the answer of MCP server `{server}` is too large")]
+    TooLarge {
+        /// The namespace.
+        server: String,
+    },
     /// It answered with what the protocol does not allow here.
     #[error("MCP server `{server}` gave an answer that cannot be used: {reason}")]
     Answer {
@@ -117,6 +123,7 @@ impl LocalMcpError {
             | Self::Start { .. }
             | Self::Died { .. }
             | Self::BackingOff { .. } => ErrorCode::ToolUnavailable,
+            Self::TooLarge { .. } => ErrorCode::ToolResultTooLarge,
             Self::Refused { .. } | Self::Answer { .. } => ErrorCode::ToolFailed,
             Self::Arguments { .. } => ErrorCode::InvalidArguments,
             Self::Cancelled { .. } => ErrorCode::Cancelled,

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use execution::Values;
+use execution::mcp_client::BudgetedClient;
+use protocol::json::MESSAGE_VALUES;
 use protocol::redaction::keys_in_use;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::ProtocolVersion;
@@ -175,6 +178,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     config.custom_headers.clone_from(&prepared.headers);
     config.max_sse_event_size = LINE_LIMIT;
     config.max_concurrent_requests = CALLS;
+    let client = BudgetedClient::new(client, Values { most: MESSAGE_VALUES });
     let transport = StreamableHttpClientTransport::with_client(client, config);
     let lifecycle = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
+use execution::mcp_client::TOO_LARGE;
 use protocol::ToolDescriptor;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -290,6 +291,9 @@ impl Server {
     async fn failure(&self, running: &Running, error: ServiceError) -> LocalMcpError {
         let server = self.name.clone();
         match error {
+            ServiceError::McpError(error) if error.code.0 == TOO_LARGE => {
+                LocalMcpError::TooLarge { server }
+            }
             ServiceError::McpError(error) => LocalMcpError::Refused {
                 server,
                 code: error.code.0,

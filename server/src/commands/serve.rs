@@ -18,6 +18,7 @@ use crate::config::{Serve, Settings, Switch};
 use crate::database::Database;
 use crate::limits::Limits;
 use crate::master_key;
+use crate::memory::Memory;
 use crate::sessions::Sessions;
 use crate::state::{Gateway, Parts};
 use crate::upstreams::Upstreams;
@@ -47,7 +48,8 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let connections = registry.clone();
         let private = PrivateHosts::new(&serve.upstream_private_hosts)
             .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
-        let upstreams = Upstreams::new(private)
+        let memory = Memory::default();
+        let upstreams = Upstreams::new(private, memory.clone())
             .context("upstreams cannot be called from this machine")?;
         let parts = Parts {
             pool: serve.pool(),
@@ -57,6 +59,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
             sessions,
             limits: Limits::new(serve.rates.clone()),
             upstreams,
+            memory,
         };
         let gateway = Gateway::start(registry, parts)
             .context("programs cannot be contained on this machine")?;

@@ -1,14 +1,17 @@
 //! JSON bodies of the API: read strictly, refused as every refusal is told.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::RequestExt as _;
 use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use futures::TryStreamExt as _;
-use protocol::ErrorCode;
+use execution::{NotKept, gather};
+use http_body_util::LengthLimitError;
+use protocol::{ErrorCode, Scope};
+use registry::Caller;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Deserializer};
 use serde_json::Value;
@@ -16,44 +19,62 @@ use tower_http::timeout::TimeoutError;
 
 use crate::connections::TooSlow;
 use crate::error::ApiError;
+use crate::memory::{Held, Memory, Parsed};
+use crate::state::SharedGateway;
 
-/// A JSON body. The type says with `deny_unknown_fields` that nothing else may stand in
+/// A JSON body, and the room that it takes. The type says with `deny_unknown_fields` that nothing else may stand in
 /// it; serde refuses a field that stands there twice.
-pub struct ApiJson<T>(pub T);
+pub struct ApiJson<T>(pub T, pub Option<Held>);
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
+impl<T: DeserializeOwned> FromRequest<SharedGateway> for ApiJson<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, gateway: &SharedGateway) -> Result<Self, ApiError> {
         // A page of another origin can send a form or a text without being asked for leave.
         if !is_json(request.headers()) {
             let error =
                 ApiError::new(ErrorCode::InvalidRequest, "the body must be `application/json`");
             return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        let body = read(request).await?;
+        let scope = scope_of(&request);
+        let body = read(&gateway.memory, request).await?;
         // To serde a list of its values is a struct, too.
         if body.trim_ascii_start().first() != Some(&b'{') {
             let what = "the body is not a JSON object";
             return Err(ApiError::new(ErrorCode::InvalidRequest, what));
         }
-        let parsed = serde_json::from_slice(&body);
-        parsed
-            .map(Self)
-            .map_err(|error| ApiError::new(ErrorCode::InvalidRequest, format!("the body: {error}")))
+        let room = match scope {
+            Some(scope) => Some(gateway.memory.parsed(&scope, &body, Parsed::Tree).await?),
+            None => None,
+        };
+        match serde_json::from_slice(&body) {
+            Ok(parsed) => Ok(Self(parsed, room)),
+            Err(error) => {
+                Err(ApiError::new(ErrorCode::InvalidRequest, format!("the body: {error}")))
+            }
+        }
     }
 }
 
 /// A body as it was sent.
 pub struct ApiBytes(pub Bytes);
 
-impl<S: Sync> FromRequest<S> for ApiBytes {
+impl FromRequest<SharedGateway> for ApiBytes {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        read(request).await.map(Self)
+    async fn from_request(request: Request, gateway: &SharedGateway) -> Result<Self, ApiError> {
+        read(&gateway.memory, request).await.map(Self)
     }
 }
+
+/// Whose request it is, if it came with a credential.
+fn scope_of(request: &Request) -> Option<Scope> {
+    request.extensions().get::<Arc<Caller>>().map(|caller| caller.scope.clone())
+}
+
+/// In the extensions of a request: its body has been read once and counts already.
+#[derive(Clone)]
+pub(super) struct Read;
 
 /// Reads a whole number as JSON Schema means it: `30.0` is one.
 pub(super) fn whole_number<'de, D, T>(from: D) -> Result<T, D::Error>
@@ -73,38 +94,12 @@ where
 /// How long a body may take altogether: 10 MiB at 100 KiB/s.
 const LONGEST: Duration = Duration::from_secs(100);
 
-/// Reads a whole body, within the limits of its route.
+/// Reads a whole body, within the limits of its route and the memory of its sender's tenant.
 ///
 /// # Errors
-/// Returns a refusal with status 413 when it is too large and 408 when it is too slow.
-pub(super) async fn read(request: Request) -> Result<Bytes, ApiError> {
-    let request = request.with_limited_body();
-    // Who waits with the body is told before sending it. Whoever does not wait would be writing when the connection
-    // closes, and never see the answer.
-    let waits = request.headers().contains_key(header::EXPECT);
-    let declared = declared(request.headers()).filter(|_| waits);
-    let limit = request.body().size_hint().upper();
-    if let (Some(declared), Some(limit)) = (declared, limit)
-        && declared > limit
-    {
-        let what = format!("the request's body has {declared} bytes, and may have {limit}");
-        let error = ApiError::new(ErrorCode::InvalidRequest, what);
-        return Err(error.with_status(StatusCode::PAYLOAD_TOO_LARGE));
-    }
-    let read = tokio::time::timeout(LONGEST, Bytes::from_request(request, &())).await;
-    read.map_err(|_| late())?.map_err(|rejection| {
-        if is_late(&rejection) {
-            return late();
-        }
-        ApiError::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .with_status(rejection.status())
-    })
-}
-
-/// Returns how many bytes will come, if their sender says so. The body itself does not tell: the layer with its
-/// time-out hides its size.
-pub(super) fn declared(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// Returns a refusal with status 413 when it is too large, 408 when it is too slow, and 503 when there is no room.
+pub(super) async fn read(memory: &Memory, request: Request) -> Result<Bytes, ApiError> {
+    collect(memory, request, None).await
 }
 
 /// Reads the body of a message, which may be smaller than other bodies. What is beyond is thrown away as it comes: whoever
@@ -112,40 +107,62 @@ pub(super) fn declared(headers: &HeaderMap) -> Option<u64> {
 ///
 /// # Errors
 /// As [`read`].
-pub(super) async fn read_message(request: Request, most: usize) -> Result<Bytes, ApiError> {
+pub(super) async fn read_message(
+    memory: &Memory,
+    request: Request,
+    most: usize,
+) -> Result<Bytes, ApiError> {
+    collect(memory, request, Some(most)).await
+}
+
+async fn collect(
+    memory: &Memory,
+    request: Request,
+    most: Option<usize>,
+) -> Result<Bytes, ApiError> {
+    let request = request.with_limited_body();
+    let limit = request.body().size_hint().upper().and_then(|limit| usize::try_from(limit).ok());
+    let limit = most.or(limit).unwrap_or(super::BODY_LIMIT);
+    let declared = declared(request.headers());
     let too_large = || {
-        let what = format!("a message has at most {most} bytes");
+        let what = match declared {
+            Some(size) => format!("the body has {size} bytes; at most {limit} are allowed here"),
+            None => format!("the body has more than {limit} bytes, which are allowed here"),
+        };
         ApiError::new(ErrorCode::InvalidRequest, what).with_status(StatusCode::PAYLOAD_TOO_LARGE)
     };
-    let declared = declared(request.headers());
-    let mut is_too_large = declared.is_some_and(|size| size > most as u64);
-    if declared.is_some() && !is_too_large {
-        return read(request).await;
-    }
-    if is_too_large && request.headers().contains_key(header::EXPECT) {
+    // Who waits with the body is told before sending it. Whoever does not wait would be writing when the connection
+    // closes, and never see the answer.
+    if declared.is_some_and(|size| size > limit) && request.headers().contains_key(header::EXPECT) {
         return Err(too_large());
     }
-    let mut pieces = request.with_limited_body().into_body().into_data_stream();
-    let mut message = Vec::new();
+    let scope = scope_of(&request).filter(|_| request.extensions().get::<Read>().is_none());
+    let body = request.into_body();
     let reading = async {
-        while let Some(piece) = pieces.try_next().await? {
-            is_too_large |= message.len() + piece.len() > most;
-            if is_too_large {
-                message = Vec::new();
-            } else {
-                message.extend_from_slice(&piece);
+        match scope {
+            Some(scope) => {
+                gather(&memory.of(&scope), body.into_data_stream(), declared, limit, true).await
             }
+            // It is small, or read already.
+            None => axum::body::to_bytes(body, limit).await.map_err(NotKept::Cut),
         }
-        Ok::<_, axum::Error>(())
     };
-    let read = tokio::time::timeout(LONGEST, reading).await;
-    match read {
-        _ if is_too_large => Err(too_large()),
-        Err(_) => Err(late()),
-        Ok(Err(error)) if is_late(&error) => Err(late()),
-        Ok(Err(_)) => Err(ApiError::new(ErrorCode::InvalidRequest, "the body could not be read")),
-        Ok(Ok(())) => Ok(message.into()),
-    }
+    let read = tokio::time::timeout(LONGEST, reading).await.map_err(|_| late())?;
+    read.map_err(|why| match why {
+        NotKept::TooLarge => too_large(),
+        NotKept::NoRoom(refusal) => refusal,
+        NotKept::Cut(error) if is_late(&error) => late(),
+        NotKept::Cut(error) if is_caused_by::<LengthLimitError>(&error) => too_large(),
+        NotKept::Cut(_) => {
+            ApiError::new(ErrorCode::InvalidRequest, "the body did not arrive whole")
+        }
+    })
+}
+
+/// Returns how many bytes will come, if their sender says so. The body itself does not tell: the layer with its
+/// time-out hides its size.
+fn declared(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn late() -> ApiError {
@@ -156,9 +173,13 @@ fn late() -> ApiError {
 
 /// Tells whether an error is one of time. axum knows its own limits, but not that.
 fn is_late(error: &(dyn Error + 'static)) -> bool {
+    is_caused_by::<TimeoutError>(error) || is_caused_by::<TooSlow>(error)
+}
+
+fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<TimeoutError>() || error.is::<TooSlow>() {
+        if error.is::<E>() {
             return true;
         }
         cause = error.source();
@@ -192,7 +213,7 @@ mod tests {
         let router = Router::new()
             .route(
                 "/",
-                post(async |request: Request| match read(request).await {
+                post(async |request: Request| match read(&Memory::default(), request).await {
                     Ok(body) => body.len().to_string().into_response(),
                     Err(refusal) => refusal.into_response(),
                 }),

@@ -55,7 +55,7 @@ pub(super) struct Named {
 pub async fn publish_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<Publish>,
+    ApiJson(body, _room): ApiJson<Publish>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     let made = publish::publish(&gateway, &caller, body).await.map_err(told)?;
@@ -73,7 +73,7 @@ pub async fn deprecate_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
-    ApiJson(body): ApiJson<Deprecate>,
+    ApiJson(body, _room): ApiJson<Deprecate>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     let version = body.version.as_deref();
@@ -89,7 +89,7 @@ pub async fn yank_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
-    ApiJson(body): ApiJson<Yank>,
+    ApiJson(body, _room): ApiJson<Yank>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     named(publish::yank(&gateway, &caller, &name, &body.version).await)

@@ -50,7 +50,7 @@ pub async fn once(
     }
     let key = presented(request.headers())?.to_owned();
     let (parts, sent) = request.into_parts();
-    let sent = body::read(Request::from_parts(parts.clone(), sent)).await?;
+    let sent = body::read(&gateway.memory, Request::from_parts(parts.clone(), sent)).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let meant = format!("{target}{}", credential_meant(&caller, parts.uri.path()));
     let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), &meant, &sent);
@@ -73,7 +73,8 @@ pub async fn once(
             "the request with this `Idempotency-Key` was begun, and how it ended is not known",
         )),
         Claim::New => {
-            let request = Request::from_parts(parts, Body::from(sent));
+            let mut request = Request::from_parts(parts, Body::from(sent));
+            request.extensions_mut().insert(body::Read);
             // A client that hangs up must not leave a request that never ends.
             let task = tokio::spawn(async move {
                 let response = next.run(request).await;

@@ -130,7 +130,7 @@ pub async fn get_key(
 pub async fn create_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<CreateKey>,
+    ApiJson(body, _room): ApiJson<CreateKey>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let new = NewKey {
@@ -158,7 +158,7 @@ pub async fn rotate_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
-    ApiJson(body): ApiJson<RotateKey>,
+    ApiJson(body, _room): ApiJson<RotateKey>,
 ) -> Result<Response, ApiError> {
     let id = target(&caller, id)?;
     if body.grace_seconds > GRACE_LIMIT {

@@ -71,7 +71,7 @@ pub async fn list_links(
 pub async fn create_link(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<CreateLink>,
+    ApiJson(body, _room): ApiJson<CreateLink>,
 ) -> Result<Response, ApiError> {
     require_admin(&caller)?;
     let length = body.name.chars().count();

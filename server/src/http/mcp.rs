@@ -43,7 +43,7 @@ use crate::create;
 use crate::discover;
 use crate::error::{ApiError, MissingRight};
 use crate::execute;
-use crate::memory::Memory;
+use crate::memory::Parsed;
 use crate::progress::Progress;
 use crate::state::SharedGateway;
 
@@ -54,7 +54,7 @@ pub const MESSAGE_LIMIT: usize = 5 * 512 * 1024;
 pub struct McpService {
     rmcp: StreamableHttpService<McpHandler, NeverSessionManager>,
     running: Arc<Running>,
-    memory: Memory,
+    gateway: SharedGateway,
 }
 
 /// Builds the MCP endpoint.
@@ -77,12 +77,12 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
     config.max_request_body_bytes = MESSAGE_LIMIT;
     let config = config.enforce_origin_validation();
     let running = Arc::new(Running::default());
-    let handler = McpHandler { gateway, running: Arc::clone(&running) };
+    let handler = McpHandler { gateway: Arc::clone(&gateway), running: Arc::clone(&running) };
     let manager = Arc::new(NeverSessionManager::default());
     McpService {
         rmcp: StreamableHttpService::new(move || Ok(handler.clone()), manager, config),
         running,
-        memory: Memory::default(),
+        gateway,
     }
 }
 
@@ -125,19 +125,14 @@ pub async fn post_message(
         let message = "the body is compressed; send it as it is";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response();
     }
-    let request = Request::from_parts(parts.clone(), body);
+    let memory = &service.gateway.memory;
     let read = async {
-        // Without a length it may be as large as a message can be.
-        let size = super::body::declared(request.headers())
-            .map_or(MESSAGE_LIMIT, |size| usize::try_from(size).unwrap_or(usize::MAX));
-        // What is too large is not kept.
-        let kept = if size > MESSAGE_LIMIT { 0 } else { size };
-        let arriving = service.memory.arriving(&caller.scope, kept).await?;
-        let body = super::body::read_message(request, MESSAGE_LIMIT).await?;
-        let parsed = service.memory.parsed(&caller.scope, &body).await?;
-        Ok::<_, ApiError>((body, arriving, parsed))
+        let request = Request::from_parts(parts.clone(), body);
+        let body = super::body::read_message(memory, request, MESSAGE_LIMIT).await?;
+        let room = memory.parsed(&caller.scope, &body, Parsed::Message).await?;
+        Ok::<_, ApiError>((body, room))
     };
-    let (body, _arriving, _parsed) = match read.await {
+    let (body, _room) = match read.await {
         Ok(read) => read,
         // Too large, too slow, cut off, or too many at once.
         Err(refusal) => return refusal.into_response(),

@@ -89,7 +89,7 @@ pub async fn put_member(
     Extension(caller): Extension<Arc<Caller>>,
     principal: Result<Path<String>, PathRejection>,
     query: Result<Query<PlaceQuery>, QueryRejection>,
-    ApiJson(body): ApiJson<PutMember>,
+    ApiJson(body, _room): ApiJson<PutMember>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;

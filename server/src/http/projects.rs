@@ -67,7 +67,7 @@ pub async fn list_projects(
 pub async fn create_project(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<CreateProject>,
+    ApiJson(body, _room): ApiJson<CreateProject>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let made = gateway.registry.create_project(&caller, &body.name).await.map_err(explain)?;

@@ -14,6 +14,7 @@ use super::body;
 use super::pages::Pages;
 use crate::auth::Requester;
 use crate::error::ApiError;
+use crate::memory::Parsed;
 use crate::proxy::Passage;
 use crate::state::SharedGateway;
 
@@ -38,6 +39,7 @@ pub async fn pass_message(
     server: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let shared = Arc::clone(&gateway);
     let passage =
         passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
     if !body::is_json(request.headers()) {
@@ -45,7 +47,9 @@ pub async fn pass_message(
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
         return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let body = body::read(request).await?;
+    let memory = &shared.memory;
+    let body = body::read(memory, request).await?;
+    let _room = memory.parsed(passage.scope(), &body, Parsed::Names).await?;
     Ok(passage.post(body).await)
 }
 

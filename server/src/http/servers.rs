@@ -32,7 +32,7 @@ pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
 pub async fn publish_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<PublishServer>,
+    ApiJson(body, _room): ApiJson<PublishServer>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     let made = servers::publish(&gateway, &caller, body).await.map_err(told)?;
@@ -50,7 +50,7 @@ pub async fn deprecate_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
-    ApiJson(body): ApiJson<Deprecate>,
+    ApiJson(body, _room): ApiJson<Deprecate>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     let version = body.version.as_deref();
@@ -67,7 +67,7 @@ pub async fn yank_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
-    ApiJson(body): ApiJson<Yank>,
+    ApiJson(body, _room): ApiJson<Yank>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     servers::yank(&gateway, &caller, &name, &body.version).await.map_err(told)?;

@@ -60,7 +60,7 @@ struct NewSession<'a> {
 pub async fn create_session(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<CreateSession>,
+    ApiJson(body, _room): ApiJson<CreateSession>,
 ) -> Result<Response, ApiError> {
     let id = Uuid::now_v7();
     let tenant = caller.tenant();

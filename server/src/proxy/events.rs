@@ -1,8 +1,6 @@
 //! Takes a key out of a stream, one message at a time: of server-sent events, or of JSON texts.
 
 use protocol::redaction::Redactor;
-use serde::de::IgnoredAny;
-use serde_json::Value;
 
 /// Says that an event is over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +15,14 @@ pub(super) enum Cleaner {
 }
 
 impl Cleaner {
+    /// Returns how many bytes wait for the rest of their message.
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Self::Events(events) => events.rest.len(),
+            Self::Texts(texts) => texts.rest.len(),
+        }
+    }
+
     /// Takes what has arrived and returns the messages that are whole now, clean.
     ///
     /// # Errors
@@ -29,42 +35,67 @@ impl Cleaner {
     }
 }
 
-/// JSON texts on their way, one behind the other, and the one that has not arrived whole.
+/// JSON objects on their way, one behind the other, and the one that has not arrived whole.
 pub(super) struct Texts {
     redactor: Redactor,
     limit: usize,
     rest: Vec<u8>,
+    /// Up to here the rest has been looked at.
+    seen: usize,
+    /// How many brackets are open there.
+    depth: usize,
+    /// Whether that is within a string, and behind a backslash in it.
+    in_string: bool,
+    is_escaped: bool,
 }
 
 impl Texts {
     /// Prepares for texts of at most `limit` bytes.
     pub(super) fn new(redactor: Redactor, limit: usize) -> Self {
-        Self { redactor, limit, rest: Vec::new() }
+        Self {
+            redactor,
+            limit,
+            rest: Vec::new(),
+            seen: 0,
+            depth: 0,
+            in_string: false,
+            is_escaped: false,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
         self.rest.extend_from_slice(bytes);
-        let mut texts = serde_json::Deserializer::from_slice(&self.rest).into_iter::<IgnoredAny>();
         let (mut out, mut start) = (Vec::new(), 0);
-        loop {
-            match texts.next() {
-                Some(Ok(_)) => {
-                    let text = String::from_utf8_lossy(&self.rest[start..texts.byte_offset()]);
-                    let clean = clean_json(&self.redactor, &text);
-                    out.extend_from_slice(clean.as_deref().unwrap_or(&text).as_bytes());
-                    start = texts.byte_offset();
+        // Each byte is looked at once, however small the pieces are in which it comes.
+        for at in self.seen..self.rest.len() {
+            let byte = self.rest[at];
+            if self.in_string {
+                self.in_string = self.is_escaped || byte != b'"';
+                self.is_escaped = !self.is_escaped && byte == b'\\';
+                continue;
+            }
+            match byte {
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        let text = String::from_utf8_lossy(&self.rest[start..=at]);
+                        out.extend_from_slice(self.redactor.json(&text).as_bytes());
+                        start = at + 1;
+                    }
                 }
-                Some(Err(error)) if error.is_eof() => break,
-                Some(Err(_)) => return Err(TooLarge),
-                None => {
-                    // A client may wait for the end of the line.
-                    out.extend_from_slice(&self.rest[start..]);
-                    start = self.rest.len();
-                    break;
+                b'"' if self.depth > 0 => self.in_string = true,
+                // A client may wait for the end of the line.
+                byte if self.depth == 0 && byte.is_ascii_whitespace() => {
+                    out.push(byte);
+                    start = at + 1;
                 }
+                _ if self.depth > 0 => {}
+                _ => return Err(TooLarge),
             }
         }
         self.rest.drain(..start);
+        self.seen = self.rest.len();
         if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
     }
 }
@@ -109,8 +140,8 @@ impl Events {
         let data: Vec<&str> = lines().filter_map(data_of).collect();
         let told = data.join("\n");
         let mut others = lines().filter(|line| data_of(line).is_none());
-        let clean = clean_json(&self.redactor, &told);
-        if clean.is_none() && !others.any(|line| self.redactor.text(line) != line) {
+        let clean = self.redactor.json(&told);
+        if clean == told && !others.any(|line| self.redactor.text(line) != line) {
             return event.to_vec();
         }
         let mut out = String::with_capacity(event.len());
@@ -119,7 +150,7 @@ impl Events {
             out.push('\n');
         }
         if !data.is_empty() {
-            for line in clean.as_deref().unwrap_or(&told).split('\n') {
+            for line in clean.split('\n') {
                 out += "data: ";
                 out += line;
                 out.push('\n');
@@ -128,19 +159,6 @@ impl Events {
         out.push('\n');
         out.into_bytes()
     }
-}
-
-/// Returns a JSON text without the key, `None` when it has no key in it.
-pub(super) fn clean_json(redactor: &Redactor, text: &str) -> Option<String> {
-    let Ok(value) = serde_json::from_str::<Value>(text) else {
-        let clean = redactor.text(text);
-        return (clean != text).then(|| clean.into_owned());
-    };
-    let mut clean = value.clone();
-    redactor.value(&mut clean);
-    // What the value does not show may still stand in the text: in a member that stands twice, or escaped in it.
-    let differs = clean != value || redactor.text(text) != text || text.contains("\\u");
-    differs.then(|| clean.to_string())
 }
 
 fn data_of(line: &str) -> Option<&str> {
@@ -190,7 +208,7 @@ mod tests {
              data:{\"a\":\"canary-7f3a91\",\"a\":1}\n\ndata: {\"cut\":\"canary-7f3a91\"",
         );
         assert!(!out.contains("7f3a91") && !out.contains("\\u0063"), "{out}");
-        assert_eq!(out.matches("[redacted]").count(), 6, "{out}");
+        assert_eq!(out.matches("[redacted]").count(), 7, "{out}");
         assert!(out.contains("event: message\n") && out.contains("\"b\":[1]"), "{out}");
     }
 
@@ -207,8 +225,12 @@ mod tests {
         let mut texts = Texts::new(Redactor::new(KEY), 1_000);
         assert_eq!(texts.push(b"{\"a\":\"canary-").unwrap(), b"");
         let out = texts.push(b"7f3a91\"}\n{\"b\": 1.0}\n{\"c\"").unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":\"[redacted]\"}\n{\"b\": 1.0}");
-        assert_eq!(texts.push(b":2}\n").unwrap(), b"\n{\"c\":2}\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":\"[redacted]\"}\n{\"b\": 1.0}\n");
+        assert_eq!(texts.push(b":2}\n").unwrap(), b"{\"c\":2}\n");
+        for byte in b"[{\"}\": \"\\\"]canary-7f3a91\"}" {
+            assert_eq!(texts.push(&[*byte]).unwrap(), b"");
+        }
+        assert_eq!(texts.push(b"]").unwrap(), b"[{\"}\": \"\\\"][redacted]\"}]");
         assert_eq!(texts.push(b"data: canary-7f3a91"), Err(TooLarge));
         let mut texts = Texts::new(Redactor::new(KEY), 10);
         assert_eq!(texts.push(b"{\"abcdefghi"), Err(TooLarge));

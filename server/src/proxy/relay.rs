@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use chrono::Utc;
+use execution::{Budget as _, UNBUDGETED};
 use futures::stream::{self, Stream};
 use registry::{Caller, Changes, Right};
 use tokio::sync::watch;
 
+use super::ANSWER_LIMIT;
 use super::events::Cleaner;
 use super::exchanges::Place;
 use crate::auth::{self, Requester};
@@ -43,27 +45,6 @@ impl Drop for Trace {
             None => tracing::debug!(
                 %scope, server = %self.server, status, bytes, duration_ms, "Passed a message on"
             ),
-        }
-    }
-}
-
-/// Why an answer is not there in whole.
-pub(super) enum NotWhole {
-    /// It is over the limit.
-    TooLarge,
-    /// Its end did not come.
-    CutOff,
-}
-
-/// Reads an answer to its end.
-pub(super) async fn whole(mut answer: reqwest::Response, limit: usize) -> Result<Bytes, NotWhole> {
-    let mut body = Vec::new();
-    loop {
-        match answer.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() > limit => return Err(NotWhole::TooLarge),
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Ok(body.into()),
-            Err(_) => return Err(NotWhole::CutOff),
         }
     }
 }
@@ -116,8 +97,17 @@ impl Relay {
         answer: reqwest::Response,
         cleaner: Option<Cleaner>,
     ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-        stream::unfold((self, answer, cleaner), |(mut relay, mut answer, mut cleaner)| async move {
+        let state = (self, answer, cleaner, None);
+        stream::unfold(state, |(mut relay, mut answer, mut cleaner, mut room)| async move {
             loop {
+                // A message that does not fit into one piece waits here for the rest of it.
+                let waiting = cleaner.as_ref().map_or(0, Cleaner::waiting);
+                if waiting <= UNBUDGETED {
+                    room = None;
+                } else if room.is_none() {
+                    let memory = relay.gateway.memory.of(&relay.caller.scope);
+                    room = Some(memory.arriving(ANSWER_LIMIT).await.ok()?);
+                }
                 let chunk = relay.chunk(&mut answer).await?;
                 let chunk = match (&mut cleaner, chunk) {
                     (None, chunk) => chunk,
@@ -129,7 +119,7 @@ impl Relay {
                     (Some(_), Err(error)) => Err(error),
                 };
                 relay.trace.bytes += chunk.as_ref().map_or(0, Bytes::len);
-                return Some((chunk, (relay, answer, cleaner)));
+                return Some((chunk, (relay, answer, cleaner, room)));
             }
         })
     }

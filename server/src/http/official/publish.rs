@@ -59,7 +59,7 @@ pub async fn publish_server(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     Extension(caller): Extension<Arc<Caller>>,
-    ApiJson(body): ApiJson<Map<String, Value>>,
+    ApiJson(body, _room): ApiJson<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     require_publish(&caller)?;
     let made = official::publish(&gateway, &caller, body).await.map_err(|error| {

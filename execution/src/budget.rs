@@ -1,0 +1,209 @@
+//! Memory for what comes from others: held while it arrives, while it is parsed and while it is used.
+
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt as _};
+
+/// Texts up to this size, in bytes, arrive without being budgeted.
+pub const UNBUDGETED: usize = 64 * 1024;
+
+/// Memory that is limited.
+pub trait Budget: Clone + Send + Sync + 'static {
+    /// Memory that is taken until this is dropped.
+    type Held: Send + Sync + 'static;
+    /// Why there is none.
+    type Error: Send;
+
+    /// Takes memory for so many bytes of a text that is about to arrive.
+    ///
+    /// # Errors
+    /// Returns why there is none for a while.
+    fn arriving(
+        &self,
+        bytes: usize,
+    ) -> impl Future<Output = Result<Self::Held, Self::Error>> + Send;
+
+    /// Takes memory for what a message of MCP is parsed to.
+    ///
+    /// # Errors
+    /// Returns why there is none for a while, or that there never is so much.
+    fn parsed(
+        &self,
+        message: &[u8],
+    ) -> impl Future<Output = Result<Self::Held, Self::Error>> + Send;
+
+    /// Gives back what is not needed after all; `bytes` are.
+    fn shrink(held: &mut Self::Held, bytes: usize);
+}
+
+/// A budget of one program for one user: a message has so many values and names at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Values {
+    /// How many.
+    pub most: usize,
+}
+
+impl Budget for Values {
+    type Held = ();
+    type Error = ();
+
+    async fn arriving(&self, _bytes: usize) -> Result<(), ()> {
+        Ok(())
+    }
+
+    async fn parsed(&self, message: &[u8]) -> Result<(), ()> {
+        if protocol::json::values(message) > self.most { Err(()) } else { Ok(()) }
+    }
+
+    fn shrink((): &mut (), _bytes: usize) {}
+}
+
+/// Why a text is not kept.
+#[derive(Debug)]
+pub enum NotKept<R, E> {
+    /// It has more bytes than it may have.
+    TooLarge,
+    /// There was no memory for a while.
+    NoRoom(R),
+    /// Its sender cut it off.
+    Cut(E),
+}
+
+/// A text, and the memory that it takes.
+struct Kept<H> {
+    bytes: Vec<u8>,
+    _held: H,
+}
+
+impl<H> AsRef<[u8]> for Kept<H> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Collects at most `most` bytes. The memory is given back when the last copy of them is dropped.
+///
+/// `declared` is how many will come, if their sender says so; it is trusted only as far as it takes more memory.
+/// What has come when there turn out to be too many is dropped at once. With `drains` the rest is still taken, so that
+/// a sender that only writes sees the answer.
+///
+/// # Errors
+/// Returns why they are not kept.
+pub async fn gather<B: Budget, E>(
+    budget: &B,
+    pieces: impl Stream<Item = Result<Bytes, E>>,
+    declared: Option<usize>,
+    most: usize,
+    drains: bool,
+) -> Result<Bytes, NotKept<B::Error, E>> {
+    let mut pieces = std::pin::pin!(pieces);
+    let mut is_too_large = declared.is_some_and(|size| size > most);
+    let budgeted = declared.filter(|size| !is_too_large && *size > UNBUDGETED);
+    let mut held = match budgeted {
+        Some(size) => Some(budget.arriving(size).await.map_err(NotKept::NoRoom)?),
+        None => None,
+    };
+    let mut bytes = Vec::new();
+    loop {
+        if is_too_large && !drains {
+            return Err(NotKept::TooLarge);
+        }
+        let piece = match pieces.try_next().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(_) if is_too_large => break,
+            Err(error) => return Err(NotKept::Cut(error)),
+        };
+        let size = bytes.len() + piece.len();
+        if is_too_large || size > most {
+            (is_too_large, bytes, held) = (true, Vec::new(), None);
+            continue;
+        }
+        if held.is_none() && size > UNBUDGETED {
+            held = Some(budget.arriving(most).await.map_err(NotKept::NoRoom)?);
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    if is_too_large {
+        return Err(NotKept::TooLarge);
+    }
+    Ok(match held {
+        None => bytes.into(),
+        Some(mut held) => {
+            B::shrink(&mut held, bytes.len());
+            Bytes::from_owner(Kept { bytes, _held: held })
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::stream;
+
+    use super::*;
+
+    /// Counts what is taken.
+    #[derive(Clone, Default)]
+    struct Counted(Arc<AtomicUsize>);
+
+    struct Taken(Counted, usize);
+
+    impl Drop for Taken {
+        fn drop(&mut self) {
+            self.0.0.fetch_sub(self.1, Ordering::SeqCst);
+        }
+    }
+
+    impl Budget for Counted {
+        type Held = Taken;
+        type Error = ();
+
+        async fn arriving(&self, bytes: usize) -> Result<Taken, ()> {
+            self.0.fetch_add(bytes, Ordering::SeqCst);
+            Ok(Taken(self.clone(), bytes))
+        }
+
+        async fn parsed(&self, message: &[u8]) -> Result<Taken, ()> {
+            self.arriving(message.len()).await
+        }
+
+        fn shrink(held: &mut Taken, bytes: usize) {
+            let spare = held.1.saturating_sub(bytes);
+            held.1 -= spare;
+            held.0.0.fetch_sub(spare, Ordering::SeqCst);
+        }
+    }
+
+    fn pieces(count: usize) -> impl Stream<Item = Result<Bytes, ()>> {
+        stream::iter((0..count).map(|_| Ok(Bytes::from_static(&[b'a'; 1024]))))
+    }
+
+    #[tokio::test]
+    async fn memory_is_held_as_long_as_the_bytes() {
+        let budget = Counted::default();
+        let taken = || budget.0.load(Ordering::SeqCst);
+        let (kib, most) = (1024, 1024 * 1024);
+        let small = gather(&budget, pieces(64), None, most, false).await.unwrap();
+        assert_eq!((small.len(), taken()), (64 * kib, 0));
+        for declared in [None, Some(100 * kib)] {
+            let large = gather(&budget, pieces(100), declared, most, false).await.unwrap();
+            assert_eq!(taken(), 100 * kib);
+            let copy = large.clone();
+            drop(large);
+            assert_eq!((copy.len(), taken()), (100 * kib, 100 * kib));
+        }
+        assert_eq!(taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_not_kept() {
+        let budget = Counted::default();
+        for (declared, drains) in [(None, false), (None, true), (Some(200 * 1024), true)] {
+            let refused = gather(&budget, pieces(200), declared, 100 * 1024, drains).await;
+            assert!(matches!(refused, Err(NotKept::TooLarge)));
+        }
+        assert_eq!(budget.0.load(Ordering::SeqCst), 0);
+    }
+}

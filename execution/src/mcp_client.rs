@@ -1,0 +1,228 @@
+//! The client side of MCP over Streamable HTTP.
+//!
+//! rmcp bounds the bytes of an answer and then parses it. What a parsed answer takes depends on its shape and may be
+//! a hundred times as much, so here each message passes a [`Budget`] first. An answer that does not is replaced by a
+//! JSON-RPC error with the code [`TOO_LARGE`], so that the connection and its other calls go on.
+
+mod answer;
+mod events;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::stream::BoxStream;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use crate::budget::Budget;
+
+/// The JSON-RPC code of an answer that was not parsed because it takes too much memory.
+pub const TOO_LARGE: i32 = -32099;
+
+/// What sends messages to a server, and keeps its answers within a budget.
+#[derive(Debug, Clone)]
+pub struct BudgetedClient<B> {
+    http: reqwest::Client,
+    budget: B,
+}
+
+impl<B: Budget> BudgetedClient<B> {
+    /// Prepares to send with `http`.
+    pub fn new(http: reqwest::Client, budget: B) -> Self {
+        Self { http, budget }
+    }
+}
+
+/// The memory that the answer to one call takes. Whoever calls keeps it for as long as the answer is used.
+#[derive(Debug)]
+pub struct Slot<H>(Arc<Mutex<Vec<H>>>);
+
+impl<H> Clone for Slot<H> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<H> Default for Slot<H> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<H> Slot<H> {
+    fn keep(&self, held: H) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(held);
+    }
+}
+
+/// Calls a tool once: an answer that is no result yet is given back as it is. The memory of the answer goes to
+/// `slot`. When this is dropped, the server is told that the call is cancelled.
+///
+/// # Errors
+/// As rmcp; [`TOO_LARGE`] in an [`ServiceError::McpError`] says that the answer was over the budget.
+pub async fn call_tool_once<H: Send + Sync + 'static>(
+    peer: &Peer<RoleClient>,
+    params: CallToolRequestParams,
+    slot: &Slot<H>,
+) -> Result<CallToolResponse, ServiceError> {
+    let mut request = CallToolRequest::new(params);
+    request.extensions.insert(slot.clone());
+    let request = ClientRequest::CallToolRequest(request);
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let mut abandoned = Abandoned { peer: peer.clone(), request: Some(handle.id.clone()) };
+    let result = handle.await_response().await;
+    abandoned.request = None;
+    match result? {
+        ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
+        ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
+        ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+/// Tells the server that nobody waits for an answer, when it is dropped.
+struct Abandoned {
+    peer: Peer<RoleClient>,
+    request: Option<RequestId>,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let (Some(request), Ok(runtime)) =
+            (self.request.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let cancelled = CancelledNotificationParam::new(Some(request), None);
+            // A connection that has ended has cancelled it already.
+            let _ = peer.notify_cancelled(cancelled).await;
+        });
+    }
+}
+
+/// The largest event of a stream; the transport says its own.
+const EVENT: usize = 8 * 1024 * 1024;
+
+impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>> {
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, EVENT)
+            .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        largest: usize,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>> {
+        let mut request = self
+            .http
+            .post(uri.as_ref())
+            .header(header::ACCEPT, format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}"))
+            .headers(HeaderMap::from_iter(headers));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let has_session = session.is_some();
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, session.as_ref());
+        }
+        let answer = request.json(&message).send().await?;
+        let asked = Asked::of(&message, has_session);
+        answer::read(&self.budget, answer, asked, largest).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), StreamableHttpError<reqwest::Error>> {
+        self.http.delete_session(uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<
+        BoxStream<'static, Result<Sse, sse_stream::Error>>,
+        StreamableHttpError<reqwest::Error>,
+    > {
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, EVENT)
+            .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        largest: usize,
+    ) -> Result<
+        BoxStream<'static, Result<Sse, sse_stream::Error>>,
+        StreamableHttpError<reqwest::Error>,
+    > {
+        let stream = self
+            .http
+            .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, largest)
+            .await?;
+        // What is said on it answers no call, unless a stream was cut off and goes on here.
+        Ok(events::admitted(self.budget.clone(), stream, None, Slot::default()))
+    }
+}
+
+/// What an answer has to know of its request.
+struct Asked<H> {
+    /// `None` for a notification or a response.
+    id: Option<RequestId>,
+    is_discovery: bool,
+    has_session: bool,
+    slot: Slot<H>,
+}
+
+impl<H: Send + Sync + 'static> Asked<H> {
+    fn of(message: &ClientJsonRpcMessage, has_session: bool) -> Self {
+        let ClientJsonRpcMessage::Request(request) = message else {
+            return Self { id: None, is_discovery: false, has_session, slot: Slot::default() };
+        };
+        let slot = request.request.extensions().get::<Slot<H>>().cloned();
+        Self {
+            id: Some(request.id.clone()),
+            is_discovery: matches!(request.request, ClientRequest::DiscoverRequest(_)),
+            has_session,
+            slot: slot.unwrap_or_default(),
+        }
+    }
+}

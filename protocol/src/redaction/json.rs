@@ -1,0 +1,142 @@
+//! Takes a key out of a JSON text literal by literal, without building a tree of it.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{REDACTED, Redactor};
+
+/// A shorter key is no form of its own, so that only a whole literal can be it.
+const SHORTEST: usize = super::SHORTEST;
+
+impl Redactor {
+    /// Returns a JSON text without the key; every other byte stays as it is.
+    ///
+    /// It takes as much memory as the text has bytes, whatever its shape. What is not JSON is cleaned as text.
+    pub fn json<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let has_form = self.text(text) != text;
+        // Without either, a literal can only hold the key behind escapes.
+        let any_literal = has_form || self.key.len() < SHORTEST;
+        if !any_literal && !text.contains('\\') {
+            return Cow::Borrowed(text);
+        }
+        let (mut clean, mut copied) = (String::new(), 0);
+        for (start, end) in literals(text.as_bytes()) {
+            let literal = &text[start..end];
+            let is_escaped = literal.contains('\\');
+            if let Some(other) =
+                (any_literal || is_escaped).then(|| self.literal(literal, is_escaped)).flatten()
+            {
+                clean += &text[copied..start];
+                clean += &other;
+                copied = end;
+            }
+        }
+        let clean = match copied {
+            0 => Cow::Borrowed(text),
+            _ => Cow::Owned(clean + &text[copied..]),
+        };
+        // What is left stands across literals, or in what is no JSON.
+        match self.text(&clean) {
+            Cow::Borrowed(same) if same.len() == clean.len() => clean,
+            cleaner => Cow::Owned(cleaner.into_owned()),
+        }
+    }
+
+    /// Returns a string or a number without the key, `None` when it has no key in it.
+    fn literal(&self, literal: &str, is_escaped: bool) -> Option<String> {
+        let Some(inner) = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+            return (self.text(literal) != literal).then(|| format!("\"{REDACTED}\""));
+        };
+        let meant = if is_escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) };
+        let clean = self.text(&meant);
+        if clean != meant {
+            return Some(Value::from(clean.as_ref()).to_string());
+        }
+        (self.text(inner) != inner).then(|| format!("\"{REDACTED}\""))
+    }
+}
+
+/// Returns where the strings, with their quotes, and the numbers of a text are.
+fn literals(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+        while at < text.len() && text[at] != b'"' && !text[at].is_ascii_digit() && text[at] != b'-'
+        {
+            at += 1;
+        }
+        let start = at;
+        if *text.get(start)? != b'"' {
+            at += text[start..].iter().take_while(|byte| is_number(**byte)).count();
+            return Some((start, at));
+        }
+        at += 1;
+        while let Some(byte) = text.get(at) {
+            at += if *byte == b'\\' { 2 } else { 1 };
+            if *byte == b'"' {
+                return Some((start, at));
+            }
+        }
+        // It has no end, so it is no literal.
+        at = text.len();
+        None
+    })
+}
+
+/// Returns what the inside of a string means. Some parsers take half of a surrogate pair, so that this does, too.
+fn unescaped(inner: &str) -> String {
+    let mut units: Vec<u16> = Vec::with_capacity(inner.len());
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        let meant = match letter {
+            '\\' => match letters.next() {
+                Some('b') => '\u{8}',
+                Some('f') => '\u{c}',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('t') => '\t',
+                Some('u') => {
+                    let digits = letters.as_str().get(..4);
+                    if let Some(unit) = digits.and_then(|it| u16::from_str_radix(it, 16).ok()) {
+                        units.push(unit);
+                        letters.nth(3);
+                        continue;
+                    }
+                    'u'
+                }
+                Some(other) => other,
+                None => continue,
+            },
+            other => other,
+        };
+        units.extend_from_slice(meant.encode_utf16(&mut [0; 2]));
+    }
+    String::from_utf16_lossy(&units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SE-02: the key goes, in whatever literal it stands and however it is written; the rest stays to the byte.
+    #[test]
+    fn a_key_is_taken_out_of_each_literal() {
+        let redactor = Redactor::new("canary/7f3a91");
+        for (text, clean) in [
+            (r#"{ "a" : "canary/7f3a91" , "n": 1.0 }"#, r#"{ "a" : "[redacted]" , "n": 1.0 }"#),
+            (r#"["x canary\/7f3a91 y", "\n"]"#, r#"["x [redacted] y", "\n"]"#),
+            (r#"{"\u0063anary/7f3a91":"\u0041"}"#, r#"{"[redacted]":"\u0041"}"#),
+            (r#"["\ud800\u0063anary/7f3a91"]"#, "[\"\u{fffd}[redacted]\"]"),
+            (r#"{"a":"canary/7f3a91","a":1}"#, r#"{"a":"[redacted]","a":1}"#),
+            ("data canary/7f3a91", "data [redacted]"),
+            (r#"{"cut": "canary/7f3a91"#, r#"{"cut": "[redacted]"#),
+            (r#"["a", "\"#, r#"["a", "\"#),
+            (r#"["\u00zz\uD83D\uDE00 é", "\"", -1e9]"#, r#"["\u00zz\uD83D\uDE00 é", "\"", -1e9]"#),
+        ] {
+            assert_eq!(redactor.json(text), clean);
+        }
+        assert_eq!(Redactor::new("12345678").json("[12345678,1]"), r#"["[redacted]",1]"#);
+        assert_eq!(Redactor::new("abc").json(r#"["abc","abcd"]"#), r#"["[redacted]","abcd"]"#);
+    }
+}
