@@ -36,6 +36,11 @@ pub fn child_main_if_requested(jobs: &[Job]) {
     }
 }
 
+/// Tells by its first argument whether a process is a sandbox child, for what must be known before `main`.
+pub fn marks_child(first_argument: &[u8]) -> bool {
+    first_argument == CHILD_MARK.as_bytes()
+}
+
 /// What the host said when it started us.
 enum Role {
     Zygote,

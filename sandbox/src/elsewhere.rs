@@ -14,6 +14,11 @@ use crate::{
 /// Does nothing: no process is ever started as a child here.
 pub fn child_main_if_requested(_jobs: &[Job]) {}
 
+/// No process is ever a child here.
+pub fn marks_child(_first_argument: &[u8]) -> bool {
+    false
+}
+
 /// Does nothing: how a process is kept private differs from system to system.
 ///
 /// # Errors

@@ -99,10 +99,11 @@ mod worker;
 mod zygote;
 
 #[cfg(target_os = "linux")]
-pub use child::child_main_if_requested;
+pub use child::{child_main_if_requested, marks_child};
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, take_variable,
+    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, marks_child,
+    take_variable,
 };
 #[cfg(target_os = "linux")]
 pub use pool::Pool;

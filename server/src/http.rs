@@ -75,23 +75,23 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         // Within the check of the caller: an answer is kept for whoever it was given to.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
     let timed = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, API_TIMEOUT);
+    let checked = middleware::from_fn_with_state(gateway.clone(), auth::require_caller);
+    let keyed = api.merge(publishing()).layer((checked.clone(), timed));
     // A run and a stream have limits of their own.
-    let keyed = Router::from(mcp_routes())
-        .layer(Extension(mcp))
-        .merge(api.merge(publishing()).layer(timed))
-        .layer(middleware::from_fn_with_state(gateway.clone(), auth::require_caller));
+    let keyed = keyed.merge(Router::from(mcp_routes()).layer((checked, Extension(mcp))));
     let open = Router::from(public_routes()).merge(official()).merge(login()).merge(open_routes());
     let router = keyed
         .merge(open.layer(timed))
-        .layer(Extension(Arc::new(Pages::new(serve))))
         .with_state(gateway.clone())
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
-        .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
-        // The outermost layer is the last one added.
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(RequestBodyTimeoutLayer::new(BODY_SILENCE))
-        .layer(middleware::from_fn_with_state(gateway, around));
-    observe::observed(router)
+        .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method));
+    let around_all = (
+        middleware::from_fn_with_state(gateway, around),
+        RequestBodyTimeoutLayer::new(BODY_SILENCE),
+        DefaultBodyLimit::max(BODY_LIMIT),
+        Extension(Arc::new(Pages::new(serve))),
+    );
+    observe::observed(router, around_all)
 }
 
 /// Counts a request, and gives its answer the form and the headers of all others. It is one layer: each costs a

@@ -1,5 +1,8 @@
 //! `pml-server`: arguments → run → exit code.
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod allocator;
+
 use std::process::ExitCode;
 
 use server::analyser::ANALYSE;

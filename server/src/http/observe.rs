@@ -1,6 +1,7 @@
 //! Around each request: an id for it, one line in the log, and an answer whatever happens.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,8 +9,9 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::Route;
 use protocol::ErrorCode;
-use tower::ServiceBuilder;
+use tower::{Layer, Service, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{
     MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
@@ -40,8 +42,16 @@ pub fn request_id() -> Option<String> {
     ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
 }
 
-/// Puts around routes what is done for every request. The first layer is the outermost.
-pub fn observed(router: Router) -> Router {
+/// Puts around routes what is done for every request, and `within` it what else is. The first layer is the outermost.
+///
+/// All of it is one layer of the router: each costs a request a copy of everything beneath it.
+pub fn observed<L>(router: Router, within: L) -> Router
+where
+    L: Layer<Route> + Clone + Send + Sync + 'static,
+    L::Service:
+        Service<Request, Response = Response, Error = Infallible> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Request>>::Future: Send + 'static,
+{
     router.layer(
         ServiceBuilder::new()
             .layer(SetSensitiveRequestHeadersLayer::new(SENSITIVE))
@@ -60,7 +70,8 @@ pub fn observed(router: Router) -> Router {
             .layer(PropagateRequestIdLayer::x_request_id())
             // Around the panic, whose answer names the id.
             .layer(middleware::from_fn(remember_id))
-            .layer(CatchPanicLayer::custom(broken)),
+            .layer(CatchPanicLayer::custom(broken))
+            .layer(within),
     )
 }
 
@@ -118,6 +129,7 @@ mod tests {
     use axum::routing::get;
     use serde_json::Value;
     use tower::ServiceExt as _;
+    use tower::layer::util::Identity;
 
     use super::*;
 
@@ -129,7 +141,7 @@ mod tests {
         }
         let router =
             Router::new().route("/breaks", get(breaks)).route("/works", get(async || "yes"));
-        let router = observed(router);
+        let router = observed(router, Identity::new());
         let ask = async |path: &str| {
             let request = Request::get(path).header(HEADER, "mine").body(Body::empty());
             router.clone().oneshot(request.unwrap()).await.unwrap()
