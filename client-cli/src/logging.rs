@@ -26,6 +26,8 @@ pub(crate) fn start(filter: &str) -> Result<(), CliError> {
         .with_ansi(std::io::stderr().is_terminal())
         .event_format(Lines(fmt::format().with_target(false)));
     registry().with(filter).with(limits()).with(lines).init();
+    // What a panic says may hold a key as well, so it is written as all else is.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("a thread {panic}")));
     Ok(())
 }
 
@@ -75,7 +77,8 @@ where
 /// arguments and results. Their warnings stay, but for those of the MCP
 /// library, some of which quote a message.
 fn limits() -> Targets {
-    let ours = ["client_cli", "pml", "sandbox", "analysis"].map(|name| (name, LevelFilter::TRACE));
+    let ours = ["client_cli", "pml", "execution", "sandbox", "analysis"]
+        .map(|name| (name, LevelFilter::TRACE));
     Targets::new()
         .with_default(LevelFilter::WARN)
         .with_target("rmcp", LevelFilter::ERROR)

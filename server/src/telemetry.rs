@@ -23,6 +23,8 @@ pub fn start(filter: &str) -> anyhow::Result<()> {
         lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(filter).with(limits()).with(lines).init();
+    // What a panic says may hold a key as well, so it is written as all else is.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("A thread {panic}")));
     Ok(())
 }
 
@@ -47,7 +49,7 @@ impl Write for Stderr {
 /// arguments and results. Their warnings stay, but for those of the MCP
 /// library, some of which quote a message.
 fn limits() -> Targets {
-    let ours = ["server", "pml_server", "registry", "sandbox", "analysis"]
+    let ours = ["server", "pml_server", "registry", "execution", "sandbox", "analysis"]
         .map(|name| (name, LevelFilter::TRACE));
     Targets::new()
         .with_default(LevelFilter::WARN)
