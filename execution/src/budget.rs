@@ -1,44 +1,44 @@
-//! Memory for what comes from others: held while it arrives, while it is parsed and while it is used.
+//! Memory for untrusted input: reserved while it arrives, while it is parsed and while the result is in use.
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt as _};
 
-/// Texts up to this size, in bytes, arrive without being budgeted.
+/// Texts up to this size, in bytes, are read without a reservation.
 pub const UNBUDGETED: usize = 64 * 1024;
 
-/// Memory that is limited.
+/// A limit on memory.
 pub trait Budget: Clone + Send + Sync + 'static {
-    /// Memory that is taken until this is dropped.
+    /// A reservation; dropping it frees the memory.
     type Held: Send + Sync + 'static;
-    /// Why there is none.
+    /// Why nothing could be reserved.
     type Error: Send;
 
-    /// Takes memory for so many bytes of a text that is about to arrive.
+    /// Reserves memory for a text of this many bytes before it arrives.
     ///
     /// # Errors
-    /// Returns why there is none for a while.
+    /// Returns an error when no memory becomes free in time.
     fn arriving(
         &self,
         bytes: usize,
     ) -> impl Future<Output = Result<Self::Held, Self::Error>> + Send;
 
-    /// Takes memory for what a message of MCP is parsed to.
+    /// Reserves memory for the parsed form of an MCP message.
     ///
     /// # Errors
-    /// Returns why there is none for a while, or that there never is so much.
+    /// Returns an error when no memory becomes free in time, and for a message that exceeds the limit by itself.
     fn parsed(
         &self,
         message: &[u8],
     ) -> impl Future<Output = Result<Self::Held, Self::Error>> + Send;
 
-    /// Gives back what is not needed after all; `bytes` are.
+    /// Frees what a reservation holds beyond `bytes`.
     fn shrink(held: &mut Self::Held, bytes: usize);
 }
 
-/// A budget of one program for one user: a message has so many values and names at most.
+/// A fixed limit on the values and names in one message, for a program with a single user.
 #[derive(Debug, Clone, Copy)]
 pub struct Values {
-    /// How many.
+    /// The most values and names.
     pub most: usize,
 }
 
@@ -57,18 +57,18 @@ impl Budget for Values {
     fn shrink((): &mut (), _bytes: usize) {}
 }
 
-/// Why a text is not kept.
+/// Why a text was not kept.
 #[derive(Debug)]
 pub enum NotKept<R, E> {
-    /// It has more bytes than it may have.
+    /// It exceeds the size limit.
     TooLarge,
-    /// There was no memory for a while.
+    /// No memory became free in time.
     NoRoom(R),
-    /// Its sender cut it off.
+    /// It ended with an error.
     Cut(E),
 }
 
-/// A text, and the memory that it takes.
+/// A text and its reservation.
 struct Kept<H> {
     bytes: Vec<u8>,
     _held: H,
@@ -80,14 +80,14 @@ impl<H> AsRef<[u8]> for Kept<H> {
     }
 }
 
-/// Collects at most `most` bytes. The memory is given back when the last copy of them is dropped.
+/// Collects at most `most` bytes. The reservation is freed when the last clone of the result is dropped.
 ///
-/// `declared` is how many will come, if their sender says so; it is trusted only as far as it takes more memory.
-/// What has come when there turn out to be too many is dropped at once. With `drains` the rest is still taken, so that
-/// a sender that only writes sees the answer.
+/// `declared` is the length announced by the sender. It only decides how much is reserved at first.
+/// When the text turns out to be too large, what has arrived is dropped at once. With `drains` the rest is read and
+/// discarded, so that a peer that writes before it reads sees the response.
 ///
 /// # Errors
-/// Returns why they are not kept.
+/// Returns why the text was not kept.
 pub async fn gather<B: Budget, E>(
     budget: &B,
     pieces: impl Stream<Item = Result<Bytes, E>>,

@@ -1,9 +1,9 @@
 //! What both PML programs do with programs and with MCP servers.
 //!
-//! The first of it is the client side of MCP over HTTP: [`mcp_client`] calls a server whose answers are
-//! [budgeted](Budget) before they are parsed, because a parsed answer takes many times the memory of its bytes.
+//! [`mcp_client`] is the client side of MCP over HTTP. Responses are [budgeted](Budget) before they are parsed, because
+//! a parsed response takes many times the memory of its bytes.
 //!
-//! It has no database, serves no HTTP, writes to no terminal, and decides nothing about permission.
+//! The crate has no database, serves no HTTP, writes to no terminal and decides nothing about permission.
 
 mod budget;
 pub mod mcp_client;

@@ -1,8 +1,8 @@
 //! The client side of MCP over Streamable HTTP.
 //!
-//! rmcp bounds the bytes of an answer and then parses it. What a parsed answer takes depends on its shape and may be
-//! a hundred times as much, so here each message passes a [`Budget`] first. An answer that does not is replaced by a
-//! JSON-RPC error with the code [`TOO_LARGE`], so that the connection and its other calls go on.
+//! rmcp limits the bytes of a response and then parses it. Depending on its shape the parsed form takes up to a
+//! hundred times as much memory, so here each message passes a [`Budget`] first. A refused response is replaced by a
+//! JSON-RPC error with the code [`TOO_LARGE`], so that the connection and its other calls continue.
 
 mod answer;
 mod events;
@@ -27,10 +27,10 @@ use sse_stream::Sse;
 
 use crate::budget::Budget;
 
-/// The JSON-RPC code of an answer that was not parsed because it takes too much memory.
+/// The JSON-RPC code that replaces a response too large to parse.
 pub const TOO_LARGE: i32 = -32099;
 
-/// What sends messages to a server, and keeps its answers within a budget.
+/// Sends messages to a server and keeps its responses within a budget.
 #[derive(Debug, Clone)]
 pub struct BudgetedClient<B> {
     http: reqwest::Client,
@@ -38,13 +38,13 @@ pub struct BudgetedClient<B> {
 }
 
 impl<B: Budget> BudgetedClient<B> {
-    /// Prepares to send with `http`.
+    /// Makes a client that sends with `http`.
     pub fn new(http: reqwest::Client, budget: B) -> Self {
         Self { http, budget }
     }
 }
 
-/// The memory that the answer to one call takes. Whoever calls keeps it for as long as the answer is used.
+/// The memory reserved for the response to one call. The caller keeps it as long as it uses the result.
 #[derive(Debug)]
 pub struct Slot<H>(Arc<Mutex<Vec<H>>>);
 
@@ -66,11 +66,11 @@ impl<H> Slot<H> {
     }
 }
 
-/// Calls a tool once: an answer that is no result yet is given back as it is. The memory of the answer goes to
-/// `slot`. When this is dropped, the server is told that the call is cancelled.
+/// Calls a tool once, without answering `input_required`. The response's reservation goes to `slot`. Dropping the future sends
+/// `notifications/cancelled`.
 ///
 /// # Errors
-/// As rmcp; [`TOO_LARGE`] in an [`ServiceError::McpError`] says that the answer was over the budget.
+/// As rmcp's method of that name; an [`ServiceError::McpError`] with [`TOO_LARGE`] means that the response exceeded the budget.
 pub async fn call_tool_once<H: Send + Sync + 'static>(
     peer: &Peer<RoleClient>,
     params: CallToolRequestParams,
@@ -91,7 +91,7 @@ pub async fn call_tool_once<H: Send + Sync + 'static>(
     }
 }
 
-/// Tells the server that nobody waits for an answer, when it is dropped.
+/// Cancels a request when it is dropped.
 struct Abandoned {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
@@ -107,13 +107,13 @@ impl Drop for Abandoned {
         let peer = self.peer.clone();
         runtime.spawn(async move {
             let cancelled = CancelledNotificationParam::new(Some(request), None);
-            // A connection that has ended has cancelled it already.
+            // A closed connection has cancelled it already.
             let _ = peer.notify_cancelled(cancelled).await;
         });
     }
 }
 
-/// The largest event of a stream; the transport says its own.
+/// The largest event of a stream, in bytes, where the transport sets no limit of its own.
 const EVENT: usize = 8 * 1024 * 1024;
 
 impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
@@ -198,12 +198,12 @@ impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
             .http
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, largest)
             .await?;
-        // What is said on it answers no call, unless a stream was cut off and goes on here.
+        // Its messages answer no call, except where it resumes a stream that broke off.
         Ok(events::admitted(self.budget.clone(), stream, None, Slot::default()))
     }
 }
 
-/// What an answer has to know of its request.
+/// What is needed of a request to read its response.
 struct Asked<H> {
     /// `None` for a notification or a response.
     id: Option<RequestId>,

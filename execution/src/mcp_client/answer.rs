@@ -1,4 +1,4 @@
-//! One answer to a message: a JSON body, a stream of events, or a status.
+//! The response to one message: a JSON body, a stream of events, or a status.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHtt
 use super::{Asked, TOO_LARGE, events};
 use crate::budget::{Budget, NotKept, gather};
 
-/// The largest body of an answer with an error status, in bytes.
+/// The largest body of a response with an error status, in bytes.
 const ERROR_BODY: usize = 64 * 1024;
 
 type Answer = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
-/// Reads what a server answers, as Streamable HTTP has it.
+/// Reads a response as the Streamable HTTP transport defines it.
 pub(super) async fn read<B: Budget>(
     budget: &B,
     answer: reqwest::Response,
@@ -55,7 +55,7 @@ pub(super) async fn read<B: Budget>(
     }
     let body = body(budget, answer, largest).await?;
     let Some(id) = asked.id else {
-        // A notification needs no answer.
+        // A notification has no response.
         return Ok(StreamableHttpPostResponse::Accepted);
     };
     let Some(body) = body else {
@@ -71,7 +71,7 @@ pub(super) async fn read<B: Budget>(
     }
 }
 
-/// Reads an answer with an error status. It may still be a JSON-RPC error, for whoever asked.
+/// Reads a response with an error status, which may carry a JSON-RPC error for the caller.
 async fn refused<B: Budget>(
     budget: &B,
     answer: reqwest::Response,
@@ -90,7 +90,7 @@ async fn refused<B: Budget>(
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     });
-    // A server of an older version does not know the method, and says so in its own words.
+    // Servers of older versions do not know `server/discover` and refuse it in many ways.
     if let (true, false, Some(id)) = (asked.is_discovery, asked.has_session, asked.id)
         && status.is_client_error()
         && !is_of_the_caller
@@ -107,13 +107,13 @@ async fn refused<B: Budget>(
             let message = ServerJsonRpcMessage::Error(error);
             Ok(StreamableHttpPostResponse::Json(message, session))
         }
-        // Its address may have a key in it.
+        // The URL may contain a key.
         (None, Err(error)) => Err(StreamableHttpError::Client(error.without_url())),
         (None, Ok(())) => Err(unexpected(format!("HTTP status {}", status.as_u16()))),
     }
 }
 
-/// Reads a body; `None` when it is too large, or there is no memory for it.
+/// Reads a body; `None` when it is too large or no memory became free.
 async fn body<B: Budget>(
     budget: &B,
     answer: reqwest::Response,
@@ -132,7 +132,7 @@ fn unexpected(what: String) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(what))
 }
 
-/// Makes what stands in the place of an answer that takes too much memory.
+/// Makes the error that replaces a response too large to parse.
 pub(super) fn too_large(id: RequestId) -> ServerJsonRpcMessage {
     let what = "the server's answer is too large";
     ServerJsonRpcMessage::error(ErrorData::new(ErrorCode(TOO_LARGE), what, None), Some(id))

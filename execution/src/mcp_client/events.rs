@@ -1,4 +1,4 @@
-//! Streams of server-sent events: each event has a size, and passes the budget before it is parsed.
+//! Streams of server-sent events: each event has a size limit and passes the budget before it is parsed.
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
@@ -13,7 +13,7 @@ use crate::budget::{Budget, UNBUDGETED};
 /// The events of a stream.
 pub(super) type Events = BoxStream<'static, Result<Sse, Error>>;
 
-/// Says that an event is too large, or that there is no memory for it.
+/// An event exceeds the size limit, or no memory became free for it.
 #[derive(Debug)]
 struct TooLarge;
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Reads events of at most `largest` bytes; a large one takes memory while it arrives.
+/// Reads events of at most `largest` bytes; memory for a large one is reserved while it arrives.
 pub(super) fn bounded<B: Budget, E: std::error::Error + Send + Sync + 'static>(
     budget: B,
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
@@ -59,7 +59,7 @@ pub(super) fn bounded<B: Budget, E: std::error::Error + Send + Sync + 'static>(
     SseStream::from_bytes_stream(pieces).boxed()
 }
 
-/// An error that ends a stream, whoever made it.
+/// An error that ends a stream, ours or the transport's.
 #[derive(Debug)]
 struct Cut(Box<dyn std::error::Error + Send + Sync>);
 
@@ -80,8 +80,8 @@ fn is_too_large(error: &Error) -> bool {
     cause.is::<TooLarge>() || cause.downcast_ref::<Cut>().is_some_and(|cut| cut.0.is::<TooLarge>())
 }
 
-/// Lets each event through that the budget has memory for. In the place of another one stands an error for the
-/// request that the stream answers.
+/// Passes on the events that the budget admits. A refused one is replaced by a JSON-RPC error for the request that the
+/// stream answers.
 pub(super) fn admitted<B: Budget>(
     budget: B,
     events: Events,
@@ -94,7 +94,7 @@ pub(super) fn admitted<B: Budget>(
         let is_too_large = match &event {
             Ok(Sse { data: Some(data), .. }) => match budget.parsed(data.as_bytes()).await {
                 Ok(held) => {
-                    // What answers no request is gone when it has been read.
+                    // A message that answers no request is dropped once it is read.
                     if request.is_some() {
                         slot.keep(held);
                     }
@@ -118,7 +118,7 @@ pub(super) fn admitted<B: Budget>(
     .boxed()
 }
 
-/// How large the event is that has not come to its end.
+/// The size of the event that is still arriving.
 #[derive(Debug, Default)]
 struct EventSize {
     bytes: usize,
