@@ -4,7 +4,10 @@
 //! counted before it is parsed, and waits until there is room: for its tenant, and in total. Small messages have room of
 //! their own, so that they do not wait for large ones.
 
+mod threads;
+
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -14,6 +17,7 @@ use execution::Budget;
 use protocol::{ErrorCode, Scope};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::threads::Threads;
 use crate::error::ApiError;
 
 const KIB: usize = 1024;
@@ -103,6 +107,7 @@ struct Rooms {
     total: Room,
     tenants: Mutex<HashMap<Scope, Weak<Room>>>,
     patience: Duration,
+    threads: Threads,
 }
 
 /// The room of one tenant, and of what belongs to nobody else.
@@ -121,16 +126,27 @@ pub struct Held {
     is_large: bool,
 }
 
-impl Default for Memory {
-    fn default() -> Self {
-        Self::new(PATIENCE)
-    }
-}
-
 impl Memory {
-    fn new(patience: Duration) -> Self {
+    /// Starts with all room free.
+    ///
+    /// # Errors
+    /// Returns an error when the threads for large messages do not start.
+    pub fn start() -> io::Result<Self> {
+        Self::with_patience(PATIENCE)
+    }
+
+    fn with_patience(patience: Duration) -> io::Result<Self> {
         let total = Room::new(256 * MIB, 256 * MIB, 256 * MIB);
-        Self(Arc::new(Rooms { total, tenants: Mutex::default(), patience }))
+        let threads = Threads::start()?;
+        Ok(Self(Arc::new(Rooms { total, tenants: Mutex::default(), patience, threads })))
+    }
+
+    /// Works on a message that has its room: on a large one where nobody else has to wait for it.
+    pub async fn work<F>(&self, room: &Held, work: F) -> F::Output
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        if room.is_large { self.0.threads.run(work).await } else { work.await }
     }
 
     /// Returns the room of a tenant.
@@ -259,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_messages_of_a_tenant_wait_for_each_other_and_for_nobody_else() {
-        let memory = Memory::default();
+        let memory = Memory::start().expect("threads");
         let large = format!("[{}0]", "0,".repeat(190_000));
         let (one, two) = (scope("a.one"), scope("b.two"));
         let first =
@@ -287,7 +303,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_too_long_is_told_to_try_again() {
-        let memory = Memory::new(Duration::from_millis(10));
+        let memory = Memory::with_patience(Duration::from_millis(10)).expect("threads");
         let large = "0,".repeat(190_000);
         let _first = memory
             .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)

@@ -75,11 +75,10 @@ fn silent_and_slow_connections_leave_room_for_others() {
     let slow_head = open(&server, 100 + scaled(900), "POST /mcp HTTP/1.1\r\nhost: x\r\nx-slow: ");
     let body = "POST /v0/auth/github-at HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{";
     let slow_body = open(&server, 100 + scaled(900), body);
-    for _ in 0..10 {
-        let took = time_to_answer(&server);
-        // A busy machine gets more than the 100 ms that are promised.
-        assert!(took < Duration::from_secs(5), "{took:?}");
-    }
+    let slowest = (0..10).map(|_| time_to_answer(&server)).max().unwrap();
+    eprintln!("slowest answer beside silent and slow connections: {slowest:?}");
+    // A busy machine gets more than the 100 ms that are promised.
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     assert_eq!(success(&client.execute(wait)), 1);
     let log = server.installation().log();
     assert!(!log.contains("cannot be accepted"), "{log}");

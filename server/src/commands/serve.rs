@@ -48,7 +48,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let connections = registry.clone();
         let private = PrivateHosts::new(&serve.upstream_private_hosts)
             .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
-        let memory = Memory::default();
+        let memory = Memory::start().context("threads cannot be started")?;
         let upstreams = Upstreams::new(private, memory.clone())
             .context("upstreams cannot be called from this machine")?;
         let parts = Parts {

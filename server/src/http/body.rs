@@ -26,7 +26,7 @@ use crate::state::SharedGateway;
 /// it; serde refuses a field that stands there twice.
 pub struct ApiJson<T>(pub T, pub Option<Held>);
 
-impl<T: DeserializeOwned> FromRequest<SharedGateway> for ApiJson<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &SharedGateway) -> Result<Self, ApiError> {
@@ -43,11 +43,15 @@ impl<T: DeserializeOwned> FromRequest<SharedGateway> for ApiJson<T> {
             let what = "the body is not a JSON object";
             return Err(ApiError::new(ErrorCode::InvalidRequest, what));
         }
-        let room = match scope {
-            Some(scope) => Some(gateway.memory.parsed(&scope, &body, Parsed::Tree).await?),
-            None => None,
+        let (parsed, room) = match scope {
+            Some(scope) => {
+                let room = gateway.memory.parsed(&scope, &body, Parsed::Tree).await?;
+                let parse = async move { serde_json::from_slice(&body) };
+                (gateway.memory.work(&room, parse).await, Some(room))
+            }
+            None => (serde_json::from_slice(&body), None),
         };
-        match serde_json::from_slice(&body) {
+        match parsed {
             Ok(parsed) => Ok(Self(parsed, room)),
             Err(error) => {
                 Err(ApiError::new(ErrorCode::InvalidRequest, format!("the body: {error}")))
@@ -213,9 +217,11 @@ mod tests {
         let router = Router::new()
             .route(
                 "/",
-                post(async |request: Request| match read(&Memory::default(), request).await {
-                    Ok(body) => body.len().to_string().into_response(),
-                    Err(refusal) => refusal.into_response(),
+                post(async |request: Request| {
+                    match read(&Memory::start().expect("threads"), request).await {
+                        Ok(body) => body.len().to_string().into_response(),
+                        Err(refusal) => refusal.into_response(),
+                    }
                 }),
             )
             .layer(DefaultBodyLimit::max(8))

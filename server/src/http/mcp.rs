@@ -132,7 +132,7 @@ pub async fn post_message(
         let room = memory.parsed(&caller.scope, &body, Parsed::Message).await?;
         Ok::<_, ApiError>((body, room))
     };
-    let (body, _room) = match read.await {
+    let (body, room) = match read.await {
         Ok(read) => read,
         // Too large, too slow, cut off, or too many at once.
         Err(refusal) => return refusal.into_response(),
@@ -141,7 +141,10 @@ pub async fn post_message(
     let mut request = Request::from_parts(parts, Body::from(body.clone()));
     let aside = Arc::new(Aside::default());
     request.extensions_mut().insert(Arc::clone(&aside));
-    let mut response = service.rmcp.handle(request).await.into_response();
+    let rmcp = service.rmcp.clone();
+    // What was parsed is freed there, too.
+    let answer = async move { rmcp.handle(request).await.into_response() };
+    let mut response = memory.work(&room, answer).await;
     if let Some(right) = aside.lacks.get() {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.extensions_mut().insert(MissingRight(*right));
