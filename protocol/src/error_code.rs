@@ -44,19 +44,19 @@ error_codes! {
     /// A `deny` rule covers the tool.
     PermissionDenied = 1001, "PERMISSION_DENIED",
         "A rule in `.pml.json` denies this tool; only the user can change it.";
-    /// The policy refuses what the allowed tool was asked to touch.
+    /// The tool is allowed, but the policy refuses this access.
     PolicyDenied = 1002, "POLICY_DENIED",
         "The policy does not allow this access; use a path or command that it allows.";
-    /// The user said no.
+    /// The user refused.
     ApprovalDenied = 1003, "APPROVAL_DENIED",
         "The user refused this call; do not repeat it, ask what they want instead.";
     /// Nobody answered in time.
     ApprovalExpired = 1004, "APPROVAL_EXPIRED",
-        "The request for approval ended; submit the program again to ask anew.";
-    /// The paused run is gone, for example after a restart.
+        "The approval request expired; submit the program again.";
+    /// The paused run no longer exists, for example after a restart.
     WorkflowLost = 1005, "WORKFLOW_LOST",
         "The paused run is no longer alive; submit the program again.";
-    /// No such workflow belongs to the caller.
+    /// The caller has no such workflow.
     WorkflowNotFound = 1006, "WORKFLOW_NOT_FOUND",
         "Use the `workflow_id` of the latest `approval_required` answer, once.";
     /// The program needs tools of the user's machine, and the caller cannot run them.
@@ -67,38 +67,38 @@ error_codes! {
         "Write the call as `mcp.namespace.action(...)` so that the analysis can see it.";
     /// There is no valid credential.
     Unauthorized = 1009, "UNAUTHORIZED",
-        "Send a valid API key as `Authorization: Bearer pml_…`; `pml-server keys create` makes one.";
+        "Send a valid API key as `Authorization: Bearer pml_…`; `pml-server keys create` creates one.";
     /// The credential is valid but lacks a right.
     Forbidden = 1010, "FORBIDDEN",
-        "Use a key that has the named right; `pml-server keys create --can …` makes one.";
-    /// A tool needs a key that the caller did not supply.
+        "Use an API key with the named right; `pml-server keys create --can …` creates one.";
+    /// A tool needs a secret that the caller did not supply.
     ApiKeyRequired = 1011, "API_KEY_REQUIRED",
-        "For a tool on this machine set the variable in the environment or `.env`; for one on the gateway use `pml keys set NAME --cloud`.";
+        "For a tool on this machine, set the variable in the environment or `.env`; for a tool on the gateway, run `pml keys set NAME --cloud`.";
     /// A path leads out of the workspace.
     PathOutsideWorkspace = 1012, "PATH_OUTSIDE_WORKSPACE",
         "Use a path beneath the workspace.";
-    /// More requests came than may.
+    /// There were more requests than the limit allows.
     RateLimited = 1013, "RATE_LIMITED",
-        "Wait as long as `Retry-After` says; the message names what is limited.";
-    /// A key may not go to the host that an entry names.
+        "Retry after the time in `Retry-After`; the message names the limit.";
+    /// The secret may not be sent to the host that the entry names.
     KeyNotForHost = 1014, "KEY_NOT_FOR_HOST",
-        "If that host is meant to have the key, name it: `pml keys set NAME --cloud --host HOST`, or `X-PML-Host-NAME`.";
+        "If that host may receive the secret, allow it: `pml keys set NAME --cloud --host HOST`, or `X-PML-Host-NAME`.";
 
-    /// No tool of that id is known in the caller's scope.
+    /// The caller's scope has no tool with that id.
     ToolNotFound = 2001, "TOOL_NOT_FOUND",
         "Check the id against the suggestions, or find tools with `pml_discover`.";
-    /// The tool ran and answered with an error.
+    /// The tool ran and returned an error.
     ToolFailed = 2002, "TOOL_FAILED",
         "Read the tool's message; correct the arguments or handle it with try/catch.";
     /// The tool did not answer in time.
     ToolTimeout = 2003, "TOOL_TIMEOUT",
         "Ask for less at once, or raise `timeout_ms` within its limit.";
-    /// The arguments do not fit the tool's input schema.
+    /// The arguments do not match the tool's input schema.
     InvalidArguments = 2004, "INVALID_ARGUMENTS",
         "Compare the arguments with the tool's input schema from `pml_discover`.";
-    /// The tool's server could not be started or went away.
+    /// The tool's server could not be started, or disconnected.
     ToolUnavailable = 2005, "TOOL_UNAVAILABLE",
-        "The message says why its server did not run; its entry, `GET /mcp/{name}`, how it is installed.";
+        "The message says why the tool's server did not run; `GET /mcp/{name}` shows how to install it.";
     /// A tool's result is over the limit.
     ToolResultTooLarge = 2006, "TOOL_RESULT_TOO_LARGE",
         "Ask the tool for a part: a range, a page or fewer fields.";
@@ -117,111 +117,111 @@ error_codes! {
         "Keep the program within 64 KiB; pass data as `args` or read it with a tool.";
     /// The program is nested or chained beyond the limits of the analysis.
     TooComplex = 3003, "TOO_COMPLEX",
-        "Flatten the program: less nesting, shorter chains, data in `args`.";
+        "Simplify the program: less nesting, shorter chains, data in `args`.";
     /// The program uses syntax that PML does not run.
     UnsupportedSyntax = 3004, "UNSUPPORTED_SYNTAX",
         "Rewrite the marked part as the message says.";
     /// The program threw an error that it did not catch.
     ProgramFailed = 3005, "PROGRAM_FAILED",
         "Correct the program at the shown line, or handle the error with try/catch.";
-    /// The run took longer than its wall time.
+    /// The run exceeded its wall-time limit.
     TimeLimit = 3006, "TIME_LIMIT",
         "Do less in one program, or raise `timeout_ms` within its limit.";
-    /// The program computed for longer than its CPU time.
+    /// The program exceeded its CPU time limit.
     CpuLimit = 3007, "CPU_LIMIT",
         "Look for an endless loop; move heavy work into a tool.";
-    /// The program used more memory than it may.
+    /// The program exceeded its memory limit.
     OutOfMemory = 3008, "OUT_OF_MEMORY",
         "Keep less in memory at once; process data in parts.";
     /// The program recursed too deeply.
     StackOverflow = 3009, "STACK_OVERFLOW",
         "Look for endless recursion, or use a loop.";
-    /// The program made more calls than it may.
+    /// The program exceeded its limit of calls.
     TooManyCalls = 3010, "TOO_MANY_CALLS",
         "Make fewer calls; ask tools for more at once.";
     /// The program's result is over the limit.
     ResultTooLarge = 3011, "RESULT_TOO_LARGE",
         "Return a summary, or write the data to a file and return its path.";
-    /// The program's result is not data.
+    /// The program's result cannot be represented in JSON.
     ResultNotSerializable = 3012, "RESULT_NOT_SERIALIZABLE",
-        "Return plain data; the message names the part that is none and what to write for it.";
-    /// The program waits for something that can never happen.
+        "Return plain data; the message names the offending part and its replacement.";
+    /// The program waits for a promise that can never settle.
     Deadlock = 3013, "DEADLOCK",
         "A promise in the program is never settled; look at the awaited value.";
     /// The caller cancelled the run.
     Cancelled = 3014, "CANCELLED",
         "The run was cancelled; submit it again if it is still wanted.";
-    /// The sandbox ended without an answer.
+    /// The sandbox exited without an answer.
     SandboxCrashed = 3015, "SANDBOX_CRASHED",
-        "Simplify the program; report the program if it happens again.";
-    /// A request's fields are not as documented.
+        "Simplify the program; if it happens again, report it.";
+    /// A field of the request is invalid.
     InvalidRequest = 3016, "INVALID_REQUEST",
         "Correct what the message names; `pml_discover` and `GET /openapi.json` describe what each request takes.";
-    /// The program has more timers at once than it may.
+    /// The program exceeded its limit of active timers.
     TooManyTimers = 3017, "TOO_MANY_TIMERS",
-        "Clear timers that are no longer needed, or wait for one before the next is set.";
-    /// Nothing of that id belongs to the caller.
+        "Clear timers that are no longer needed, or wait for one before setting the next.";
+    /// The caller has no object with that id.
     NotFound = 3018, "NOT_FOUND",
-        "Check the name or id, and that your key belongs to its project.";
-    /// What is there does not allow the change.
+        "Check the name or id, and that your API key belongs to its project.";
+    /// The present state does not allow the change.
     Conflict = 3019, "CONFLICT",
-        "Read what is there now; the message says what is in the way.";
-    /// The `Idempotency-Key` was sent with another request before.
+        "Read the present state; the message names the conflict.";
+    /// The `Idempotency-Key` was already used for a different request.
     IdempotencyKeyReused = 3020, "IDEMPOTENCY_KEY_REUSED",
         "Send the first request unchanged, or a new `Idempotency-Key`.";
-    /// The request with this `Idempotency-Key` was begun and has no answer.
+    /// The request with this `Idempotency-Key` has started but has no answer yet.
     RequestInProgress = 3021, "REQUEST_IN_PROGRESS",
-        "Send it again after `Retry-After`; without one, look whether it took effect.";
-    /// The request was done, and its answer held something that is shown once.
+        "Retry after the time in `Retry-After`; without one, check whether the request took effect.";
+    /// The request has completed, and its answer contained a value that is shown only once.
     ShownOnce = 3022, "SHOWN_ONCE",
-        "If the first answer is lost, revoke what it named and make another one.";
-    /// What had that name was deleted, and the name is not given again.
+        "If the first answer is lost, revoke the object that it named and create another one.";
+    /// The entry with that name was deleted, and the name is never reused.
     Gone = 3023, "GONE",
-        "Use another entry; whoever published this one took it out for good.";
-    /// The program uses a promise where it needs what the promise gives.
+        "Use another entry; this one was deleted permanently.";
+    /// The program uses a promise where it needs the promise's value.
     PromiseNotAwaited = 3024, "PROMISE_NOT_AWAITED",
-        "Write `await` where the message says, and submit the program again.";
+        "Add `await` where the message says, and submit the program again.";
 
     /// The code to run is not the code that was submitted.
     CodeHashMismatch = 4001, "CODE_HASH_MISMATCH",
-        "The gateway answered with other code than was sent; nothing ran. Check the gateway URL.";
-    /// A content does not have the hash that it must have.
+        "The gateway returned different code than was sent; nothing ran. Check the gateway URL.";
+    /// The content does not have the expected hash.
     IntegrityMismatch = 4002, "INTEGRITY_MISMATCH",
-        "The content changed since it was pinned; nothing ran.";
+        "The content has changed since it was pinned; nothing ran.";
     /// A stored secret was changed or moved in the database.
     SecretUnreadable = 4008, "SECRET_UNREADABLE",
-        "Store the secret again; the operator finds the event in the audit log.";
+        "Store the secret again; the event is in the audit log.";
 
     /// The database does not answer.
     DatabaseUnavailable = 5001, "DATABASE_UNAVAILABLE",
-        "Try again shortly; the operator finds the cause in the gateway's log.";
-    /// Something failed that should not have.
+        "Retry shortly; the cause is in the gateway's log.";
+    /// An internal error occurred.
     Internal = 5002, "INTERNAL",
-        "Report the execution id; the operator finds the cause in the log.";
-    /// This system cannot contain a program.
+        "Report the execution id; the cause is in the log.";
+    /// This system cannot sandbox programs.
     PlatformUnsupported = 5003, "PLATFORM_UNSUPPORTED",
-        "Run PML on Linux; programs are not run where they cannot be contained.";
+        "Run PML on Linux; elsewhere programs cannot be sandboxed.";
     /// The sandbox cannot be enforced on this machine.
     SandboxUnavailable = 5004, "SANDBOX_UNAVAILABLE",
-        "A mandatory layer of the sandbox is missing; the message names it.";
+        "The message names the missing sandbox layer.";
     /// The gateway cannot be reached.
     GatewayUnreachable = 5005, "GATEWAY_UNREACHABLE",
         "Start the gateway with `pml-server`, or set its URL with PML_CLOUD_URL.";
-    /// The gateway answered something that is not PML's protocol.
+    /// The gateway's answer does not follow PML's protocol.
     GatewayBadAnswer = 5006, "GATEWAY_BAD_ANSWER",
         "Check that the URL is that of a PML gateway of a matching version.";
-    /// All places are taken.
+    /// All slots are in use.
     Busy = 5007, "BUSY",
-        "Try again in a moment.";
-    /// A configuration file or variable is wrong.
+        "Retry in a moment.";
+    /// A configuration file or variable is invalid.
     ConfigInvalid = 5008, "CONFIG_INVALID",
-        "Correct the file, variable or option that the message names; a wrong one is never skipped.";
-    /// The issuer of tokens does not answer, so no token can be checked.
+        "Correct the file, variable or option that the message names; invalid ones are never skipped.";
+    /// The token issuer does not answer, so tokens cannot be verified.
     IdentityUnavailable = 5009, "IDENTITY_UNAVAILABLE",
-        "Try again shortly, or use an API key; the operator finds the cause in the gateway's log.";
-    /// The gateway has no master key, or not the right one.
+        "Retry shortly, or use an API key; the cause is in the gateway's log.";
+    /// The gateway has no master key, or the wrong one.
     SecretsUnavailable = 5012, "SECRETS_UNAVAILABLE",
-        "The operator sets PML_MASTER_KEY; until then send keys with the call, as `X-PML-Key-…`.";
+        "The operator must set PML_MASTER_KEY; until then, send secrets with the call, as `X-PML-Key-…`.";
 }
 
 /// Says that a text is not the name of an error code.

@@ -120,7 +120,7 @@ pub enum FailureKind {
     OutOfMemory,
     /// The program recursed too deeply.
     StackOverflow,
-    /// The program made more calls than it may.
+    /// The program exceeded its limit of calls.
     TooManyCalls,
     /// The program had more timers at once than it may.
     TooManyTimers,
@@ -132,7 +132,7 @@ pub enum FailureKind {
     ResultTooLarge,
     /// The program's result has no JSON form.
     ResultNotSerializable,
-    /// The program waits for something that can never happen.
+    /// The program waits for a promise that can never settle.
     Deadlock,
     /// The caller cancelled the run.
     Cancelled,

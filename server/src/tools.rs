@@ -30,7 +30,7 @@ use limits::{MAX_ARGUMENT_BYTES, MAX_DEPTH, MAX_RESULT_BYTES};
 /// Why a native tool gave no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolFailure {
-    /// The arguments do not fit the tool's input schema.
+    /// The arguments do not match the tool's input schema.
     #[error("invalid arguments: {0}")]
     InvalidArguments(String),
     /// The arguments fit, but the work could not be done.

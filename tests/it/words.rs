@@ -28,7 +28,7 @@ fn wrong_input_is_told_with_what_to_write() {
         ),
         (
             &["login", "--url", "pml.acme.test"],
-            "error: the gateway's URL `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test` [5008 CONFIG_INVALID]\nhint: Correct the file, variable or option that the message names; a wrong one is never skipped.\n",
+            "error: the gateway's URL `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test` [5008 CONFIG_INVALID]\nhint: Correct the file, variable or option that the message names; invalid ones are never skipped.\n",
         ),
     ] {
         assert_eq!(told(&project, arguments, "return 1"), (Some(2), words.to_owned()));
