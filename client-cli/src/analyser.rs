@@ -47,7 +47,7 @@ impl Analyser {
         analysis::decode(&answer).map(Arc::new).map_err(|error| {
             ErrorBody::new(
                 ErrorCode::Internal,
-                format!("the analysis gave no valid answer: {error}"),
+                format!("the analysis returned an invalid answer: {error}"),
             )
         })
     }

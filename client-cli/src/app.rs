@@ -215,7 +215,7 @@ impl App {
                 self.known.of(namespace, &spec)
             }
             Err(error) => {
-                tracing::debug!(server = namespace, %error, "A server did not list its tools");
+                tracing::debug!(server = namespace, %error, "Could not list the tools of a server");
                 None
             }
         }
@@ -286,7 +286,7 @@ impl App {
             Target::Gateway { lacks_key: Some(key), .. } => {
                 let key = protocol::escape_text(key);
                 let message = format!(
-                    "`{id}` needs the key `{key}`, and the gateway has none for it: store it with `pml keys set {key} --cloud`"
+                    "`{id}` needs the secret `{key}`, which the gateway does not have; store it with `pml keys set {key} --cloud`"
                 );
                 return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
                     .with_details(serde_json::json!({ "variable": key })));
@@ -330,7 +330,7 @@ impl App {
         if !self.local.knows(&server) {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|error| {
-                config_error(format!("cannot make `{}`: {error}", folder.display()))
+                config_error(format!("cannot create `{}`: {error}", folder.display()))
             })?;
         }
         self.local.add(&server, ServerSpec::of_registry(install, folder)).map_err(failed)?;
@@ -455,7 +455,7 @@ fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
 }
 
 fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
-    let message = format!("the registry's entry `{}` does not say how to start it", entry.fqdn);
+    let message = format!("the registry's entry `{}` does not contain a start command", entry.fqdn);
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
 }
 

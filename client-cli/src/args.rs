@@ -7,13 +7,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Visibility;
 
-/// Runs agent-written programs on your machine: sealed off, with every tool
-/// call under your rules.
+/// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
 #[derive(Debug, Parser)]
 #[command(name = "pml", version, max_term_width = 100)]
 #[command(after_help = "\
 Start here:
-  pml init                 write .mcp.json and .pml.json, so that this project's agent finds PML
+  pml init                 write .mcp.json and .pml.json, so that this project's agent can use PML
   pml exec program.ts      run a program; `-` reads it from stdin
   pml plan program.ts      see what a program will and may do, and what leaves your machine
   pml analyze program.ts   see which tools a program calls and where it would run")]
@@ -29,7 +28,7 @@ pub struct Cli {
 /// The settings that every command reads.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// The project's folder; programs' local tools are contained in it.
+    /// The project's folder. File tools cannot leave it.
     ///
     /// Default: PML_WORKSPACE, else the nearest parent with `.git`, `deno.json`,
     /// `package.json` or `.pml.json`, else the current folder.
@@ -40,7 +39,7 @@ pub struct Settings {
     #[arg(long, global = true, value_name = "URL")]
     pub url: Option<String>,
 
-    /// What to log to stderr: `error`, `warn`, `info`, `debug`, `trace`, or per module.
+    /// The log level on stderr: `error`, `warn`, `info`, `debug`, `trace`, or per module.
     #[arg(long, env = "PML_LOG", global = true, default_value = "warn", value_name = "FILTER")]
     pub log: String,
 }
@@ -48,7 +47,7 @@ pub struct Settings {
 /// What `pml` can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve MCP on stdin and stdout; this is what agents start.
+    /// Serve MCP on stdin and stdout; agents start this command.
     Stdio,
     /// Run a program and print its result.
     Exec(Exec),
@@ -58,34 +57,34 @@ pub enum Command {
     Analyze(Analyze),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),
-    /// Say of what was published that it should not be used any more, and why.
+    /// Deprecate a published capability or server, with a message.
     Deprecate(Deprecate),
     /// Yank a version: only requests for exactly `@VERSION` still resolve.
     Yank {
         /// `NAMESPACE.ACTION@VERSION` of a capability, or `NAMESPACE@VERSION` of a server.
         name: String,
     },
-    /// Delete what was published, for good: a capability `NAMESPACE.ACTION`, or a server `NAMESPACE`.
+    /// Delete a capability `NAMESPACE.ACTION` or a server `NAMESPACE` permanently.
     Unpublish(Unpublish),
-    /// Look whether programs can be contained here, and at the gateway, the key and the project's files.
+    /// Check the sandbox, the gateway, the API key and the project's files.
     Doctor(Doctor),
-    /// Connect this project: write `.mcp.json`, `.pml.json` and `.gitignore`.
+    /// Set up this project for agents: write `.mcp.json`, `.pml.json` and `.gitignore`.
     Init {
-        /// Ask nothing; take the defaults.
+        /// Do not prompt; use the defaults.
         #[arg(long, short)]
         yes: bool,
     },
-    /// Let this project's `.pml.json`, as it is now, grant what it says.
+    /// Trust this project's `.pml.json` in its present form, so that its grants take effect.
     Trust {
-        /// Ask nothing. Without a terminal PML_TRUST_NONINTERACTIVE=1 is needed too.
+        /// Do not prompt. Without a terminal, also set PML_TRUST_NONINTERACTIVE=1.
         #[arg(long, short)]
         yes: bool,
     },
-    /// Keep the key for the gateway: asked for without showing it, or read from stdin; tried first.
+    /// Verify and store the gateway's API key, from stdin or a prompt without echo.
     Login,
-    /// Forget the key that is kept for the gateway.
+    /// Delete the stored API key of the gateway.
     Logout,
-    /// Keep your keys for tools: in this project's `.env`, or on the gateway.
+    /// Manage secrets for tools, in this project's `.env` or on the gateway.
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Print a completion script for a shell.
@@ -98,41 +97,41 @@ pub enum Command {
 /// `pml keys …`
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Set a key; the value comes from stdin, or is asked for and not shown.
+    /// Store a secret; the value comes from stdin or a prompt without echo.
     Set {
         /// The variable, for example `TAVILY_API_KEY`.
         name: String,
-        /// A value, which is refused here: without this it would be repeated in the error.
+        /// A value, which is refused. Without this argument, clap's error would repeat it.
         #[arg(hide = true)]
         value: Option<String>,
         /// Store it on the gateway, for tools that run there.
         #[arg(long)]
         cloud: bool,
-        /// For everybody in the project, and not only for you.
+        /// Store it for everybody in the project instead of only for you.
         #[arg(long, requires = "cloud")]
         project: bool,
-        /// A host that it may go to, as `api.tavily.com` or `host:port`; may be repeated. Without any it goes only
-        /// where entries of the public catalog lead.
+        /// A host that may receive the secret, as `api.tavily.com` or `host:port`; repeatable. Without hosts, only
+        /// the hosts of catalog entries receive it.
         #[arg(long, requires = "cloud", value_name = "HOST")]
         host: Vec<String>,
     },
-    /// List the names of the keys that are set; never a value.
+    /// List the names of the stored secrets; never a value.
     List {
-        /// Those on the gateway.
+        /// List the secrets on the gateway.
         #[arg(long)]
         cloud: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Take a key away.
+    /// Delete a secret.
     Unset {
         /// The variable.
         name: String,
-        /// From the gateway.
+        /// Delete it from the gateway.
         #[arg(long)]
         cloud: bool,
-        /// The project's, and not yours.
+        /// Delete the project's secret instead of yours.
         #[arg(long, requires = "cloud")]
         project: bool,
     },
@@ -141,23 +140,23 @@ pub enum KeysCommand {
 /// `pml exec`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 done; 1 the program failed; 2 it cannot run (syntax, unknown tool,
-request); 3 not permitted or not approved; 4 the gateway or the sandbox is not there.")]
+Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool,
+request); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
 pub struct Exec {
     /// The program's file; `-` reads stdin.
     pub file: PathBuf,
-    /// A JSON object that the program sees as `args`.
+    /// A JSON object that the program reads as `args`.
     #[arg(long, value_name = "JSON")]
     pub args: Option<String>,
-    /// Wall time in milliseconds.
+    /// The wall-time limit in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub timeout_ms: Option<NonZeroU64>,
-    /// Print the whole answer as JSON, and never ask: what needs approval ends with exit code 3.
+    /// Print the whole answer as JSON and never prompt; a call that needs approval exits with code 3.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Reads a number of milliseconds; of a number with a unit it says what to write.
+/// Parses a number of milliseconds; the error for a number with a unit contains the converted number.
 fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
     if let Ok(number) = text.parse::<u64>() {
         return NonZeroU64::new(number).ok_or_else(|| "it must be at least 1".to_owned());
@@ -180,22 +179,22 @@ fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
 /// `pml plan`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 it can run, warnings included; 1 it is too large for a picture; 2 it cannot run.")]
+Exit codes: 0 it can run, even with warnings; 1 it is too large for a diagram; 2 it cannot run.")]
 pub struct Plan {
     /// The program's file; `-` reads stdin.
     pub file: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Print a picture of the calls and of what flows between them.
+    /// Print a diagram of the calls and the data flow between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub graph: Option<GraphFormat>,
-    /// Do not ask the gateway where tools run. It is asked by their names only.
+    /// Do not ask the gateway where tools run. Without this flag, only the tools' names are sent.
     #[arg(long)]
     pub offline: bool,
 }
 
-/// How a graph is written.
+/// The format of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
     /// A Mermaid flowchart, as Markdown pages show it.
@@ -207,23 +206,23 @@ pub enum GraphFormat {
 /// `pml publish`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The program is one as `pml exec` runs: `args` in, `return` out. Its first comment, `/** … */`, says
-what it does. A published version never changes; the same bytes again are no error.
+The program has the form that `pml exec` runs: `args` in, `return` out. Its first comment, `/** … */`, is
+its description. A published version is immutable; publishing the same bytes again succeeds.
 
   pml publish double.ts --name maths.double
   then, in a program:  await mcp.maths.double({ n: 21 })
 
 With --mcp the file describes an MCP server: `name`, `type` (`stdio` or `http`), `description`, and `install`
-(`command`, `args`, `env_required`) or `proxy_to` with `env_required`. The server is started or asked, with keys from
-the environment or `.env`, and published with the tools that it lists.
+(`command`, `args`, `env_required`) or `proxy_to` with `env_required`. `pml` starts the server or connects to it, with
+secrets from the environment or `.env`, and publishes it with the tools that it lists.
 
   pml publish --mcp server.json
 
-Exit codes: 0 published; 1 refused; 2 it cannot run or cannot be a capability; 4 the gateway is not there.")]
+Exit codes: 0 published; 1 refused; 2 it cannot run or cannot be a capability; 4 the gateway is unavailable.")]
 pub struct Publish {
     /// The program's file, or with --mcp the server's description; `-` reads stdin.
     pub file: PathBuf,
-    /// How programs will call it; with --mcp its namespace, in place of the one in the file.
+    /// The name under which programs call it; with --mcp, its namespace, overriding the one in the file.
     #[arg(long, value_name = "NAMESPACE.ACTION", required_unless_present = "mcp")]
     pub name: Option<String>,
     /// Publish an MCP server.
@@ -232,13 +231,13 @@ pub struct Publish {
     /// Three numbers, `1.2.0`. Default: 0.1.0, then the next patch.
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
-    /// Who may know of it. Default: as before, and first the project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     #[arg(long, value_parser = visibility())]
     pub visibility: Option<Visibility>,
-    /// What it does. Default: what its first comment, or the file, says.
+    /// The description. Default: the program's first comment, or the file's description.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// Publish nothing; print what would be sent.
+    /// Publish nothing; print the request that would be sent.
     #[arg(long)]
     pub dry_run: bool,
     /// Print the answer as JSON.
@@ -249,19 +248,19 @@ pub struct Publish {
 /// `pml deprecate`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Who looks it up, or publishes what calls it, reads the message. It runs as before.
+Everybody who looks it up, or publishes a program that calls it, sees the message. It still runs.
 
 Examples:
   pml deprecate words.shout 'use words.upper'     all its versions
   pml deprecate notes@0.1.0 'loses notes'         one version of a server
-  pml deprecate words.shout --undo                it may be used again")]
+  pml deprecate words.shout --undo                clear the deprecation")]
 pub struct Deprecate {
-    /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server, and perhaps `@VERSION`.
+    /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server, optionally with `@VERSION`.
     pub name: String,
-    /// Why, and what to use.
+    /// The reason, and what to use instead.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     pub message: Option<String>,
-    /// Take it back.
+    /// Clear the deprecation.
     #[arg(long)]
     pub undo: bool,
 }
@@ -269,19 +268,20 @@ pub struct Deprecate {
 /// `pml unpublish`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Whoever published it first deletes it, or an administrator of the project. All its versions go, those who could see it
-are told so, and nobody ever gets the name again. To keep a version for those who name it, yank it instead.
+Only the principal who first published it, or an administrator of the project, can delete it. All its versions are
+deleted, callers who could see it get 410 GONE, and the name is never reused. To keep a version available on request,
+yank it instead.
 
-Exit codes: 0 deleted; 1 refused or not there; 2 nobody can be asked; 4 the gateway is not there.")]
+Exit codes: 0 deleted; 1 refused or not found; 2 there is no terminal to ask on; 4 the gateway is unavailable.")]
 pub struct Unpublish {
     /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server.
     pub name: String,
-    /// Ask nothing.
+    /// Do not prompt.
     #[arg(long, short)]
     pub yes: bool,
 }
 
-/// Reads who may know of what is published.
+/// Parses a visibility.
 fn visibility() -> impl TypedValueParser<Value = Visibility> {
     let told = |visibility| match visibility {
         Visibility::Private => "You",
@@ -296,8 +296,8 @@ fn visibility() -> impl TypedValueParser<Value = Visibility> {
 /// `pml doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 nothing is wrong, warnings included; 2 a file or setting cannot be used; 3 the gateway does not take
-the key; 4 programs cannot be contained here, or the gateway that you named cannot be reached.")]
+Exit codes: 0 no problem found, even with warnings; 2 a file or setting is invalid; 3 the gateway rejects the API key;
+4 programs cannot be sandboxed here, or the gateway that you named is unreachable.")]
 pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
@@ -306,17 +306,17 @@ pub struct Doctor {
 
 /// `pml analyze`
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it can run, warnings included; 2 it cannot.")]
+#[command(after_help = "Exit codes: 0 it can run, even with warnings; 2 it cannot.")]
 pub struct Analyze {
     /// The program's file; `-` reads stdin.
     pub file: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Print the program as the one text that runs, with the files that it imports.
+    /// Print the program with its imports inlined, as it will run.
     #[arg(long, conflicts_with_all = ["json", "graph"])]
     pub bundle: bool,
-    /// Print a picture of the calls and of what flows between them.
+    /// Print a diagram of the calls and the data flow between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub graph: Option<GraphFormat>,
 }

@@ -47,19 +47,19 @@ impl Module {
     /// that of the bytes.
     pub fn read(text: String) -> Result<Self, ErrorBody> {
         let bad = |what: &str| {
-            let message = format!("the registry's answer is no capability: {what}");
+            let message = format!("the registry's answer is not a capability: {what}");
             ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
         };
         let (entry, code) =
             RegistryEntry::from_module(&text).ok_or_else(|| bad("it has no entry"))?;
-        let name: Fqdn = entry.fqdn.parse().map_err(|_| bad("its name is none"))?;
-        let id = name.tool().ok_or_else(|| bad("it is named as a server is"))?;
+        let name: Fqdn = entry.fqdn.parse().map_err(|_| bad("its name is invalid"))?;
+        let id = name.tool().ok_or_else(|| bad("its name is a server's"))?;
         let (EntryType::Deno, Some(program)) = (entry.kind, &entry.capability) else {
-            return Err(bad("it is something else"));
+            return Err(bad("it has a different type"));
         };
-        let version = version(&program.version).ok_or_else(|| bad("its version is none"))?;
+        let version = version(&program.version).ok_or_else(|| bad("its version is invalid"))?;
         let changed = |what: &str| {
-            let message = format!("capability `{id}`: {what} does not have the hash that it names");
+            let message = format!("capability `{id}`: {what} does not match its hash");
             ErrorBody::new(ErrorCode::IntegrityMismatch, message)
         };
         if entry.integrity != entry.content_integrity() {

@@ -246,7 +246,7 @@ impl Cloud {
         if let Some(problem) = self.problem(&answer) {
             return Err(problem);
         }
-        Err(self.nonsense(&format!("HTTP status {status}, JSON that is no MCP answer")))
+        Err(self.nonsense(&format!("HTTP status {status}, JSON that is not an MCP answer")))
     }
 
     /// Reads an RFC 9457 problem of our own gateway, which keeps its code.
@@ -294,7 +294,7 @@ impl Cloud {
         // The TLS library's own words for an answer that is not TLS.
         let speaks_no_tls = source.contains("InvalidContentType");
         let what = if speaks_no_tls {
-            format!("{what}: it does not speak TLS there")
+            format!("{what}: that port does not use TLS")
         } else {
             format!("{what}: {source}")
         };
@@ -306,7 +306,7 @@ impl Cloud {
             error.hint = if self.gateway.is_here() {
                 "Write the URL with `http`: `pml-server` itself has no TLS.".to_owned()
             } else {
-                "Check the port; a gateway is reached through a proxy with TLS.".to_owned()
+                "Check the port; a gateway needs a TLS proxy in front of it.".to_owned()
             };
         } else if self.gateway.is_default() {
             error.hint =
@@ -321,7 +321,7 @@ impl Cloud {
         let what: String = protocol::escape_text(what).chars().take(300).collect();
         ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
-            format!("the gateway at {} answered {what}", self.gateway),
+            format!("the gateway at {} sent an invalid answer: {what}", self.gateway),
         )
     }
 
@@ -331,21 +331,21 @@ impl Cloud {
         let message = match found.and_then(|found| found.key.as_ref()) {
             Some(_) => format!("the gateway at {} does not accept the API key", self.gateway),
             None if self.gateway.is_default() => format!(
-                "the gateway at {} needs an API key, and no key is sent to it because you did not name it",
+                "the gateway at {} needs an API key; `pml` sends none because you did not name this gateway",
                 self.gateway
             ),
-            None => format!("the gateway at {} needs an API key and none is set", self.gateway),
+            None => format!("the gateway at {} needs an API key, but none is set", self.gateway),
         };
         let mut error = ErrorBody::new(ErrorCode::Unauthorized, message);
         error.hint = if self.gateway.is_default() {
             "Name your gateway and its key: `pml login --url URL`, or set PML_CLOUD_URL and PML_API_KEY.".into()
         } else if let Some(trouble) = found.and_then(|found| found.trouble.as_ref()) {
             format!(
-                "A key may be in the keyring, but {trouble}. Unlock it and start again, or set PML_API_KEY."
+                "The keyring may have the API key, but {trouble}. Unlock it and retry, or set PML_API_KEY."
             )
         } else {
             format!(
-                "`pml login --url {}` keeps a key for it, or set PML_API_KEY; `pml-server keys create --scope ORG.PROJECT` makes one.",
+                "Run `pml login --url {}` or set PML_API_KEY; `pml-server keys create --scope ORG.PROJECT` creates a key.",
                 self.gateway
             )
         };

@@ -59,8 +59,9 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
-    sandbox::keep_private()
-        .map_err(|error| CliError::failed(format!("cannot keep others out: {error}")))?;
+    sandbox::keep_private().map_err(|error| {
+        CliError::failed(format!("cannot protect this process from others: {error}"))
+    })?;
     logging::start(&cli.settings.log)?;
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -166,7 +167,7 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     let plan = init::plan(&workspace).map_err(|error| refused(&error))?;
     if !plan.changes {
         say(&format!(
-            "`{}` is ready for agents; nothing was changed.\n{plan}\n",
+            "`{}` is already set up for agents; nothing was changed.\n{plan}\n",
             workspace.root().display()
         ))?;
         return Ok(ExitCode::SUCCESS);
@@ -175,7 +176,7 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
             return Err(CliError::cannot_run("nobody can be asked here")
-                .with_hint("`pml init --yes` takes the defaults."));
+                .with_hint("`pml init --yes` uses the defaults."));
         }
         note(&format!("In `{}`:\n{plan}\nDo it? [Y/n]: ", workspace.root().display()));
         let mut answer = String::new();

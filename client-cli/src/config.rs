@@ -48,9 +48,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// PML may not change it, because it would thereby trust it.
-    #[error(
-        "`{file}` is not trusted, so nothing was added to it; look at it, then run `pml trust`"
-    )]
+    #[error("`{file}` is not trusted, so nothing was added to it; review it, then run `pml trust`")]
     Untrusted {
         /// The file.
         file: String,
@@ -143,7 +141,7 @@ impl Config {
         let mut warnings = Vec::new();
         if !self.ignored_untrusted.is_empty() {
             let names = self.ignored_untrusted.join("`, `");
-            warnings.push(format!("`{FILE}` is not trusted, so `{names}` in it do not count; look at it, then run `pml trust`"));
+            warnings.push(format!("`{FILE}` is not trusted, so `{names}` in it are ignored; review it, then run `pml trust`"));
         }
         for (name, is_set) in [
             ("workspace", self.workspace.is_some()),
@@ -175,7 +173,7 @@ pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<
         file::parse(&content)?;
         // The human saw other bytes than the ones that are there now.
         if content != shown {
-            return Err(unusable("it changed while you looked at it; look again"));
+            return Err(unusable("it changed while you were reviewing it; review it again"));
         }
         Ok(store.trust_locked(workspace.root(), &content)?)
     })?
@@ -313,7 +311,7 @@ pub fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
         Ok(fd) => fd,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         Err(rustix::io::Errno::LOOP) => {
-            return Err(unusable("it is a symbolic link; put the file itself there"));
+            return Err(unusable("it is a symbolic link; replace it with a regular file"));
         }
         Err(errno) => return Err(unusable(&errno.to_string())),
     };

@@ -123,13 +123,13 @@ pub(crate) async fn consult(
     }
     Ok(match ask_gateway(app, &submission, own, cancel).await? {
         Heard::Said(Envelope::Success(_)) if own.runs_here && own.needs_nothing => {
-            let warning = "the gateway answered with a result of its own for a program that runs here; it was ignored";
+            let warning = "the gateway returned a result for a program that must run here; the result was ignored";
             Word::RunAlone(vec![warning.to_owned()])
         }
         Heard::Said(Envelope::Success(_)) if own.runs_here => {
             return Err(ErrorBody::new(
                 ErrorCode::GatewayBadAnswer,
-                "the gateway answered with a result of its own for a program that runs here",
+                "the gateway returned a result for a program that must run here",
             ));
         }
         Heard::Said(Envelope::ExecuteLocally(delegation)) => {
@@ -294,15 +294,12 @@ fn unknown_of(error: &ErrorBody) -> Vec<&str> {
 }
 
 fn not_a_dry_run() -> ErrorBody {
-    ErrorBody::new(
-        ErrorCode::GatewayBadAnswer,
-        "the gateway answered a dry run with something else",
-    )
+    ErrorBody::new(ErrorCode::GatewayBadAnswer, "the gateway did not answer a dry run with a plan")
 }
 
 fn read_dry_run(result: &Value) -> Result<DryRun, ErrorBody> {
     serde_json::from_value(result.clone()).map_err(|error| {
-        let message = format!("the gateway answered a dry run that does not decode: {error}");
+        let message = format!("the gateway's answer to a dry run cannot be decoded: {error}");
         ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
     })
 }
@@ -420,7 +417,7 @@ async fn ask_gateway(
         gateway = %cloud.gateway(),
         duration_ms = started.elapsed().as_secs_f64() * 1e3,
         status = answer.as_ref().map_or_else(|error| error.error_code.name(), Envelope::status),
-        "The gateway was asked"
+        "Asked the gateway"
     );
     match answer {
         Err(error) if own.needs_nothing && error.error_code == ErrorCode::GatewayUnreachable => {
@@ -486,7 +483,7 @@ fn check(delegation: Delegation, code: &str) -> Result<Told, ErrorBody> {
         return Err(ErrorBody::new(
             ErrorCode::CodeHashMismatch,
             format!(
-                "the gateway answered with a program ({}) that is not the submitted one ({submitted})",
+                "the gateway returned a program ({}) that is not the submitted one ({submitted})",
                 delegation.code_hash
             ),
         ));
@@ -503,7 +500,7 @@ fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
     if let Some(twice) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
-            format!("the gateway named tool `{}` twice", protocol::escape_text(&twice.id)),
+            format!("the gateway listed tool `{}` twice", protocol::escape_text(&twice.id)),
         ));
     }
     Ok(tools)

@@ -85,7 +85,7 @@ async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, Erro
     let code = request.code.as_deref().ok_or_else(|| {
         let message = match request.execution_id {
             Some(_) => {
-                "`execution_id` is no run of this `pml` that ended with success; pass its program as `code`"
+                "`execution_id` is not a successful run of this `pml`; pass its program as `code`"
             }
             None => "`code` is missing: the program to publish",
         };
@@ -137,12 +137,12 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     let decision = app.permissions().decide(&new.tool);
     let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
     let who = match new.request.visibility {
-        Some(Visibility::Private) => "only you will know of it there",
+        Some(Visibility::Private) => "only you can see it there",
         Some(Visibility::Project) => "everybody in your project can read and run it",
         Some(Visibility::Org) => "everybody in your organisation can read and run it",
         Some(Visibility::Public) => "everybody can read and run it",
         None => {
-            "those who may know of it today can read and run it; at first, everybody in your project"
+            "its visibility is unchanged; on first publish, everybody in your project can read and run it"
         }
     };
     match decision.verdict {
@@ -179,8 +179,12 @@ async fn ask(
         sends_to: None,
         answer,
     };
-    let expired =
-        || ErrorBody::new(ErrorCode::ApprovalExpired, "nobody answered; nothing was published");
+    let expired = || {
+        ErrorBody::new(
+            ErrorCode::ApprovalExpired,
+            "the question was not answered; nothing was published",
+        )
+    };
     events.send(RunEvent::Asks(Box::new(question))).map_err(|_| expired())?;
     let answer = tokio::select! {
         answer = answered => answer.map_err(|_| expired())?,

@@ -329,7 +329,7 @@ async fn ask_gateway(
         }
     }
     if let Some(missing) = remote.missing.as_mut().filter(|_| offline) {
-        missing.push_str("; those marked `offline` are as it told of them before");
+        missing.push_str("; those marked `offline` are from an earlier answer");
     }
     if !learned.is_empty() {
         Remembered::learn_later(app, learned).await;
@@ -356,7 +356,7 @@ async fn ask(
     })?;
     let answer = result["structuredContent"].take();
     if result["isError"] == true || !answer["tools"].is_array() {
-        let message = answer["message"].as_str().unwrap_or("it answered with something else");
+        let message = answer["message"].as_str().unwrap_or("its answer is invalid");
         return Err(ErrorBody::new(ErrorCode::GatewayBadAnswer, protocol::escape_text(message)));
     }
     Ok(answer)
@@ -366,7 +366,7 @@ async fn ask(
 fn glob(pattern: &str) -> Result<GlobMatcher, ErrorBody> {
     let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
     let glob = GlobBuilder::new(&escaped).build().map_err(|error| {
-        let message = format!("`pattern` is not one: {}", error.kind());
+        let message = format!("invalid `pattern`: {}", error.kind());
         ErrorBody::new(ErrorCode::InvalidRequest, message)
     })?;
     Ok(glob.compile_matcher())

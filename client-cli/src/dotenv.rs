@@ -27,7 +27,9 @@ pub(crate) fn read(workspace: &Workspace) -> Result<String, Error> {
         Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
         Err(errno) => return Err(errno.into()),
         Ok(facts) if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile => {
-            return refused("it is a link or no file; put the file itself there");
+            return refused(
+                "it is a symbolic link or not a regular file; replace it with a regular file",
+            );
         }
         Ok(_) => {}
     }

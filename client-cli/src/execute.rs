@@ -177,7 +177,7 @@ async fn prepare(
 
 fn too_slow() -> ErrorBody {
     let message = format!(
-        "the gateway did not say within {} s what the program's capabilities are",
+        "the gateway did not describe the program's capabilities within {} s",
         LOOK_UP.as_secs()
     );
     ErrorBody::new(ErrorCode::GatewayUnreachable, message)

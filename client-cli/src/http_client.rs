@@ -27,10 +27,12 @@ const PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpClientError {
     /// A key would be sent in clear.
-    #[error("`http` would send the key unencrypted; use `https`, or `http` to this machine alone")]
+    #[error(
+        "`http` would send the API key unencrypted; use `https`, or `http` to this machine only"
+    )]
     Unencrypted,
     /// The proxy cannot be used. Its address is not shown: it may have a password in it.
-    #[error("`{0}` is not the URL of a proxy; write `http://HOST:PORT`")]
+    #[error("`{0}` is not a proxy URL; write `http://HOST:PORT`")]
     Proxy(&'static str),
 }
 

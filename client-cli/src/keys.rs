@@ -67,7 +67,7 @@ pub enum KeyError {
         name: &'static str,
     },
     /// The key has characters that no key has.
-    #[error("the key from {place} is not one: {reason}")]
+    #[error("the API key from {place} is invalid: {reason}")]
     Key {
         /// Where it stands.
         place: String,
@@ -97,7 +97,7 @@ impl ApiKey {
         } else if text.len() > KEY_LIMIT {
             refused("it is too long")
         } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            refused("it has white space or characters that are not ASCII in it")
+            refused("it contains white space or non-ASCII characters")
         } else {
             keys_in_use().keep(text);
             Ok(Some(Self(text.to_owned())))
@@ -199,7 +199,9 @@ fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
         Ok(fd) => File::from(fd),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
         Err(rustix::io::Errno::LOOP) => {
-            return Err(refused("it is a symbolic link; put the file itself there".to_owned()));
+            return Err(refused(
+                "it is a symbolic link; replace it with a regular file".to_owned(),
+            ));
         }
         Err(errno) => return Err(refused(errno.to_string())),
     };
@@ -319,16 +321,16 @@ mod tests {
             ),
             (
                 "http://pml.acme.test",
-                " `http://pml.acme.test` from the command line cannot be used: `http` would send the key unencrypted; use `https`, or `http` to this machine alone",
+                " `http://pml.acme.test` from the command line cannot be used: `http` would send the API key unencrypted; use `https`, or `http` to this machine only",
             ),
             (
                 "ftp://x.test",
-                " `ftp://x.test` from the command line cannot be used: `ftp` is not a scheme that gateways have; use `https`",
+                " `ftp://x.test` from the command line cannot be used: the scheme `ftp` is not supported; use `https`",
             ),
             ("https://", " `https://` from the command line cannot be used: empty host"),
             (
                 "https://ana:canary@x.test",
-                " from the command line cannot be used: it has a name or password in it; put the key into `PML_API_KEY`",
+                " from the command line cannot be used: it contains a user name or password; put the API key into `PML_API_KEY`",
             ),
             (
                 "x.test?key=canary",

@@ -282,7 +282,9 @@ impl LocalRun {
         let (reason, start) = match rules(&places)? {
             Asked::No => return Ok(granted),
             Asked::Yes { reason, start } => (reason, start),
-            Asked::ForPlaces => ("no rule allows a protected place".to_owned(), None),
+            Asked::ForPlaces => {
+                ("a rule cannot allow access to a protected place".to_owned(), None)
+            }
         };
         let count = tokio::select! {
             count = waits.settle() => count,
@@ -305,7 +307,7 @@ impl LocalRun {
             answer,
         };
         if self.events.send(RunEvent::Asks(Box::new(question))).is_err() {
-            let message = format!("nobody is left to ask about `{id}`");
+            let message = format!("there is nobody to ask about `{id}`");
             return Err(self.end(ErrorCode::ApprovalExpired, message));
         }
         let answer = tokio::select! {
@@ -317,7 +319,7 @@ impl LocalRun {
             Ok(Answer::Always) if !places.is_empty() => {
                 waits.allow(count - 1);
                 self.warn(format!(
-                    "`{id}` was allowed once: calls that touch protected places are always asked about"
+                    "`{id}` was allowed once: calls that touch protected places always need approval"
                 ));
             }
             Ok(Answer::Always) => {
@@ -332,7 +334,7 @@ impl LocalRun {
                 return Err(self.end(ErrorCode::ApprovalDenied, message));
             }
             Err(_) => {
-                let message = format!("the question about `{id}` ended without an answer");
+                let message = format!("the question about `{id}` was not answered");
                 return Err(self.end(ErrorCode::ApprovalExpired, message));
             }
         }
@@ -370,7 +372,7 @@ impl LocalRun {
                 self.app.lockfile.approve_capability(module)?;
                 if let Err(error) = capabilities::keep(self.app.records(), module) {
                     let name = module.versioned();
-                    self.warn(format!("`{name}` will not run without the gateway: {error}"));
+                    self.warn(format!("`{name}` cannot run without the gateway: {error}"));
                 }
                 Ok(())
             }

@@ -68,11 +68,11 @@ impl Lockfile {
         }
         let changed = match known {
             Some(known) if known.integrity != wanted.integrity => format!(
-                "`{name}`, which CHANGED since you let it start (was {}, now {})",
+                "`{name}`, which CHANGED since you allowed it (was {}, now {})",
                 known.integrity, wanted.integrity
             ),
             Some(known) if *known != wanted => {
-                format!("`{name}` ({}), whose start CHANGED since you let it", wanted.integrity)
+                format!("`{name}` ({}), whose start CHANGED since you allowed it", wanted.integrity)
             }
             _ => format!("`{name}` ({})", wanted.integrity),
         };
@@ -98,7 +98,8 @@ impl Lockfile {
         let Some(install) = &entry.install else { return Ok(()) };
         let (name, wanted) = (server_name(entry), locked(entry, install, grant));
         if shown != Some(Integrity::of(&record(&wanted)?)) {
-            let message = format!("what `{name}` gets changed while you were asked; run it again");
+            let message =
+                format!("the grant of `{name}` changed during the question; run it again");
             return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
         }
         // Read again under the lock: another `pml` may have added its own.
@@ -173,7 +174,7 @@ fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
             _ => "",
         };
         let warning = match CREDENTIALS.contains(&name.as_str()) {
-            true => ", which lets whoever has it act as you elsewhere",
+            true => ", which lets anybody who has it act as you elsewhere",
             false => "",
         };
         lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
@@ -298,7 +299,7 @@ mod tests {
             asked.grants,
             [
                 "It runs `/usr/bin/npx`, by `/usr/bin/node`",
-                "It gets `GITHUB_TOKEN` from the workspace's `.env`, which lets whoever has it act as you elsewhere",
+                "It gets `GITHUB_TOKEN` from the workspace's `.env`, which lets anybody who has it act as you elsewhere",
                 "It is not in the sandbox: it can use your files and any host, as you can",
             ]
         );

@@ -155,7 +155,7 @@ impl Placement {
             };
             match tokio::time::timeout(PATIENCE, answer).await {
                 Ok(Ok(())) => Asked::Now,
-                Ok(Err(error)) => Asked::No(format!("the gateway was no help: {}", error.message)),
+                Ok(Err(error)) => Asked::No(format!("the gateway did not help: {}", error.message)),
                 Err(_) => {
                     let limit = PATIENCE.as_secs();
                     Asked::No(format!("{} did not answer within {limit} s", cloud.gateway()))
@@ -183,7 +183,7 @@ impl Placement {
                 finder.hear(names, cancel).await?;
                 Asked::Now
             }
-            None => Asked::No("the gateway was not asked: there is none".to_owned()),
+            None => Asked::No("the gateway was not asked: none is configured".to_owned()),
         };
         finder.place(analysis, asked).await
     }

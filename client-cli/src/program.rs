@@ -69,7 +69,7 @@ pub async fn read(
                     sources.add(path, real, text);
                     if sources.bytes() > TOTAL_BYTES {
                         let message = format!(
-                            "the program's files have more than {TOTAL_BYTES} bytes in all"
+                            "the program's files have more than {TOTAL_BYTES} bytes in total"
                         );
                         return Err(CliError::from_code(ErrorCode::SourceTooLarge, message));
                     }
@@ -195,14 +195,15 @@ async fn bundle(child: &JobPool, sources: &Sources) -> Result<Bundled, CliError>
             format!("reading the program's imports was stopped: {killed}"),
         ),
     })?;
-    serde_json::from_slice(&answer)
-        .map_err(|error| CliError::failed(format!("the bundler gave no valid answer: {error}")))
+    serde_json::from_slice(&answer).map_err(|error| {
+        CliError::failed(format!("the bundler returned an invalid answer: {error}"))
+    })
 }
 
 /// Says the first fault, after the others.
 fn refused(mut faults: Vec<FileDiagnostic>) -> CliError {
     if faults.is_empty() {
-        return CliError::failed("the bundler gave no reason");
+        return CliError::failed("the bundler reported no reason");
     }
     let first = faults.remove(0);
     for FileDiagnostic { file, diagnostic } in faults {

@@ -31,8 +31,7 @@ pub enum ProgramError {
     Missing(String),
     /// Only the workspace has it.
     #[error(
-        "the program `{program}` was found only in the workspace, which anybody may have put there; to run \
-         that one, give its path: `{path}`"
+        "the program `{program}` was found only in the workspace, where anybody may have put it; to run that one, give its path: `{path}`"
     )]
     InWorkspace {
         /// The program's name.
@@ -41,7 +40,7 @@ pub enum ProgramError {
         path: String,
     },
     /// The registry names one of the workspace.
-    #[error("the registry's entry names the program `{program}`, which is one of the workspace")]
+    #[error("the registry's entry names the program `{program}`, which is in the workspace")]
     OfRegistry {
         /// The program as it is named.
         program: String,
@@ -60,8 +59,8 @@ pub enum ProgramError {
 
 fn how_to_get(program: &str) -> &'static str {
     match program {
-        "npx" | "npm" | "node" => "install Node.js 18 or newer, which has it",
-        "uvx" | "uv" => "install uv, which has it: https://docs.astral.sh/uv/",
+        "npx" | "npm" | "node" => "install Node.js 18 or newer, which includes it",
+        "uvx" | "uv" => "install uv, which includes it: https://docs.astral.sh/uv/",
         _ => "install it or give its full path",
     }
 }
@@ -173,14 +172,14 @@ impl Programs {
             why,
         };
         let Some(left) = left.checked_sub(1) else {
-            return Err(refused("and so are too many of what runs it"));
+            return Err(refused("and its chain of interpreters is too long"));
         };
         if !interpreter.starts_with('/') {
-            return Err(refused("a path that means another file in each folder"));
+            return Err(refused("a path that depends on the current folder"));
         }
         let program = Path::new(&interpreter).to_owned();
         if !can_run(&program) {
-            return Err(refused("which is not there"));
+            return Err(refused("which does not exist"));
         }
         if self.is_inside(&program) {
             return Err(refused("which is in the workspace, where anybody may have put it"));
@@ -188,7 +187,7 @@ impl Programs {
         let mut found = Vec::new();
         let next = if program.file_name() == Some(OsStr::new("env")) {
             let Some(name) = named_for_env(&argument) else {
-                return Err(refused("which does not say what runs it"));
+                return Err(refused("which names no interpreter"));
             };
             let named = match name.contains('/') {
                 true => {

@@ -36,7 +36,7 @@ pub async fn tools(
         return Err(invalid("is neither `http` nor `https`"));
     }
     if key.is_some() && url.scheme() == "http" && !http_client::is_here(&url) {
-        return Err(invalid("is not encrypted: a key is sent to `https` alone"));
+        return Err(invalid("is not encrypted: a secret is sent only over `https`"));
     }
     let asked = tokio::time::timeout(TIMEOUT, ask(&url, key));
     let asked = tokio::select! {
@@ -61,9 +61,9 @@ pub async fn tools(
 async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String> {
     let credential = if key.is_some() { Credential::Sent } else { Credential::None };
     let client = http_client::builder(url, credential)
-        .map_err(|error| format!("cannot be asked: {error}"))?
+        .map_err(|error| format!("cannot be used: {error}"))?
         .build()
-        .map_err(|error| format!("cannot be asked: {error}"))?;
+        .map_err(|error| format!("cannot be used: {error}"))?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
     if let Some(key) = key {
         config = config.auth_header(key);
@@ -82,7 +82,7 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
         let listed = listed.map_err(|error| format!("does not list its tools: {error}"))?;
         for tool in listed.tools {
             let tool = serde_json::to_value(tool).and_then(serde_json::from_value);
-            tools.push(tool.map_err(|error| format!("lists a tool that is none: {error}"))?);
+            tools.push(tool.map_err(|error| format!("lists an invalid tool: {error}"))?);
         }
         match listed.next_cursor {
             Some(cursor) if tools.len() <= TOOLS_LIMIT => page.cursor = Some(cursor),

@@ -193,9 +193,7 @@ impl Caller {
         if !self.dynamic {
             return Err(ErrorBody::new(
                 ErrorCode::ToolNotDeclared,
-                format!(
-                    "tool `{id}` is not among those that the analysis of this program declared"
-                ),
+                format!("tool `{id}` is not declared by the analysis of this program"),
             ));
         }
         Resolver::new(&self.run.app, false, cancel).find_called(id).await

@@ -152,7 +152,7 @@ impl ServerHandler for StdioHandler {
     ) -> Result<CustomResult, rmcp::ErrorData> {
         let method = request.method;
         Err(if meta_tools::METHODS.contains(&method.as_str()) {
-            let message = format!("the parameters of `{method}` are not as MCP has them");
+            let message = format!("the parameters of `{method}` are invalid");
             rmcp::ErrorData::invalid_params(message, None)
         } else {
             rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)

@@ -217,7 +217,7 @@ impl<'a> Resolver<'a> {
         let fqdn = name_of(tool).ok_or_else(|| unsaid(&tool.id))?;
         if tools::is_native(fqdn.namespace()) {
             let message = format!(
-                "`{}` is built into `pml`; the registry's server of that name does not start here",
+                "`{}` is built into `pml`; the registry's server of that name cannot start here",
                 fqdn.namespace()
             );
             return Err(ErrorBody::new(ErrorCode::ToolUnavailable, message));
@@ -238,7 +238,7 @@ impl<'a> Resolver<'a> {
         if entry.integrity != entry.content_integrity() {
             return Err(ErrorBody::new(
                 ErrorCode::IntegrityMismatch,
-                format!("the registry's entry `{server}` does not have the hash that it names"),
+                format!("the registry's entry `{server}` does not match its hash"),
             ));
         }
         if !entry.tools.iter().any(|tool| tool.name == id.action()) {
@@ -279,7 +279,7 @@ impl<'a> Resolver<'a> {
         }
         if module.integrity != integrity {
             let message = format!(
-                "capability `{id}` is {} there, and {integrity} was announced",
+                "capability `{id}` is {} there, but {integrity} was announced",
                 module.integrity
             );
             return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
@@ -306,7 +306,7 @@ impl<'a> Resolver<'a> {
         };
         if pinned.iter().any(|other| other.name != last.name) {
             let message = format!(
-                "capabilities of two projects that ran here are named `{id}`; which one is meant only the gateway can tell"
+                "capabilities of two projects that ran here are named `{id}`; only the gateway can decide which one is meant"
             );
             return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
         }
@@ -340,7 +340,7 @@ impl<'a> Resolver<'a> {
             let declared = analysis.tools.iter().map(ToolId::as_str);
             if !analysis.can_run() || analysis.dynamic || !declared.eq(module.calls.iter()) {
                 let message = format!(
-                    "capability `{id}`: its program is not understood here as it was when it was published; publish it again"
+                    "capability `{id}`: the analysis of its program differs from that at publication; publish it again"
                 );
                 return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
             }
@@ -373,9 +373,8 @@ impl<'a> Resolver<'a> {
         if self.within.len() + height <= CAPABILITY_DEPTH {
             return Ok(());
         }
-        let message = format!(
-            "capability `{id}` is too deep; at most {CAPABILITY_DEPTH} may be within one another"
-        );
+        let message =
+            format!("capability `{id}` is nested too deeply; the limit is {CAPABILITY_DEPTH}");
         Err(ErrorBody::new(ErrorCode::TooComplex, message))
     }
 }
@@ -429,7 +428,7 @@ fn name_of(tool: &ToolUse) -> Option<Fqdn> {
 }
 
 fn unsaid(id: &str) -> ErrorBody {
-    let message = format!("the gateway does not say what `{}` is", escape_text(id));
+    let message = format!("the gateway does not describe `{}`", escape_text(id));
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
 }
 

@@ -75,7 +75,7 @@ impl Workspace {
             let mut workspace = Self::open(&current.join(path))?;
             if workspace.holds_home() {
                 workspace.warning = Some(format!(
-                    "the workspace `{}` has all of your home folder in it; name a project's folder",
+                    "the workspace `{}` contains all of your home folder; name a project's folder",
                     workspace.root.display()
                 ));
             }
@@ -100,7 +100,7 @@ impl Workspace {
         match self.holds_home() {
             true => Err(WorkspaceError::Unfit {
                 path: self.root,
-                reason: "your whole home folder is in it, and it is a workspace only if you name it",
+                reason: "it contains your whole home folder; to use it as a workspace, name it",
             }),
             false => Ok(self),
         }
@@ -125,7 +125,7 @@ impl Workspace {
         let root = beneath::path_of(&directory).map_err(opened)?;
         let unfit = |reason| WorkspaceError::Unfit { path: path.to_owned(), reason };
         if root == Path::new("/") {
-            return Err(unfit("it is the root of the whole machine"));
+            return Err(unfit("it is the root of the file system"));
         }
         if root.to_str().is_none() {
             return Err(unfit("its name is not UTF-8"));

@@ -49,7 +49,7 @@ impl Analyser {
         let analysis = analysis::decode(&answer).map_err(|error| {
             ErrorBody::new(
                 ErrorCode::Internal,
-                format!("the analysis gave no valid answer: {error}"),
+                format!("the analysis returned an invalid answer: {error}"),
             )
         })?;
         let analysis = Arc::new(analysis);

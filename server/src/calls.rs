@@ -135,9 +135,7 @@ impl RunningProgram {
             }
             return Err(ErrorBody::new(
                 ErrorCode::ToolNotDeclared,
-                format!(
-                    "tool `{id}` is not among those that the analysis of this program declared"
-                ),
+                format!("tool `{id}` is not declared by the analysis of this program"),
             ));
         };
         let result = call(&self.of, tool, arguments, cancel, memory).await?;

@@ -28,7 +28,8 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    sandbox::keep_private().map_err(|error| anyhow::anyhow!("cannot keep others out: {error}"))?;
+    sandbox::keep_private()
+        .map_err(|error| anyhow::anyhow!("cannot protect this process from others: {error}"))?;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     allocator::use_small_pages();
     telemetry::start(&cli.settings.log)?;

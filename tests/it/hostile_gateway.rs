@@ -270,7 +270,7 @@ fn a_claimed_success_does_not_stand_for_a_run_here() {
     let envelope = ask(|request| result(request, claimed(&json!([]))));
     assert_ne!(crate::support::expect::success(&envelope), "claimed");
     assert_eq!(envelope["executed"], "client");
-    assert!(envelope["warnings"].to_string().contains("it was ignored"), "{envelope:#}");
+    assert!(envelope["warnings"].to_string().contains("the result was ignored"), "{envelope:#}");
 
     // With a tool that only the gateway knows, nothing can run here without an honest answer.
     let stub = GatewayStub::start(|request| result(request, claimed(&json!([]))));

@@ -145,7 +145,7 @@ fn login_keeps_the_key_in_the_keyring() {
     let gone = project.run(&["logout"]);
     assert!(text(&gone.stdout).contains("until it is revoked"), "{}", text(&gone.stderr));
     assert!(session.key_for(&tenant.url).is_empty());
-    assert!(text(&project.run(&["logout"]).stdout).starts_with("No key was kept"));
+    assert!(text(&project.run(&["logout"]).stdout).starts_with("No API key was stored"));
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 }
 
@@ -163,7 +163,7 @@ fn a_locked_keyring_gives_and_takes_nothing() {
     // The older key would count again as soon as the keyring is open.
     let refused = project.run_with(&["login"], other.key.as_bytes());
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-    assert!(text(&refused.stderr).contains("an older key"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("an older API key"), "{}", text(&refused.stderr));
     let refused = project.run(&["logout"]);
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
     assert!(text(&refused.stderr).contains("is locked"), "{}", text(&refused.stderr));
@@ -172,7 +172,11 @@ fn a_locked_keyring_gives_and_takes_nothing() {
     let elsewhere = session.project(&Tenant { key: String::new(), url: elsewhere });
     let output = elsewhere.run_with(&["login"], other.key.as_bytes());
     assert!(text(&output.stdout).contains("credentials"), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("the key goes to the file"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the API key is stored in the file"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(success(&elsewhere.exec(PROGRAM).0), 7);
 }
 

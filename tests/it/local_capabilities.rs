@@ -433,7 +433,7 @@ fn a_server_changed_on_the_way_never_starts() {
     let output = project.run_with(&["exec", "-"], program.as_bytes());
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(
-        text(&output.stderr).contains("CHANGED since you let it start"),
+        text(&output.stderr).contains("CHANGED since you allowed it"),
         "{}",
         text(&output.stderr)
     );

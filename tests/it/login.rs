@@ -45,7 +45,7 @@ fn a_key_is_tried_and_kept() {
 
     let gone = project.run(&["logout"]);
     assert!(gone.status.success() && text(&gone.stdout).contains("until it is revoked"));
-    assert!(text(&project.run(&["logout"]).stdout).starts_with("No key was kept"));
+    assert!(text(&project.run(&["logout"]).stdout).starts_with("No API key was stored"));
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 }
 

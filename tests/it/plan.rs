@@ -635,7 +635,10 @@ fn a_plan_says_whether_the_text_of_the_program_leaves() {
     let project = Project::at("").allow(&["*"]);
     assert_eq!(plan(&project, mixed).0["text_goes_to"], Value::Null);
     let (refused, _) = project.exec(mixed);
-    assert!(failure(&refused, "UNAUTHORIZED").contains("you did not name it"), "{refused:#}");
+    assert!(
+        failure(&refused, "UNAUTHORIZED").contains("you did not name this gateway"),
+        "{refused:#}"
+    );
     // Without a gateway that answers, a program of this machine runs all the same, and the dry run says the same.
     let project = Project::at(&GatewayStub::start(|_| Answer::Close).url).set("PML_API_KEY", "k");
     let mut pml = project.allow(&["*"]).stdio();

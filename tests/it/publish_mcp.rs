@@ -90,11 +90,11 @@ fn a_server_is_published_with_what_it_lists() {
     assert_eq!(deprecated("recall@1.1.0"), "use memory");
     said(&["deprecate", "recall", "--undo"]);
     assert_eq!(deprecated("recall@1.0.0"), Value::Null);
-    assert!(said(&["yank", "recall@1.1.0"]).contains("1.1.0 goes only to those who name it"));
+    assert!(said(&["yank", "recall@1.1.0"]).contains("1.1.0 is yanked"));
     assert_eq!(entry(&tenant, "recall").1["server_version"], "1.0.0");
     assert_eq!(entry(&tenant, "recall@1.1.0").0, 200);
     let (code, _, told) = run(&project, &["yank", "recall"]);
-    assert!(code == Some(2) && told.contains("names no version"), "{told}");
+    assert!(code == Some(2) && told.contains("has no version"), "{told}");
     let (code, _, told) = run(&project, &["deprecate", "nowhere.known", "gone"]);
     assert!(code == Some(1) && told.contains("NOT_FOUND"), "{told}");
 

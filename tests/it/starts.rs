@@ -79,7 +79,7 @@ fn a_start_shows_and_pins_what_it_grants() {
     for told in [
         "\"npx\" \"-y\" \"notes@1.0.0\"",
         &format!("It runs `{}`, by `/", runner.display()),
-        "It gets `AWS_SECRET_ACCESS_KEY` from your environment, which lets whoever has it act as you",
+        "It gets `AWS_SECRET_ACCESS_KEY` from your environment, which lets anybody who has it act as you",
         "It gets `GITHUB_TOKEN` from the workspace's `.env`",
         "It is not in the sandbox",
     ] {

@@ -125,7 +125,7 @@ fn https_to_a_plain_port_is_told() {
         told(&project, &["exec", "-"], "return await mcp.json.parse({ data: '1' })");
     assert_eq!(code, Some(4));
     let words = format!(
-        "error: the gateway at {url} cannot be reached: it does not speak TLS there [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`: `pml-server` itself has no TLS.\n"
+        "error: the gateway at {url} cannot be reached: that port does not use TLS [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`: `pml-server` itself has no TLS.\n"
     );
     assert!(stderr.ends_with(&words), "{stderr}");
 }
@@ -147,8 +147,9 @@ fn what_is_not_there_is_named() {
         (&["deprecate", "text.no", "old"], "capability `text:no`"),
     ] {
         let (code, stderr) = told(&project, arguments, "");
-        let words =
-            format!("error: {what} is not published in the project of your key [3018 NOT_FOUND]\n");
+        let words = format!(
+            "error: {what} is not published in the project of your API key [3018 NOT_FOUND]\n"
+        );
         assert!(code == Some(1) && stderr.starts_with(&words), "{stderr}");
     }
     let url = format!("{}/api/v1/nowhere", Server::shared().url());
@@ -176,7 +177,7 @@ fn entries_of_other_clients_are_read_or_explained() {
         (r#"{"type":"streamable-http","url":"http://localhost:9/mcp","headers":{"A":"b"}}"#, None),
         (
             r#"{"type":"http","url":"http://x.test/mcp","headers":{"A":"canary"}}"#,
-            Some("`headers` are sent to `https` alone"),
+            Some("`headers` are sent only over `https`"),
         ),
         (r#"{"type":"sse","url":"https://x.test/sse"}"#, Some("also speaks Streamable HTTP")),
         (r#"{"type":"http"}"#, Some("has no `url`")),
@@ -185,7 +186,7 @@ fn entries_of_other_clients_are_read_or_explained() {
             Some("either `command` or `url`"),
         ),
         (r#"{"type":"stdio","url":"https://x.test"}"#, Some("has a `url`")),
-        (r#"{"command":"sh","headers":{}}"#, Some("`headers` and no `url`")),
+        (r#"{"command":"sh","headers":{}}"#, Some("`headers` but no `url`")),
         (r#"{"url":"https://x.test","headers":{"Host":"canary"}}"#, Some("is set by `pml` itself")),
         (r#"{"url":"https://u:canary@x.test"}"#, Some("use `headers`")),
         (r#"{"type":"carrier-pigeon","command":"sh"}"#, Some("write `stdio` or `http`")),

@@ -22,13 +22,13 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
         return Ok(None);
     }
     if answer.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err("what is not JSON-RPC 2.0".to_owned());
+        return Err("not JSON-RPC 2.0".to_owned());
     }
     let message = answer.pointer("/error/message").and_then(Value::as_str);
     // Who cannot read a request cannot name its id.
     let may_be_null = message.is_some() && answer.get("id").is_none_or(Value::is_null);
     if !may_be_null && answer.get("id").and_then(Value::as_u64) != Some(id) {
-        return Err("another request than the one it got".to_owned());
+        return Err("the answer to a different request".to_owned());
     }
     if let Some(message) = message {
         return Err(format!("it refused the request: {message}"));
@@ -42,7 +42,7 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
 /// Returns what is wrong with it.
 pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_value(structured.clone())
-        .map_err(|error| format!("an envelope that does not decode: {error}"))?;
+        .map_err(|error| format!("an envelope that cannot be decoded: {error}"))?;
     Ok(match envelope {
         Envelope::Success(mut success) => {
             check_success(&mut success)?;
@@ -59,7 +59,7 @@ pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
             Envelope::ExecuteLocally(delegation)
         }
         Envelope::ApprovalRequired(_) => {
-            return Err("a question, and only `pml` itself asks you".to_owned());
+            return Err("a question, but only `pml` itself may ask the user".to_owned());
         }
     })
 }
@@ -73,13 +73,13 @@ fn check_success(success: &mut Success) -> Result<(), String> {
 fn check_run(run: &mut RunNote) -> Result<(), String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if run.execution_id.len() > NAME_LIMIT || !run.execution_id.chars().all(is_name) {
-        return Err("a run without a proper `execution_id`".to_owned());
+        return Err("a run without a valid `execution_id`".to_owned());
     }
     if run.executed != ExecutedOn::Server {
-        return Err("that this machine ran the program, which it did not".to_owned());
+        return Err("a claim that this machine ran the program, which it did not".to_owned());
     }
     if !run.duration_ms.is_finite() || run.duration_ms < 0.0 {
-        return Err("a run of no possible `duration_ms`".to_owned());
+        return Err("a run with an impossible `duration_ms`".to_owned());
     }
     for line in &mut run.console {
         // The text is escaped where it meets a terminal: a pipe gets what the program printed.

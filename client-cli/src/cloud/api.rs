@@ -65,7 +65,7 @@ impl Cloud {
         let text = |name: &str| answer.get(name).and_then(Value::as_str);
         match (text("name"), text("version")) {
             (Some("pml-server"), Some(version)) => Ok(protocol::escape_text(version)),
-            _ => Err(self.nonsense("what no `pml-server` answers")),
+            _ => Err(self.nonsense("not an answer of `pml-server`")),
         }
     }
 
@@ -77,7 +77,8 @@ impl Cloud {
         let answer = self.api(Method::GET, "api/v1/keys/self", None).await;
         let answer = answer.map_err(|mut error| {
             if error.error_code == protocol::ErrorCode::Unauthorized {
-                error.hint = "Check that the key is one of this gateway, and still valid.".into();
+                error.hint =
+                    "Check that the API key belongs to this gateway and is still valid.".into();
             }
             error
         })?;

@@ -17,7 +17,7 @@ pub struct StoredSecret {
     pub owner: String,
     /// Rises with each new value.
     pub version: i64,
-    /// Where it may go; without any, only where entries of the public catalog lead.
+    /// Where it may go; without any, only the hosts of catalog entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// When it was first stored.

@@ -121,7 +121,7 @@ pub async fn exec(
         }
         Envelope::ExecuteLocally(_) => Err(CliError::from_code(
             ErrorCode::GatewayBadAnswer,
-            "the program came back twice without having run",
+            "the program was returned twice without having run",
         )),
     }
 }
@@ -138,12 +138,13 @@ fn unasked(approval: &Approval) -> CliError {
         format!("`{tool}` needs approval, and nobody can be asked here:\n{}", approval.description);
     let hint = match approval.approval_type {
         _ if !is_for_good(approval) => {
-            "Run it on a terminal to be asked: no rule allows a protected place.".to_owned()
+            "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
+                .to_owned()
         }
         ApprovalType::ToolPermission => format!(
             "Run it on a terminal to be asked, or add \"{tool}\" to `permissions.allow` in `.pml.json` and run `pml trust`."
         ),
-        _ => "Run it once on a terminal to be asked; the answer is kept in `.pml/mcp.lock`."
+        _ => "Run it once on a terminal to be asked; the answer is stored in `.pml/mcp.lock`."
             .to_owned(),
     };
     CliError::from_code(ErrorCode::ApprovalDenied, message).with_hint(hint)
@@ -193,7 +194,7 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
         note(&format!("{level}{text}\n"));
     }
     if run.console_truncated {
-        note("(more was printed than is kept)\n");
+        note("(output truncated)\n");
     }
     // These stand at a place of the program, which is shown.
     let placed = analysis.map(Analysis::run_warnings).unwrap_or_default();

@@ -123,21 +123,21 @@ impl Plan {
 
     fn lines(&self, was: &str) -> Vec<String> {
         let changed = |change: &Option<Change>, file: &str, what: &str| match change {
-            None => format!("`{file}` has all it needs and stays as it is"),
+            None => format!("`{file}` is complete; left unchanged"),
             Some(Change { before: None, .. }) => format!("`{file}` {was} written: {what}"),
-            Some(_) => format!("`{file}` {was} extended: {what}; all else in it is kept"),
+            Some(_) => format!("`{file}` {was} extended: {what}; everything else is unchanged"),
         };
         let config = if self.needs_config {
             format!(
-                "`{}` {was} written with default permissions: reading in the workspace and pure computing run without a question, all else asks",
+                "`{}` {was} written with default permissions: reading in the workspace and pure computation are allowed; everything else asks",
                 config::FILE
             )
         } else {
-            format!("`{}` stays as it is", config::FILE)
+            format!("`{}` is left unchanged", config::FILE)
         };
         let agents = match &self.other {
             Some(command) => format!(
-                "`{AGENT_FILE}` stays as it is, and its server `pml` is another one: it runs `{}`; if you do not know it, remove it and run `pml init` again",
+                "`{AGENT_FILE}` is left unchanged, but its server `pml` is a different one: it runs `{}`; if you do not recognize it, remove it and run `pml init` again",
                 protocol::escape_text(command)
             ),
             None => changed(&self.agents, AGENT_FILE, "agents start `pml stdio`"),
@@ -148,7 +148,7 @@ impl Plan {
             changed(
                 &self.ignore,
                 ".gitignore",
-                "`.pml/` has this machine's records, `.env` has keys",
+                "`.pml/` contains this machine's records, `.env` contains secrets",
             ),
         ]
     }

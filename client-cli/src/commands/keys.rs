@@ -29,9 +29,9 @@ pub async fn keys(
         KeysCommand::Set { name, value, cloud, project, host } => {
             check_name(&name)?;
             if value.is_some() {
-                return Err(CliError::cannot_run("a value is not taken from the command line")
+                return Err(CliError::cannot_run("a value cannot be passed on the command line")
                     .with_hint(
-                        "Give it on stdin. Others may have seen it, and your shell may keep it: replace it where it comes from.",
+                        "Pass it on stdin. Other users may have seen it, and your shell may have saved it: revoke it and use a new one.",
                     ));
             }
             let value = read_value(&name, stop).await?;
@@ -40,11 +40,11 @@ pub async fn keys(
                 let gateway = app.cloud()?;
                 let stored = gateway.put_secret(&name, &value, owner(project), &host).await?;
                 let places = match stored.hosts.as_slice() {
-                    [] => "where entries of the public catalog lead".to_owned(),
+                    [] => "the hosts of catalog entries".to_owned(),
                     hosts => protocol::escape_text(&hosts.join(", ")),
                 };
                 say(&format!(
-                    "`{name}` is stored on {}. It goes to {places}, and nowhere else.\n",
+                    "`{name}` is stored on {}. It is sent to {places} only.\n",
                     gateway.gateway()
                 ))?;
             } else {
@@ -65,7 +65,7 @@ pub async fn keys(
                 });
                 let rows: Vec<[String; 4]> = rows.collect();
                 if rows.is_empty() {
-                    note("No key is stored on the gateway for you or your project.\n");
+                    note("No secret is stored on the gateway for you or your project.\n");
                 } else {
                     say(&table(["NAME", "FOR", "CHANGED", "GOES TO"], &rows))?;
                 }
@@ -74,7 +74,7 @@ pub async fn keys(
         KeysCommand::List { cloud: false, json } => {
             let text = dotenv::read(&workspace(settings)?).map_err(|error| unusable(&error))?;
             for line in dotenv::broken_lines(&text) {
-                note(&format!("`.env` line {line} cannot be read, and sets nothing\n"));
+                note(&format!("`.env` line {line} cannot be parsed and is ignored\n"));
             }
             let names: Vec<String> = dotenv::parse(&text).into_keys().collect();
             if json {
@@ -130,8 +130,8 @@ fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliEr
     let workspace = workspace(settings)?;
     let text = dotenv::read(&workspace).map_err(|error| unusable(&error))?;
     let text = dotenv::set(&text, name, value).ok_or_else(|| {
-        CliError::cannot_run("no line of a `.env` file can carry this value")
-            .with_hint("`pml keys set --cloud` takes any value.")
+        CliError::cannot_run("a `.env` file cannot contain this value")
+            .with_hint("`pml keys set --cloud` accepts any value.")
     })?;
     dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
     let ignored = std::fs::read_to_string(workspace.root().join(".gitignore")).unwrap_or_default();
@@ -164,8 +164,8 @@ fn check_name(name: &str) -> Result<(), CliError> {
         return Ok(());
     }
     // What was given may be the value, in the wrong place: it is not repeated.
-    Err(CliError::cannot_run("the name is no variable: capital letters, digits and `_`")
-        .with_hint("`pml keys set TAVILY_API_KEY` asks for the value, or reads it from stdin."))
+    Err(CliError::cannot_run("not the name of a variable: capital letters, digits and `_`")
+        .with_hint("`pml keys set TAVILY_API_KEY` prompts for the value, or reads it from stdin."))
 }
 
 /// Reads a value from stdin, or asks a person for it without showing it.
@@ -183,7 +183,7 @@ async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliE
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     if value.is_empty() || value.len() > VALUE_LIMIT {
-        return Err(CliError::cannot_run("a value has 1 to 8192 bytes"));
+        return Err(CliError::cannot_run("a value must have 1 to 8192 bytes"));
     }
     Ok(value.to_owned())
 }

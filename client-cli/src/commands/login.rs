@@ -29,8 +29,8 @@ pub(super) async fn login(
     let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
     let text = ask(&gateway, stop).await?;
     let key = ApiKey::new(&text, "stdin").map_err(|error| invalid(&error))?.ok_or_else(|| {
-        CliError::cannot_run("no key was given; nothing was kept")
-            .with_hint("Type it, or send it to stdin: `pml login < key.txt`.")
+        CliError::cannot_run("no API key was given; nothing was stored")
+            .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
     })?;
     let cloud = Cloud::new(gateway.clone(), KeySource::given(&gateway, key.clone()))?;
     // One that the gateway does not take must not replace one that it does.
@@ -46,14 +46,14 @@ pub(super) async fn login(
         keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
     }
     say(&format!(
-        "Logged in to {gateway} as `{}` in `{}`. The key may: {}.\nIt is kept in {place}. \
+        "Logged in to {gateway} as `{}` in `{}`. Rights of the API key: {}.\nIt is kept in {place}. \
          Commands that name no gateway use this one.\n",
         escape_text(&own.principal),
         escape_text(&own.scope),
         escape_text(&own.can.join(", ")),
     ))?;
     if keys::variable().is_some_and(|value| !value.trim().is_empty()) {
-        note("warning: `PML_API_KEY` is set and counts before the key that was kept\n");
+        note("warning: `PML_API_KEY` is set and takes precedence over the stored key\n");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,11 +74,11 @@ async fn keep(
             // It would count before the new one as soon as somebody unlocks it.
             Err(error) if keyring.has(gateway).await.unwrap_or(false) => {
                 return Err(CliError::cannot_run(format!(
-                    "{error}, and it has an older key for {gateway}; nothing was kept"
+                    "{error}, and it has an older API key for {gateway}; nothing was stored"
                 ))
                 .with_hint("Unlock the keyring and log in again."));
             }
-            Err(error) => note(&format!("{error}; the key goes to the file instead\n")),
+            Err(error) => note(&format!("{error}; the API key is stored in the file instead\n")),
         }
     }
     keys::keep(&file, gateway, key).map_err(|error| invalid(&error))?;
@@ -109,10 +109,10 @@ pub(super) async fn logout(
     let was_there = was_in_file || was_in_keyring;
     say(&if was_there {
         format!(
-            "The key for {gateway} is no longer kept here. It still counts until it is revoked.\n"
+            "The stored API key for {gateway} was deleted. It stays valid until it is revoked.\n"
         )
     } else {
-        format!("No key was kept for {gateway}.\n")
+        format!("No API key was stored for {gateway}.\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +134,7 @@ fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
     .map_err(|error| invalid(&error))?;
     if gateway.is_default() {
         return Err(CliError::cannot_run(
-            "no gateway is named, so it is not known whose key it is",
+            "no gateway is configured, so it is unknown which one the API key is for",
         )
         .with_hint("Name it: `pml login --url https://pml.acme.example`, or set PML_CLOUD_URL."));
     }
@@ -143,14 +143,15 @@ fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
 
 fn file() -> Result<PathBuf, CliError> {
     keys::user_file().ok_or_else(|| {
-        CliError::cannot_run("there is no home to keep a key in").with_hint("Set HOME.")
+        CliError::cannot_run("there is no home folder to store an API key in")
+            .with_hint("Set HOME.")
     })
 }
 
 /// Reads a line: from a person without showing it, from anything else as it comes.
 async fn ask(gateway: &Gateway, stop: &CancellationToken) -> Result<String, CliError> {
     if std::io::stdin().is_terminal() {
-        return hidden::ask(&format!("API key for {gateway} (it is not shown): "), stop).await;
+        return hidden::ask(&format!("API key for {gateway} (not shown): "), stop).await;
     }
     // Whoever writes may take long; a signal must end us all the same.
     let read = tokio::task::spawn_blocking(|| {

@@ -81,7 +81,7 @@ pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
         GraphFormat::Mermaid => Ok(mermaid::mermaid(&graph)),
         GraphFormat::Svg => svg::svg(&graph).ok_or_else(|| {
             CliError::failed(format!(
-                "the program has {} calls and {} edges between them, too many for a picture",
+                "the program has {} calls and {} edges between them, too many for a diagram",
                 graph.nodes.len(),
                 graph.edges.len()
             ))

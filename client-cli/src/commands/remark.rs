@@ -30,7 +30,7 @@ pub async fn deprecate(
     remark(&app, &format!("{path}/deprecate"), body, &what, stop).await?;
     let which = version.map_or_else(String::new, |version| format!(" {version}"));
     say(&match deprecate.undo {
-        true => format!("{what}{which} may be used again.\n"),
+        true => format!("{what}{which} is no longer deprecated.\n"),
         false => format!("{what}{which} is deprecated.\n"),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -46,13 +46,15 @@ pub async fn yank(
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let (bare, Some(version)) = split(name) else {
-        return Err(CliError::cannot_run(format!("`{name}` names no version"))
+        return Err(CliError::cannot_run(format!("`{name}` has no version"))
             .with_hint("Write `NAME@VERSION`. To delete all versions: `pml unpublish NAME`."));
     };
     let (path, what) = path(bare)?;
     let versioned = format!("{what} {version}");
     remark(&app, &format!("{path}/yank"), json!({ "version": version }), &versioned, stop).await?;
-    say(&format!("{what} {version} goes only to those who name it.\n"))?;
+    say(&format!(
+        "{what} {version} is yanked: only requests for exactly this version still resolve.\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,10 +20,10 @@ pub fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
     let store = TrustStore::of_user().map_err(|error| invalid(&error))?;
     let content = config::read(&workspace).map_err(|error| invalid(&error))?.ok_or_else(|| {
-        CliError::cannot_run("there is no `.pml.json` to trust").with_hint("`pml init` makes one.")
+        CliError::cannot_run("there is no `.pml.json` to trust").with_hint("`pml init` creates it.")
     })?;
     if store.is_trusted(workspace.root(), &content).map_err(|error| invalid(&error))? {
-        say("`.pml.json` is trusted already.\n")?;
+        say("`.pml.json` is already trusted.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();

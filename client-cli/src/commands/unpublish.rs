@@ -29,7 +29,7 @@ pub async fn unpublish(
                 .with_hint("`--yes` deletes without asking."));
         }
         note(&format!(
-            "Delete {what} on {}, with all its versions? Nobody ever gets the name again. [y/N]: ",
+            "Delete {what} on {}, with all its versions? The name can never be used again. [y/N]: ",
             cloud.gateway()
         ));
         let asked = tokio::task::spawn_blocking(|| {
@@ -49,7 +49,7 @@ pub async fn unpublish(
         deleted = cloud.delete_entry(&path) => deleted.map_err(|error| name_it(error, &what))?,
         () = stop.cancelled() => return Err(interrupted()),
     }
-    say(&format!("{what} is gone for good.\n"))?;
+    say(&format!("{what} was deleted permanently.\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,8 +72,8 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
 /// Says which name it was that the gateway did not find.
 pub(super) fn name_it(mut error: ErrorBody, what: &str) -> ErrorBody {
     if error.error_code == ErrorCode::NotFound {
-        error.message = format!("{what} is not published in the project of your key");
-        error.hint = "Check the name (`NAMESPACE.ACTION` is a capability, `NAMESPACE` a server), and the key's project with `pml doctor`.".to_owned();
+        error.message = format!("{what} is not published in the project of your API key");
+        error.hint = "Check the name (`NAMESPACE.ACTION` is a capability, `NAMESPACE` a server), and the API key's project with `pml doctor`.".to_owned();
     }
     error
 }

@@ -161,7 +161,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
                 while let Some(key) = access.next_key::<String>()? {
                     if map.contains_key(&key) {
                         let key = key.escape_debug();
-                        return Err(A::Error::custom(format!("`{key}` stands twice")));
+                        return Err(A::Error::custom(format!("duplicate key `{key}`")));
                     }
                     map.insert(key, access.next_value()?);
                 }
@@ -244,7 +244,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         if matches!(entry.0.network, Some(Network::Hosts(_))) {
             // As with `policy`: a limit that does not hold must not look like one.
             let reason = format!(
-                "this version cannot limit the hosts that `{name}` reaches; remove its `network`, or set it to \"all\""
+                "this version cannot restrict the hosts that `{name}` may reach; remove its `network`, or set it to \"all\""
             );
             return Err(unusable(&reason));
         }
@@ -262,7 +262,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     if let Some(name) =
         file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name))
     {
-        return Err(unusable(&format!("`{name}` stands in both `private_mcps` and `mcpServers`")));
+        return Err(unusable(&format!("`{name}` is in both `private_mcps` and `mcpServers`")));
     }
     Ok(file)
 }
@@ -293,7 +293,7 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
         (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => {
             if is_program {
                 return refused(
-                    "is both a program and a server behind HTTP; write either `command` or `url`"
+                    "is both a program and an HTTP server; write either `command` or `url`"
                         .to_owned(),
                 );
             }
@@ -303,14 +303,14 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
             }
         }
         (Some("http" | "streamable-http" | "streamableHttp"), None) => {
-            refused("has no `url`: where the MCP server is".to_owned())
+            refused("has no `url`, the address of the MCP server".to_owned())
         }
-        (Some("stdio"), Some(_)) => refused("has a `url`, which the `type` `stdio` has not".to_owned()),
+        (Some("stdio"), Some(_)) => refused("has a `url`, which the `type` `stdio` does not allow".to_owned()),
         (None | Some("stdio"), None) if entry.headers.is_some() => {
-            refused("has `headers` and no `url`".to_owned())
+            refused("has `headers` but no `url`".to_owned())
         }
         (None | Some("stdio"), None) if entry.command.is_empty() => {
-            refused("has no `command`: the program that starts the MCP server".to_owned())
+            refused("has no `command`, the program that starts the MCP server".to_owned())
         }
         (None | Some("stdio"), None) => Ok(()),
         (Some(other), _) => refused(format!(

@@ -178,14 +178,14 @@ impl Approvals {
                 Unanswered::Expired => ErrorBody::new(
                     ErrorCode::ApprovalExpired,
                     format!(
-                        "nobody answered for `{tool}` within {} minutes; the run was ended",
+                        "the approval of `{tool}` timed out after {} minutes; the run was ended",
                         EXPIRY.as_secs() / 60
                     ),
                 ),
                 Unanswered::MadeRoom => ErrorBody::new(
                     ErrorCode::WorkflowLost,
                     format!(
-                        "the run that asked about `{tool}` was ended, because more than {PAUSED_LIMIT} runs waited for an answer"
+                        "the run that asked about `{tool}` was ended, because more than {PAUSED_LIMIT} runs were waiting for an answer"
                     ),
                 ),
             });
@@ -197,7 +197,7 @@ impl Approvals {
             ErrorBody::new(
                 ErrorCode::WorkflowLost,
                 format!(
-                    "the paused run `{shown}` was answered already, or ended with the `pml` process that held it"
+                    "the paused run `{shown}` was already answered, or ended when its `pml` process exited"
                 ),
             )
         } else {
@@ -415,7 +415,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(30), first.1.cancelled()).await.unwrap();
         let error = approvals.resume(&first.0).err().unwrap();
         assert_eq!(error.error_code, ErrorCode::WorkflowLost);
-        assert!(error.message.contains("waited for an answer"), "{}", error.message);
+        assert!(error.message.contains("were waiting for an answer"), "{}", error.message);
         assert!(rest.iter().all(|(_, ended)| !ended.is_cancelled()));
         assert_eq!(approvals.resume(&rest[0].0).unwrap().tool.as_str(), "shell:exec");
     }

@@ -95,7 +95,7 @@ impl Permissions {
                 return Decision { verdict, rule: Some(rule.clone()), reason };
             }
         }
-        let reason = format!("no rule in `{}` covers `{tool}`", self.source);
+        let reason = format!("no rule in `{}` matches `{tool}`", self.source);
         Decision { verdict: Verdict::Ask, rule: None, reason }
     }
 }

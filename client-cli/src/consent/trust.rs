@@ -28,7 +28,7 @@ const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// There is no place for it.
-    #[error("there is no place for the record of trusted files; set `HOME` or `XDG_STATE_HOME`")]
+    #[error("there is no folder for the record of trusted files; set `HOME` or `XDG_STATE_HOME`")]
     NoHome,
     /// The system refuses.
     #[error("cannot use the record of trusted files `{path}`: {source}", path = path.display())]
@@ -39,7 +39,7 @@ pub enum TrustError {
         source: std::io::Error,
     },
     /// It is not one of ours, or somebody else can change it.
-    #[error("the record of trusted files `{path}` cannot be believed: {reason}; look at it, then remove it and run `pml trust` again", path = path.display())]
+    #[error("the record of trusted files `{path}` cannot be used: {reason}; inspect it, then remove it and run `pml trust` again", path = path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
@@ -160,7 +160,7 @@ impl TrustStore {
         };
         let facts = file.metadata().map_err(|source| self.system(source))?;
         if !facts.is_file() || facts.uid() != rustix::process::geteuid().as_raw() {
-            return Err(self.unfit("it is not a file of yours".to_owned()));
+            return Err(self.unfit("you do not own it".to_owned()));
         }
         if facts.mode() & 0o022 != 0 {
             return Err(self.unfit("others can write it".to_owned()));
@@ -171,7 +171,7 @@ impl TrustStore {
             serde_json::from_slice(&text).map_err(|error| self.unfit(error.to_string()))?;
         match record.version {
             1 => Ok(Some(record)),
-            other => Err(self.unfit(format!("its version {other} is not known"))),
+            other => Err(self.unfit(format!("its version {other} is unknown"))),
         }
     }
 

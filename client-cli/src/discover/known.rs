@@ -62,7 +62,7 @@ impl KnownTools {
             && text.len() <= LIMIT
             && let Err(error) = self.write(&name, &text)
         {
-            tracing::debug!(server = namespace, %error, "Could not keep a server's tools");
+            tracing::debug!(server = namespace, %error, "Could not store a server's tools");
         }
         self.lock().insert(name, Arc::new(tools));
     }

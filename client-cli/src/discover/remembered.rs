@@ -69,7 +69,7 @@ impl Remembered {
             if remembered.learn(&answers)
                 && let Err(error) = remembered.save()
             {
-                tracing::debug!(%error, "Could not keep what the gateway told of its tools");
+                tracing::debug!(%error, "Could not store the gateway's tools");
             }
         });
     }

@@ -63,24 +63,24 @@ impl Gateway {
         let mut url = Url::parse(text).map_err(|error| refused(shown, error.to_string()))?;
         // Checked before the address is shown: it may carry a password.
         if !url.username().is_empty() || url.password().is_some() {
-            let reason = "it has a name or password in it; put the key into `PML_API_KEY`";
+            let reason = "it contains a user name or password; put the API key into `PML_API_KEY`";
             return Err(refused("", reason.to_owned()));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(refused("", "it has a query or a fragment; remove it".to_owned()));
+            return Err(refused("", "it contains a query or a fragment; remove it".to_owned()));
         }
         let is_loopback = is_here(&url);
         match url.scheme() {
             "https" => {}
             "http" if is_loopback => {}
             "http" => {
-                let reason = "`http` would send the key unencrypted; use `https`, or `http` to this machine alone";
+                let reason = "`http` would send the API key unencrypted; use `https`, or `http` to this machine only";
                 return Err(refused(text, reason.to_owned()));
             }
             other => {
                 return Err(refused(
                     text,
-                    format!("`{other}` is not a scheme that gateways have; use `https`"),
+                    format!("the scheme `{other}` is not supported; use `https`"),
                 ));
             }
         }

@@ -81,10 +81,10 @@ impl Keyring {
         }
         let text = String::from_utf8(output.stdout).unwrap_or_default();
         if text.len() > KEY_LIMIT {
-            return Err(KeyringError("holds something that is no key".to_owned()));
+            return Err(KeyringError("contains a value that is not an API key".to_owned()));
         }
         ApiKey::new(&text, "the keyring")
-            .map_err(|_| KeyringError("holds something that is no key".to_owned()))
+            .map_err(|_| KeyringError("contains a value that is not an API key".to_owned()))
     }
 
     /// Keeps the key for a gateway's origin, in the place of one that was there.
@@ -118,7 +118,7 @@ impl Keyring {
             self.run(&["clear"], gateway, None, CHANGE_LIMIT).await?;
             if self.has(gateway).await? {
                 return Err(KeyringError(
-                    "is locked and keeps the key; unlock it first".to_owned(),
+                    "is locked, so the API key cannot be removed; unlock it first".to_owned(),
                 ));
             }
         }
@@ -142,7 +142,7 @@ impl Keyring {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Dropped at the time limit, it ends.
         command.kill_on_drop(true);
-        let failed = |error: std::io::Error| KeyringError(format!("cannot be asked: {error}"));
+        let failed = |error: std::io::Error| KeyringError(format!("cannot be used: {error}"));
         let run = async {
             let mut child = command.spawn()?;
             let (Some(mut stdin), Some(stdout), Some(stderr)) =

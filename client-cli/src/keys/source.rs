@@ -96,7 +96,7 @@ impl KeySource {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::debug!(%error, "The key is looked for in the file");
+                        tracing::debug!(%error, "Looking for the API key in the file");
                         trouble = Some(error);
                     }
                 }

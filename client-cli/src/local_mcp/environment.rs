@@ -116,25 +116,25 @@ const FILE_LIMIT: u64 = 256 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
     /// The variable changes what runs.
-    #[error("the variable `{name}` would change what the program runs; remove it from the entry")]
+    #[error("the variable `{name}` would change what the program loads; remove it from the entry")]
     Refused {
         /// The variable.
         name: String,
     },
     /// The variable cannot be one.
-    #[error("`{name}` cannot be the name of a variable, or its value has a NUL byte")]
+    #[error("`{name}` is not a valid name of a variable, or its value contains a NUL byte")]
     Malformed {
         /// The name, escaped for display.
         name: String,
     },
     /// A header cannot carry its value.
-    #[error("the header `{name}` has a value with characters that no header has")]
+    #[error("the value of the header `{name}` contains invalid characters")]
     Header {
         /// The header.
         name: String,
     },
     /// The variable is `pml`'s own.
-    #[error("the variable `{name}` is `pml`'s own, which no server is given")]
+    #[error("the variable `{name}` belongs to `pml` and is not passed to servers")]
     Own {
         /// The variable.
         name: String,

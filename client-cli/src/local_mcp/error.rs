@@ -7,7 +7,7 @@ use crate::programs::ProgramError;
 #[derive(Debug, thiserror::Error)]
 pub enum LocalMcpError {
     /// No server of that name is set up.
-    #[error("no MCP server `{server}` is set up; add it to `mcpServers` in `.pml.json`")]
+    #[error("no MCP server `{server}` is configured; add it to `mcpServers` in `.pml.json`")]
     Unknown {
         /// The namespace.
         server: String,
@@ -45,7 +45,7 @@ pub enum LocalMcpError {
         stderr: String,
     },
     /// It ended while it had the call.
-    #[error("MCP server `{server}` {reason} during the call, which may have had effects and is not repeated{}", quoted(.stderr))]
+    #[error("MCP server `{server}` {reason} during the call; the call may have had effects and is not repeated{}", quoted(.stderr))]
     Died {
         /// The namespace.
         server: String,
@@ -85,7 +85,7 @@ pub enum LocalMcpError {
         server: String,
     },
     /// It answered with what the protocol does not allow here.
-    #[error("MCP server `{server}` gave an answer that cannot be used: {reason}")]
+    #[error("MCP server `{server}` returned an invalid answer: {reason}")]
     Answer {
         /// The namespace.
         server: String,
@@ -132,5 +132,5 @@ impl LocalMcpError {
 }
 
 fn quoted(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said: {stderr}") }
+    if stderr.is_empty() { String::new() } else { format!("; its stderr: {stderr}") }
 }

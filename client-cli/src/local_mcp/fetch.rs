@@ -55,15 +55,14 @@ pub(super) fn be_quick(
 /// Returns why the package of a server was not fetched, by the last words of the program.
 pub(super) fn reason(program: &Path, stderr: &str) -> Option<String> {
     let (name, registry, show) = match name(program) {
-        "npx" => ("npx", "npm registry", "`npm config get registry` shows where it is"),
-        "uvx" => ("uvx", "Python package index", "UV_DEFAULT_INDEX or uv.toml says where it is"),
+        "npx" => ("npx", "npm registry", "`npm config get registry` shows its URL"),
+        "uvx" => ("uvx", "Python package index", "UV_DEFAULT_INDEX or uv.toml sets its URL"),
         _ => return None,
     };
     let says = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
     if says(UNREACHABLE) {
         return Some(format!(
-            "`{name}` could not fetch it, because the {registry} cannot be reached; check the network and any proxy \
-             ({show}). What was fetched once is in its cache and starts without it"
+            "`{name}` could not fetch it, because the {registry} cannot be reached; check the network and any proxy ({show}). Cached packages start without it"
         ));
     }
     says(UNKNOWN).then(|| {

@@ -89,11 +89,13 @@ impl Remote {
     /// Returns what is wrong with it; never a value of a header.
     pub fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
         if url.contains("${") {
-            return Err("its `url` has a variable in it; only headers take `${NAME}`".to_owned());
+            return Err(
+                "its `url` contains a variable; `${NAME}` is only supported in headers".to_owned()
+            );
         }
         let url = Url::parse(url).map_err(|error| format!("its `url` is not a URL: {error}"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("its `url` has a name or password in it; use `headers`".to_owned());
+            return Err("its `url` contains a user name or password; use `headers`".to_owned());
         }
         let remote = Self { url, headers };
         match remote.url.scheme() {
@@ -101,7 +103,7 @@ impl Remote {
             "http" if remote.headers.is_empty() || remote.is_loopback() => {}
             "http" => {
                 return Err(
-                    "its `url` is not encrypted: `headers` are sent to `https` alone, or to this machine"
+                    "its `url` is not encrypted: `headers` are sent only over `https` or to this machine"
                         .to_owned(),
                 );
             }
@@ -111,7 +113,7 @@ impl Remote {
             let shown = name.escape_debug();
             let lower = name.to_ascii_lowercase();
             if HeaderName::try_from(name.as_str()).is_err() {
-                return Err(format!("`{shown}` cannot be the name of a header"));
+                return Err(format!("`{shown}` is not a valid header name"));
             }
             if RESERVED.contains(&lower.as_str()) || lower.starts_with("mcp-") {
                 return Err(format!("the header `{shown}` is set by `pml` itself; remove it"));
@@ -201,7 +203,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
 fn start_reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => reason(error),
-        other => format!("does not speak MCP there: {}", bounded(&other.to_string())),
+        other => format!("did not answer with MCP: {}", bounded(&other.to_string())),
     }
 }
 
@@ -221,7 +223,7 @@ pub(super) fn reason(error: &DynamicTransportError) -> String {
         Some(other) => other.to_string(),
         None => error.error.to_string(),
     };
-    format!("cannot be reached, or does not speak MCP there: {}", bounded(&told))
+    format!("cannot be reached, or did not answer with MCP: {}", bounded(&told))
 }
 
 fn bounded(text: &str) -> String {

@@ -171,7 +171,7 @@ impl Server {
                 return Err(unusable("it asks the user for input, which is not supported yet"));
             }
             ServerResult::CreateTaskResult(_) => {
-                return Err(unusable("it made a task, which was not asked for"));
+                return Err(unusable("it created a task, which was not requested"));
             }
             other => serde_json::to_value(other),
         };
@@ -330,7 +330,7 @@ impl Server {
         tokio::select! {
             () = cancel.cancelled() => Err(self.cancelled()),
             started = start => started.unwrap_or_else(|_| {
-                let (server, reason) = (self.name.clone(), "its start crashed".to_owned());
+                let (server, reason) = (self.name.clone(), "the task that starts it crashed".to_owned());
                 Err(LocalMcpError::Start { server, reason, stderr: String::new() })
             }),
         }
@@ -459,7 +459,7 @@ async fn start(
             Ok(taken)
         }
         Err(StartFailure { reason, stderr }) => {
-            tracing::debug!(server, reason, "An MCP server did not start");
+            tracing::debug!(server, reason, "Could not start an MCP server");
             slot.failures += 1;
             slot.not_before = Some(Instant::now() + back_off(slot.failures));
             slot.last_failure.clone_from(&reason);

@@ -168,13 +168,13 @@ async fn attempt(
                     let reason = told.unwrap_or_else(|| format!("it {exit} before it answered"));
                     Attempt::Died(failure(reason, &words))
                 }
-                None => Attempt::Failed(failure(format!("it does not speak MCP: {error}"), &words)),
+                None => Attempt::Failed(failure(format!("its output is not MCP: {error}"), &words)),
             })
         }
         Err(_) => {
             let fetches = fetch::fetches(&launch.program);
             let reason = match fetches {
-                true => "it did not answer in time, or is still being downloaded; try again",
+                true => "it did not answer in time, or is still being downloaded; retry",
                 false => "it did not answer in time",
             };
             Err(Attempt::Failed(failure(reason.to_owned(), &words)))
@@ -290,7 +290,7 @@ fn unreadable(line: &[u8]) -> Option<String> {
     // braces are what a server should have printed elsewhere.
     let is_message = line.trim_ascii_start().starts_with(b"{")
         && line.windows(9).any(|window| window == b"\"jsonrpc\"");
-    is_message.then(|| format!("it sent a message that cannot be read: {problem}"))
+    is_message.then(|| format!("it sent an invalid message: {problem}"))
 }
 
 impl AsyncRead for Guarded {

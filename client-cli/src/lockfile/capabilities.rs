@@ -27,12 +27,12 @@ impl Lockfile {
         match read(&self.workspace)?.capabilities.get(&name) {
             Some(known) if *known != module.integrity => {
                 let message = format!(
-                    "capability `{name}` has other bytes than when it was let run here ({known}, now {}), and a version never changes",
+                    "capability `{name}` has changed since you allowed this version ({known}, now {}), but a version is immutable",
                     module.integrity
                 );
                 let mut error = ErrorBody::new(ErrorCode::IntegrityMismatch, message);
                 error.hint = format!(
-                    "Ask who runs the gateway. If it was set up anew, take this name out of `{FILE}`."
+                    "Ask the gateway's operator. If the gateway was reinstalled, remove this name from `{FILE}`."
                 );
                 Err(error)
             }
@@ -58,7 +58,7 @@ impl Lockfile {
         let before = match same_name().next_back() {
             Some(known) => {
                 let (major, minor, patch) = known.version;
-                format!("; you let {major}.{minor}.{patch} run")
+                format!("; you allowed {major}.{minor}.{patch}")
             }
             None => String::new(),
         };

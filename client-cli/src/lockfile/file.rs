@@ -117,7 +117,7 @@ pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), Erro
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(invalid(errno)),
     }
-    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder is gone"))?;
+    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder no longer exists"))?;
     let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');
     let mode = Some(Mode::from_raw_mode(0o600));

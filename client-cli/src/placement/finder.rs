@@ -266,7 +266,7 @@ impl<'a> Finder<'a> {
                 };
                 if let Some(hidden) = hidden {
                     notes.push(format!(
-                        "`{id}` is of your own server `{namespace}`, which hides {hidden}"
+                        "`{id}` belongs to your own server `{namespace}`, which hides {hidden}"
                     ));
                 }
             } else if placed.source == Source::Native && !self.app.is_local(id) {

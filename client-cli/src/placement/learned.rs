@@ -100,7 +100,7 @@ impl Learned {
             return;
         }
         if let Err(error) = self.write() {
-            tracing::debug!(%error, "What the gateway said cannot be kept");
+            tracing::debug!(%error, "Could not store the gateway's answer");
         }
     }
 

@@ -41,7 +41,7 @@ impl KeptRules {
     pub(super) async fn refresh(app: &App) {
         let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
         if let Err(reason) = Self::read_again(app, &file).await {
-            tracing::debug!(reason, "The routing rules could not be kept");
+            tracing::debug!(reason, "Could not store the routing rules");
         }
     }
 

@@ -93,7 +93,7 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
         let sent = match fate {
             Fate::Answered(answer) => outbox.put(answer),
             Fate::Ignored(reason) => {
-                tracing::debug!(reason, "A message was ignored");
+                tracing::debug!(reason, "Ignored a message");
                 true
             }
             Fate::Passed => {
@@ -150,7 +150,7 @@ async fn write_stdout(
 ) {
     while let Some(line) = lines.recv().await {
         if stdout.write_all(&line).await.is_err() || stdout.flush().await.is_err() {
-            tracing::debug!("Nobody reads stdout any more");
+            tracing::debug!("Nothing reads stdout any more");
             return;
         }
         unwritten.send_modify(|bytes| *bytes -= line.len());

@@ -70,7 +70,7 @@ pub fn call(
         _ => return Err(unknown(&format!("filesystem:{action}"))),
     };
     if text.len() > RESULT_LIMIT {
-        return Err(too_large("the result", text.len() as u64, "ask for less at once"));
+        return Err(too_large("the result", text.len() as u64, "request less at once"));
     }
     Ok(text_result(&text))
 }

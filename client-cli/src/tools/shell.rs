@@ -57,12 +57,12 @@ pub(super) fn descriptor() -> ToolDescriptor {
                     { "type": "array", "items": { "type": "string" }, "minItems": 1 },
                     { "type": "string", "minLength": 1 },
                 ],
-                "description": "The program and its arguments, one string each; or the program alone, with its arguments in `args`. No shell reads them.",
+                "description": "The program and its arguments, one string each; or only the program, with its arguments in `args`. No shell interprets them.",
             },
             "args": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "The arguments, where `command` is the program alone.",
+                "description": "The arguments, if `command` is only the program.",
             },
             "cwd": { "type": "string", "description": "A directory beneath the workspace; the workspace by default." },
             "timeout_ms": { "type": "integer", "minimum": 1, "maximum": 300_000, "description": "60000 by default." },
@@ -74,17 +74,17 @@ pub(super) fn descriptor() -> ToolDescriptor {
     let output = json!({
         "type": "object",
         "properties": {
-            "exit_code": { "type": ["integer", "null"], "description": "128 plus the signal's number when a signal ended it." },
+            "exit_code": { "type": ["integer", "null"], "description": "128 plus the signal's number if a signal killed it." },
             "stdout": { "type": "string" },
             "stderr": { "type": "string" },
-            "truncated": { "type": "boolean", "description": "Whether output beyond 1 MiB a stream was dropped." },
+            "truncated": { "type": "boolean", "description": "Whether output beyond 1 MiB per stream was dropped." },
             "duration_ms": { "type": "number" },
         },
         "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
     });
     ToolDescriptor {
         name: "exec".to_owned(),
-        description: "Runs one program in the workspace by its argument list, without a shell, and returns its exit code and output. A non-zero exit code is a result, not an error.".to_owned(),
+        description: "Runs one program in the workspace with an argument list, without a shell, and returns its exit code and output. A non-zero exit code is a result, not an error.".to_owned(),
         input_schema: input,
         output_schema: Some(output),
         annotations: Some(json!({ "destructiveHint": true, "openWorldHint": true })),
@@ -203,7 +203,7 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
     let argv = match (command, args) {
         (Command::Argv(argv), None | Some([])) => argv.clone(),
         (Command::Argv(_), Some(_)) => {
-            return Err(invalid("`args` goes with a `command` that is the program alone"));
+            return Err(invalid("`args` requires a `command` that is only the program"));
         }
         (Command::Line(program), Some(args)) => {
             std::iter::once(program).chain(args).cloned().collect()
@@ -215,7 +215,7 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
             let words: Vec<&str> = line.split_whitespace().take(16).collect();
             let example = json!({ "command": words });
             return Err(invalid(&format!(
-                "`command` must be an array, since no shell reads it; for example `{example}`"
+                "`command` must be an array, because no shell interprets it; for example `{example}`"
             )));
         }
     };

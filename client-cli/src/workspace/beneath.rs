@@ -48,7 +48,7 @@ pub enum PathError {
         wanted: &'static str,
     },
     /// The kernel cannot contain paths.
-    #[error("this system cannot contain paths in the workspace: `openat2` is not available")]
+    #[error("this system cannot restrict paths to the workspace: `openat2` is not available")]
     Unsupported,
     /// Any other answer of the system.
     #[error("`{path}`: {}", describe(*.errno))]
@@ -182,7 +182,7 @@ impl Workspace {
         };
         let fd = fd.map_err(|errno| match errno {
             Errno::XDEV => {
-                PathError::Outside { path: shown(given), reason: "a link in it leads out" }
+                PathError::Outside { path: shown(given), reason: "a link in it leads outside" }
             }
             Errno::NOSYS => PathError::Unsupported,
             other => system(other),

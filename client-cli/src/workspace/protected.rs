@@ -190,10 +190,10 @@ pub(super) fn of_machine(root: &Path) -> Vec<Special> {
         crate::keys::user_file().and_then(|file| file.parent().map(Path::to_owned)),
         std::env::current_exe().ok(),
     ];
-    let reason = "it holds what PML knows and grants";
+    let reason = "it contains PML's records and permissions";
     let own = own.into_iter().flatten().map(|place| (place, Access::Own, reason));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let reason = "it is on your `PATH`: commands run what lies there";
+    let reason = "it is on your `PATH`: commands run its programs";
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
     let folders: Vec<_> = folders.map(|folder| (folder, Access::Ask, reason)).collect();
     let places = own.chain(folders).filter_map(|(place, access, reason)| {

@@ -250,10 +250,10 @@ fn read(
             (EntryType::Http, None, Some(url))
         }
         (ServerKind::Stdio, ..) => {
-            return Err(invalid("a `stdio` server has `install` and no `proxy_to`"));
+            return Err(invalid("a `stdio` server needs `install`, and cannot have `proxy_to`"));
         }
         (ServerKind::Http, ..) => {
-            return Err(invalid("an `http` server has `proxy_to` and no `install`"));
+            return Err(invalid("an `http` server needs `proxy_to`, and cannot have `install`"));
         }
     };
     if body.env_required.len() > LIST {

@@ -119,12 +119,13 @@ pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
 fn trust(config: &Config) -> Finding {
     let (state, detail) = match config.trust {
         Trust::NoFile => {
-            (State::Warning, "not there, so every call is asked about; `pml init` makes one")
+            (State::Warning, "not found, so every call needs approval; `pml init` creates it")
         }
         Trust::Trusted => (State::Well, "trusted"),
-        Trust::Untrusted => {
-            (State::Warning, "not trusted, so it grants nothing; read it, then run `pml trust`")
-        }
+        Trust::Untrusted => (
+            State::Warning,
+            "not trusted, so its grants have no effect; read it, then run `pml trust`",
+        ),
     };
     Finding::new(".pml.json", state, detail)
 }
@@ -143,8 +144,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         Err(error) => return failed("gateway", &error),
     };
     if gateway.is_default() {
-        let detail = "none is named; programs whose tools are all on this machine run without one. \
-                      `pml login --url URL` names yours";
+        let detail = "none configured; programs with local tools only run without one. To configure one, run `pml login --url URL`";
         return vec![Finding::new("gateway", State::Warning, detail)];
     }
     let keys = match KeySource::of_user(&gateway, Some(root)) {
@@ -185,7 +185,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
             }
         }
     } else {
-        let detail = format!("none is set; `pml login --url {gateway}` keeps one");
+        let detail = format!("none is set; `pml login --url {gateway}` stores one");
         Finding::new("key", State::Warning, detail)
     });
     if let Some(trouble) = &found.trouble {

@@ -57,8 +57,7 @@ pub async fn publish(
     let shown = publish.file.display();
     let mut described = describe(&text).map_err(|why| {
         CliError::cannot_run(format!("`{shown}` does not describe an MCP server: {why}")).with_hint(
-            "It has `name`, `type`, `description`, and `install` or `proxy_to`, or it is a server.json of the official \
-             registry; the tools come from the server.",
+            "Write `name`, `type`, `description`, and `install` or `proxy_to`, or use a server.json of the official registry; the tools come from the server.",
         )
     })?;
     described.name = publish.name.unwrap_or(described.name);
@@ -71,7 +70,9 @@ pub async fn publish(
             "`{shown}`: its version `{}` is not three numbers",
             protocol::escape_text(version)
         );
-        return Err(CliError::cannot_run(what).with_hint("Give one with `--version`, as 1.2.0."));
+        return Err(
+            CliError::cannot_run(what).with_hint("Set one with `--version`, such as 1.2.0.")
+        );
     }
     Fqdn::server(Scope::public(), &described.name)
         .map_err(|error| CliError::cannot_run(format!("`{shown}`: {error}")))?;
@@ -111,7 +112,7 @@ fn describe(text: &str) -> Result<Description, String> {
     }
     let word = |field: &str| {
         let word = value[field].as_str().filter(|word| !word.is_empty());
-        word.map(str::to_owned).ok_or_else(|| format!("it has no text `{field}`"))
+        word.map(str::to_owned).ok_or_else(|| format!("it has no string `{field}`"))
     };
     let (kind, install, proxy_to, env_required) = match place_of(&value)? {
         ServerPlace::Stdio(install) => (Kind::Stdio, Some(install), None, Vec::new()),
@@ -173,12 +174,12 @@ async fn tools(
             note(&format!("Asks {}{with}\n", shown(url)));
             Ok(remote_mcp::tools(url, key.as_deref(), stop).await?)
         }
-        (Kind::Stdio, ..) => {
-            Err(CliError::cannot_run("a `stdio` server has `install` and no `proxy_to`"))
-        }
-        (Kind::Http, ..) => {
-            Err(CliError::cannot_run("an `http` server has `proxy_to` and no `install`"))
-        }
+        (Kind::Stdio, ..) => Err(CliError::cannot_run(
+            "a `stdio` server needs `install`, and cannot have `proxy_to`",
+        )),
+        (Kind::Http, ..) => Err(CliError::cannot_run(
+            "an `http` server needs `proxy_to`, and cannot have `install`",
+        )),
     }
 }
 

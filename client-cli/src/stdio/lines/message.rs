@@ -61,7 +61,7 @@ impl Gate {
         let id = message.get("id").filter(|id| id.is_number() || id.is_string());
         let refused = |problem: &str| Fate::Answered(invalid_request(id, problem));
         let Some(members) = message.as_object() else {
-            return refused("a message is one object; batches are not taken");
+            return refused("a message is one object; batches are not supported");
         };
         if let Err(error) = serde_json::from_slice::<Members>(line) {
             return refused(&error.to_string());
@@ -75,11 +75,11 @@ impl Gate {
             let is_answer = members.contains_key("result") || members.contains_key("error");
             return match (is_answer, self.greeted) {
                 (false, _) => refused("`method` is missing"),
-                (true, false) => Fate::Ignored("an answer before any question"),
+                (true, false) => Fate::Ignored("a response before any request"),
                 (true, true) => Fate::Passed,
             };
         };
-        let Some(method) = method.as_str() else { return refused("`method` is not a text") };
+        let Some(method) = method.as_str() else { return refused("`method` is not a string") };
         let Some(id) = members.get("id") else {
             return match (is_well_formed, self.greeted) {
                 (false, _) => Fate::Ignored("a notification whose `params` are not an object"),
@@ -88,7 +88,7 @@ impl Gate {
             };
         };
         if !is_id(id) {
-            return refused("`id` is neither a text nor a whole number of 64 bits");
+            return refused("`id` is neither a string nor a 64-bit integer");
         }
         if !is_well_formed {
             return refused("`params` is not an object");

@@ -256,8 +256,9 @@ impl Walk<'_> {
         depth: usize,
     ) -> Result<Option<Opened>, NativeError> {
         if depth >= DEPTH_LIMIT {
-            let message =
-                format!("directories are nested deeper than {DEPTH_LIMIT}; choose a deeper start");
+            let message = format!(
+                "directories are nested deeper than {DEPTH_LIMIT}; start in a deeper directory"
+            );
             return Err(failed(message));
         }
         match self.workspace.open_folder(self.given, &folder.real.join(&entry.name)) {

@@ -186,7 +186,7 @@ fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, Nativ
             bytes.push(byte);
         }
         if bytes.len() > RESULT_LIMIT {
-            return Err(too_large("these lines", bytes.len() as u64, "ask for fewer"));
+            return Err(too_large("these lines", bytes.len() as u64, "request fewer"));
         }
     }
     Ok(decode(bytes))
@@ -211,7 +211,7 @@ fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<Str
         chunks.push(chunk);
         // One chunk more than the limit, because its first line may be cut off.
         if total > RESULT_LIMIT + CHUNK {
-            return Err(too_large("these lines", total as u64, "ask for fewer"));
+            return Err(too_large("these lines", total as u64, "request fewer"));
         }
     }
     chunks.reverse();

@@ -46,7 +46,7 @@ pub(super) fn replace(
             Err(error) => return Err(read::io_error(given, &error)),
         }
     }
-    Err(failed(format!("`{}` kept changing while it was written; try again", shown(given))))
+    Err(failed(format!("`{}` kept changing while it was written; retry", shown(given))))
 }
 
 /// Finds where a file's content is, through links, and its mode if it exists.

@@ -50,6 +50,6 @@ async fn say(peer: &Peer<RoleServer>, token: &ProgressToken, started: Instant, e
     let mut told = ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
     told.message = Some(format!("{ended} {calls} finished"));
     if let Err(error) = peer.notify_progress(told).await {
-        tracing::debug!(%error, "Nobody hears of the progress of a request");
+        tracing::debug!(%error, "Could not send the progress of a request");
     }
 }
