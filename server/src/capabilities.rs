@@ -134,11 +134,9 @@ pub fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBod
     // The same capability can stand in it by its short name and by its full one.
     let fqdn = |named: &Named| reached.get(named).map(|tool| &tool.fqdn);
     let calls_itself = all.iter().any(|inner| fqdn(inner) == fqdn(named));
-    let how = if calls_itself { "calls itself" } else { "calls others too deep" };
-    let message = format!(
-        "capability `{}` {how}; at most {CAPABILITY_DEPTH} may be within one another",
-        named.id
-    );
+    let how = if calls_itself { "calls itself" } else { "is nested too deeply" };
+    let message =
+        format!("capability `{}` {how}; the limit is {CAPABILITY_DEPTH} levels", named.id);
     Err(ErrorBody::new(ErrorCode::TooComplex, message))
 }
 
@@ -176,8 +174,8 @@ fn unknown(base: &Scope, missing: &MissingTool, reached: &Reach) -> ErrorBody {
     let id = &missing.id;
     let by = caller.map_or_else(String::new, |tool| format!(", which `{}` calls,", tool.id));
     let why = match missing.why {
-        Absence::Ambiguous => "stands for several entries there",
-        Absence::Changed => "has other content now",
+        Absence::Ambiguous => "resolves to several entries there",
+        Absence::Changed => "has different content now",
         Absence::Unknown | Absence::Elsewhere => "is not registered",
     };
     ErrorBody::new(ErrorCode::ToolNotFound, format!("tool `{id}`{by} {why}"))
@@ -215,7 +213,7 @@ pub fn run<'a>(
         let fail =
             |code, what: &str| ErrorBody::new(code, format!("capability `{}`: {what}", tool.id));
         if of.nesting.depth >= CAPABILITY_DEPTH {
-            return Err(fail(ErrorCode::TooComplex, "too many are within one another"));
+            return Err(fail(ErrorCode::TooComplex, "capabilities are nested too deeply"));
         }
         let _place = of
             .nesting
@@ -226,7 +224,7 @@ pub fn run<'a>(
         let analysis = of.gateway.analyser.analyse(&capability.code).await?;
         if !analysis.can_run() || analysis.dynamic || analysis.tools != capability.calls {
             let what =
-                "its program is not understood as it was when it was published; publish it again";
+                "the analysis of its program differs from that at publication; publish it again";
             return Err(fail(ErrorCode::IntegrityMismatch, what));
         }
         let declared = inner(tool).filter_map(|named| of.reach.get(&named).cloned());
@@ -244,7 +242,7 @@ pub fn run<'a>(
         let task = async move { gateway.nested.run(program, &limits, callee, cancel).await };
         let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
         let outcome =
-            task.await.map_err(|_| fail(ErrorCode::Internal, "its run broke off; try again"))?;
+            task.await.map_err(|_| fail(ErrorCode::Internal, "its run was aborted; retry"))?;
         outcome.result.map_err(|why| {
             let error = failure::error_body(&why, &capability.code, &calls.log());
             fail(error.error_code, &error.message)

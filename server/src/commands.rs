@@ -33,7 +33,7 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         return Ok(if seen.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     match cli.command {
-        None => bail!("no command was named, and `serve` was not taken for it"),
+        None => bail!("no command was given, and `serve` was not assumed"),
         Some(Command::Serve(serve)) => serve::serve(settings, &serve, runtime)?,
         Some(Command::Migrate) => {
             let database = Database::open(settings)?;
@@ -93,7 +93,7 @@ async fn seed(database: &Database) -> anyhow::Result<()> {
     let operator = database.operator().await?;
     operator.migrate().await?;
     let seeded =
-        operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
+        operator.seed(&crate::catalog::all()).await.context("could not write the catalog")?;
     say(&format!(
         "{} servers and {} tools are in the catalog; {} changed.\n",
         seeded.servers, seeded.tools, seeded.changed
@@ -103,7 +103,7 @@ async fn seed(database: &Database) -> anyhow::Result<()> {
 async fn create_scope(database: &Database, scope: &Scope) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     operator.migrate().await?;
-    let created = operator.create_scope(scope).await.context("the scope was not made")?;
+    let created = operator.create_scope(scope).await.context("could not create the scope")?;
     let word = if created { "now exists" } else { "already existed" };
     Ok(format!("Scope `{scope}` {word}. Next: pml-server keys create --scope {scope}\n"))
 }

@@ -270,7 +270,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         Ok(port) => format!(
             "write ADDRESS:PORT: `127.0.0.1:{port}` for this machine alone, `0.0.0.0:{port}` for every network"
         ),
-        Err(_) => "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only name that is taken".to_owned(),
+        Err(_) => "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only accepted name".to_owned(),
     })
 }
 
@@ -393,7 +393,7 @@ mod tests {
             ),
             (
                 "gw.acme.example:3001",
-                "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only name that is taken",
+                "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only accepted name",
             ),
         ] {
             assert_eq!(listen_address(text).unwrap_err(), told, "{text}");

@@ -84,7 +84,7 @@ pub async fn serve(
             Err(error) => {
                 if told.is_none_or(|told| told.elapsed() >= REMINDER) {
                     told = Some(Instant::now());
-                    tracing::error!(error = %error, "Connections cannot be accepted");
+                    tracing::error!(error = %error, "Could not accept connections");
                 }
                 // What holds the descriptors may be connections that nobody needs.
                 table.make_room();

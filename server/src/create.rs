@@ -56,7 +56,7 @@ async fn publish_request(
 ) -> Result<Made, ErrorBody> {
     let code = request.code.ok_or_else(|| {
         let message =
-            "`code` is missing: the program to publish, which this gateway does not keep of a run";
+            "`code` is missing: the program to publish; the gateway does not store the programs of runs";
         ErrorBody::new(ErrorCode::InvalidRequest, message)
     })?;
     if let Some(id) = &request.execution_id {
@@ -82,7 +82,7 @@ async fn check_run(
 ) -> Result<(), ErrorBody> {
     let shown: String = id.chars().take(64).flat_map(char::escape_debug).collect();
     let unknown = || {
-        let message = format!("no run `{shown}` of this gateway belongs to this key");
+        let message = format!("this gateway has no run `{shown}` of this key");
         ErrorBody::new(ErrorCode::NotFound, message)
     };
     let id: Uuid = id.strip_prefix("ws_").unwrap_or(id).parse().map_err(|_| unknown())?;
@@ -98,14 +98,14 @@ async fn check_run(
     if run.status != ExecutionStatus::Success {
         let message = match run.status {
             ExecutionStatus::Delegated => format!(
-                "the run `{shown}` went on at its caller, and this gateway does not know how it ended; leave `execution_id` out"
+                "the run `{shown}` was delegated to its caller, so this gateway does not know how it ended; omit `execution_id`"
             ),
-            _ => format!("the run `{shown}` did not end with success"),
+            _ => format!("the run `{shown}` was not successful"),
         };
         return Err(ErrorBody::new(ErrorCode::Conflict, message));
     }
     if run.code_hash != Integrity::of(code.as_bytes()).to_string() {
-        let message = format!("the run `{shown}` was of another program ({})", run.code_hash);
+        let message = format!("the run `{shown}` ran a different program ({})", run.code_hash);
         return Err(ErrorBody::new(ErrorCode::CodeHashMismatch, message));
     }
     Ok(())

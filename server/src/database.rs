@@ -43,7 +43,7 @@ impl Database {
         let data_dir = settings.data_dir();
         let embedded =
             start_or_attach(&data_dir, settings.pg_bin.as_deref()).with_context(|| {
-                format!("could not bring up the private Postgres in `{}`", data_dir.display())
+                format!("could not start the private Postgres in `{}`", data_dir.display())
             })?;
         Ok(Self::Embedded(embedded))
     }

@@ -56,8 +56,7 @@ pub enum EmbeddedPostgresError {
     },
     /// The cluster was made by another major version.
     #[error(
-        "the database in `{dir}` was made by Postgres {cluster}, but only {found} is here; install \
-         Postgres {cluster} or set PML_PG_BIN to its `bin` folder"
+        "the database in `{dir}` was created by Postgres {cluster}, but only {found} is installed; install Postgres {cluster} or set PML_PG_BIN to its `bin` folder"
     )]
     VersionMismatch {
         /// The cluster's folder.
@@ -94,7 +93,7 @@ pub enum EmbeddedPostgresError {
     },
     /// No folder with a path short enough for a unix socket is safe to use.
     #[error(
-        "`{dir}` cannot hold the database's socket: {reason}; use a data directory with a shorter path"
+        "`{dir}` cannot contain the database's socket: {reason}; use a data directory with a shorter path"
     )]
     Socket {
         /// The folder.

@@ -52,7 +52,8 @@ impl ApiError {
 
     /// Makes the answer to a method that a path does not have; the router adds `Allow`.
     pub fn no_such_method(method: &Method) -> Self {
-        let detail = format!("this path does not take `{method}`; `Allow` has those it takes");
+        let detail =
+            format!("this path does not support `{method}`; `Allow` lists the supported methods");
         Self::new(ErrorCode::InvalidRequest, detail)
             .with_status(StatusCode::METHOD_NOT_ALLOWED)
             .with_member("hint", "`GET /openapi.json` lists the methods of each path.")
@@ -232,15 +233,15 @@ pub fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
             (ErrorCode::DatabaseUnavailable, "the database does not answer")
         }
         RegistryError::IntegrityMismatch { .. } => {
-            (ErrorCode::IntegrityMismatch, "a registry entry does not have its recorded hash")
+            (ErrorCode::IntegrityMismatch, "a registry entry does not match its recorded hash")
         }
         RegistryError::NoMasterKey => (
             ErrorCode::SecretsUnavailable,
-            "this gateway stores no secrets: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE",
+            "this gateway cannot store secrets: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE",
         ),
         RegistryError::WrongMasterKey { .. } => (
             ErrorCode::SecretsUnavailable,
-            "this gateway lacks the master key of the stored secrets: PML_MASTER_KEY is another one",
+            "this gateway lacks the master key of the stored secrets: PML_MASTER_KEY is a different one",
         ),
         RegistryError::UnreadableSecret(_) => {
             (ErrorCode::SecretUnreadable, "the stored secret cannot be read")

@@ -66,7 +66,7 @@ pub async fn execute(
     }
     let options = request.options.clone().unwrap_or_default();
     if request.within.is_some() && !options.dry_run {
-        let message = "`within` is for a dry run: a program runs as the caller's own";
+        let message = "`within` is for dry runs only: a program runs as the caller's own";
         return Envelope::error(ErrorBody::new(ErrorCode::InvalidRequest, message));
     }
     let mut plan = match plan(gateway, requester, request).await {
@@ -101,7 +101,7 @@ pub fn continue_workflow(request: &ContinueRequest) -> Envelope {
     let shown: String = request.workflow_id.chars().take(64).flat_map(char::escape_debug).collect();
     Envelope::error(ErrorBody::new(
         ErrorCode::WorkflowNotFound,
-        format!("no paused run `{shown}` belongs to this key"),
+        format!("this key has no paused run `{shown}`"),
     ))
 }
 
@@ -379,9 +379,8 @@ async fn run(
 }
 
 fn busy(Places { running, waiting }: Places) -> ErrorBody {
-    let message = format!(
-        "{running} programs of your tenant run and {waiting} wait, which is as many as may; try again in a second"
-    );
+    let message =
+        format!("limit reached: {running} programs running, {waiting} queued; retry in 1 s");
     ErrorBody::new(ErrorCode::Busy, message).with_details(json!({ "retry_after_s": 1 }))
 }
 

@@ -147,7 +147,7 @@ impl Limits {
         let routes = registry.routes();
         for quota in routes.quotas.iter().filter(|quota| quota.counts(scope, tool)) {
             let Some(rate) = quota.rate() else {
-                let message = format!("tool `{tool}` is not to be called here, says the operator");
+                let message = format!("the operator has forbidden calls of tool `{tool}` here");
                 return Err(ErrorBody::new(ErrorCode::RateLimited, message));
             };
             let whose = match &quota.scope {
@@ -159,13 +159,13 @@ impl Limits {
                 Counted::Yes => continue,
                 Counted::Refused(wait) => wait,
                 Counted::Unknown => {
-                    let message = format!("the calls of tool `{tool}` cannot be counted now");
+                    let message = format!("calls of tool `{tool}` cannot be counted now");
                     return Err(ErrorBody::new(ErrorCode::DatabaseUnavailable, message));
                 }
             };
             let (calls, window) = (quota.calls, quota.window.seconds());
             let message = format!(
-                "tool `{tool}` was called as often as the operator allows here: {calls} calls of `{}` in {window} s",
+                "quota of tool `{tool}` exceeded: {calls} calls of `{}` in {window} s",
                 quota.pattern
             );
             let mut error = ErrorBody::new(ErrorCode::RateLimited, message);
@@ -231,8 +231,8 @@ async fn draw(
     // The registry finishes what is given up here: a statement that is dropped half-way would cost its connection.
     match tokio::time::timeout(limit, registry.take_tokens(&name, wanted(rate), rate)).await {
         Ok(Ok(drawn)) => return Some(drawn),
-        Ok(Err(error)) => tracing::warn!(error = %error, "Requests could not be counted"),
-        Err(_) => tracing::warn!("Requests could not be counted in time"),
+        Ok(Err(error)) => tracing::warn!(error = %error, "Could not count requests"),
+        Err(_) => tracing::warn!("Could not count requests in time"),
     }
     None
 }
@@ -299,7 +299,7 @@ fn too_many(bucket: &Bucket, rate: Rate, wait: Duration) -> ApiError {
     let kind = bucket.kind();
     let seconds = seconds(wait);
     let (quota, window) = (rate.capacity, (rate.capacity / rate.per_second).round());
-    let detail = format!("more requests came than this {kind} may send: {quota} in {window} s");
+    let detail = format!("this {kind} exceeded its limit of {quota} requests in {window} s");
     let mut error = ApiError::new(ErrorCode::RateLimited, detail)
         .with_header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     for (name, value) in [

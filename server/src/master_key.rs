@@ -128,7 +128,7 @@ pub(crate) async fn prepare(
         };
     }
     if given.present.is_none() {
-        tracing::info!("There is no PML_MASTER_KEY: this gateway stores no secrets");
+        tracing::info!("There is no PML_MASTER_KEY: this gateway cannot store secrets");
     }
     registry.with_master_keys(given.into_keys()).await.map_err(explain)
 }
@@ -139,8 +139,7 @@ pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     if is_wrong {
         error.context(
-            "the master key is not the right one; set PML_MASTER_KEY to the key that the secrets \
-             were stored with, or PML_MASTER_KEY_OLD while another one takes its place",
+            "the master key is wrong; set PML_MASTER_KEY to the key that the secrets were stored with, or PML_MASTER_KEY_OLD during a rotation",
         )
     } else {
         error
@@ -168,7 +167,7 @@ fn make_own(path: &Path) -> anyhow::Result<MasterKey> {
     match linked {
         Ok(()) => Ok(key),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            read_file(path, OWN_MODE)?.context("the master key vanished")
+            read_file(path, OWN_MODE)?.context("the master key has disappeared")
         }
         Err(error) => Err(error)
             .with_context(|| format!("could not write the master key to `{}`", path.display())),
@@ -227,7 +226,7 @@ fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
 
 fn parse(text: &str, place: &str) -> anyhow::Result<MasterKey> {
     text.parse().with_context(|| {
-        format!("{place} is not a master key; `openssl rand -base64 32` makes one")
+        format!("{place} is not a master key; `openssl rand -base64 32` creates one")
     })
 }
 

@@ -194,7 +194,7 @@ impl Memory {
         match tokio::time::timeout(self.0.patience, both).await {
             Ok(permits) => Ok(Held { permits: Some(permits), tenant, is_large: false }),
             Err(_) => {
-                let what = "too many large messages at once; try again";
+                let what = "too many large messages at once; retry";
                 let retry = HeaderValue::from_static("1");
                 Err(ApiError::new(ErrorCode::Busy, what).with_header(header::RETRY_AFTER, retry))
             }

@@ -87,8 +87,7 @@ impl Passage {
         let unavailable = |what: String| ApiError::new(ErrorCode::ToolUnavailable, what);
         if server.kind != EntryType::Http {
             let what = format!(
-                "the gateway cannot pass messages on to `{name}`: it is a `{}` server; those behind `http` can be \
-                 passed through, and `pml stdio` runs others on the user's machine",
+                "the gateway cannot proxy `{name}`: it is a `{}` server; only `http` servers can be proxied, and `pml stdio` runs others on the user's machine",
                 server.kind.as_str()
             );
             return Err(unavailable(what).with_status(StatusCode::NOT_IMPLEMENTED));
@@ -101,7 +100,7 @@ impl Passage {
         let url = server
             .proxy_to
             .as_deref()
-            .ok_or_else(|| "its registry row names no upstream".to_owned())
+            .ok_or_else(|| "its registry entry has no upstream".to_owned())
             .and_then(|url| gateway.upstreams.check(url))
             .map_err(|why| {
                 unavailable(format!("server `{name}`: {why}")).with_status(StatusCode::BAD_GATEWAY)
@@ -146,15 +145,15 @@ impl Passage {
         if message.kind == Kind::Response {
             // Without a session the server could take it for somebody else's.
             if !self.headers.contains_key(headers::SESSION) {
-                let what =
-                    "a response needs the `Mcp-Session-Id` of the session that asked".to_owned();
+                let what = "a response needs the `Mcp-Session-Id` of the session of the request"
+                    .to_owned();
                 let code = message::INVALID_REQUEST;
                 return Err(Stop::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
             }
             return Ok(());
         }
         if !METHODS.contains(&message.method.as_str()) {
-            let what = format!("`{}` is not passed on", shown(&message.method));
+            let what = format!("`{}` is not forwarded", shown(&message.method));
             let status = match self.is_stateless(message) {
                 true => StatusCode::NOT_FOUND,
                 false if message.id().is_none() => StatusCode::BAD_REQUEST,
@@ -170,7 +169,7 @@ impl Passage {
         let namespace = self.server.fqdn.namespace();
         let name = message.name.as_deref().unwrap_or_default();
         let Ok(tool) = ToolId::new(namespace, name) else {
-            let what = format!("`{}` is no name of a tool that a rule could have", shown(name));
+            let what = format!("`{}` is not a tool name that a rule could contain", shown(name));
             let error = ErrorBody::new(ErrorCode::ToolNotFound, what);
             return Err(Stop::Refused(StatusCode::NOT_FOUND, error));
         };
@@ -293,8 +292,10 @@ impl Passage {
             | StatusCode::FORBIDDEN
             | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 let what = match self.server.env_required.first() {
-                    Some(variable) => format!("does not accept the key `{variable}`"),
-                    None => "asks for a credential that its registry row does not name".to_owned(),
+                    Some(variable) => format!("does not accept the secret `{variable}`"),
+                    None => {
+                        "requires a credential that its registry entry does not name".to_owned()
+                    }
                 };
                 return Err(self.unavailable(&what));
             }
@@ -350,7 +351,7 @@ impl Passage {
                 }
                 Ok(Err(NotKept::NoRoom(refusal))) => return Err(refusal.into()),
                 Ok(Err(NotKept::Cut(_))) => {
-                    return Err(self.unavailable("ended its answer in the middle"));
+                    return Err(self.unavailable("sent an incomplete answer"));
                 }
                 Err(_) => return Err(self.timed_out()),
             };
@@ -373,7 +374,7 @@ impl Passage {
             return Err(self.unavailable("answers with something that is not MCP"));
         }
         let what =
-            format!("server `{}` answered {status} and says nothing of MCP", self.server.fqdn);
+            format!("server `{}` answered {status} without an MCP message", self.server.fqdn);
         let mut response =
             ApiError::new(ErrorCode::ToolUnavailable, what).with_status(status).into_response();
         out.remove(header::CONTENT_TYPE);
@@ -389,7 +390,9 @@ impl Passage {
     ) -> Result<Option<HeaderValue>, Stop> {
         let Some(session) = told.get(headers::SESSION) else { return Ok(None) };
         let Ok(session) = session.to_str() else {
-            return Err(self.unavailable("names its session with letters that no header has"));
+            return Err(self.unavailable(
+                "sent a session id with characters that are not allowed in a header",
+            ));
         };
         if let Some((handle, _)) = known.filter(|(_, known)| *known == session) {
             return Ok(Some(handle.clone()));
@@ -400,11 +403,12 @@ impl Passage {
         match sealed {
             Ok(handle) => Ok(HeaderValue::from_str(&handle).ok()),
             Err(RegistryError::NoMasterKey) => {
-                let what = "this gateway has no master key, which the sessions of this server are sealed with: \
-                            the operator sets PML_MASTER_KEY or PML_MASTER_KEY_FILE";
+                let what = "this gateway has no master key to encrypt the sessions of this server with; the operator must set PML_MASTER_KEY or PML_MASTER_KEY_FILE";
                 Err(ApiError::new(ErrorCode::SecretsUnavailable, what).into())
             }
-            Err(RegistryError::Invalid(_)) => Err(self.unavailable("names its session too long")),
+            Err(RegistryError::Invalid(_)) => {
+                Err(self.unavailable("sent a session id that is too long"))
+            }
             Err(other) => {
                 Err(Stop::Refused(StatusCode::INTERNAL_SERVER_ERROR, registry_error(&other)))
             }

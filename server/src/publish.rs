@@ -92,25 +92,30 @@ pub async fn publish(
         return Err(error);
     }
     if analysis.dynamic {
-        let detail = "the program chooses its tools as it runs; a capability names all of them";
+        let detail = "the program is dynamic; a capability must declare all its tools";
         return Err(invalid(detail));
     }
     let description = match body.description {
         Some(description) => description,
         None => analysis::description(&body.code).ok_or_else(|| {
-            invalid("the capability says nowhere what it does: begin its program with a `/** … */` comment, or send `description`")
+            invalid("the capability has no description: begin its program with a `/** … */` comment, or send `description`")
         })?,
     };
     let length = description.chars().count();
     if description.trim().is_empty() || length > DESCRIPTION_LIMIT || description.contains('\0') {
-        return Err(invalid(format!("the description has 1 to {DESCRIPTION_LIMIT} characters")));
+        return Err(invalid(format!(
+            "the description must have 1 to {DESCRIPTION_LIMIT} characters"
+        )));
     }
     let tenant = caller.tenant();
     let base = capabilities::scope_of(&tenant);
     let (resolved, _) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
     if !resolved.missing.is_empty() {
         let unknown: Vec<String> = resolved.missing.iter().map(why_missing).collect();
-        return Err(invalid(format!("it calls what cannot be called: {}", unknown.join("; "))));
+        return Err(invalid(format!(
+            "it calls tools that cannot be called: {}",
+            unknown.join("; ")
+        )));
     }
     let input_schema = given_schema.unwrap_or_else(|| {
         let of_tool = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
@@ -135,7 +140,7 @@ pub async fn publish(
     let published = gateway.registry.publish(&tenant, new).await.map_err(refused)?;
     let mut warnings = Vec::new();
     if published.hides_public {
-        warnings.push(format!("in your scope it stands before the public `{id}`"));
+        warnings.push(format!("in your scope it hides the public `{id}`"));
     }
     Ok(Made {
         location: format!("/mcp/{}@{}", published.fqdn.unpinned(), published.version),
@@ -237,7 +242,7 @@ async fn dependencies(
             .await
             .map_err(|error| match error {
                 RegistryError::NotFound(_) | RegistryError::Gone(_) => {
-                    invalid(format!("`{}` calls a server that is not registered any more", tool.id))
+                    invalid(format!("`{}` calls a server that is no longer registered", tool.id))
                 }
                 other => registry_error(&other),
             })?
@@ -272,12 +277,14 @@ fn parse_version(version: Option<&str>) -> Result<Option<Version>, ErrorBody> {
 
 fn parse_schema(schema: Map<String, Value>) -> Result<Value, ErrorBody> {
     if schema.get("type") != Some(&json!("object")) {
-        return Err(invalid("`input_schema` describes an object: its `type` is `object`"));
+        return Err(invalid("`input_schema` must describe an object: its `type` must be `object`"));
     }
     let schema = Value::Object(schema);
     if !is_storable(&schema) {
         let bytes = schema.to_string().len();
-        return Err(invalid(format!("`input_schema` has {bytes} bytes; at most {SCHEMA_LIMIT}")));
+        return Err(invalid(format!(
+            "`input_schema` has {bytes} bytes; the limit is {SCHEMA_LIMIT}"
+        )));
     }
     Ok(schema)
 }
@@ -301,9 +308,10 @@ fn refused(error: RegistryError) -> ErrorBody {
         RegistryError::Conflict(detail) => ErrorBody::new(ErrorCode::Conflict, detail),
         RegistryError::NotFound(_) => not_found(),
         RegistryError::Name(error) => invalid(format!("`name`: {error}")),
-        RegistryError::Denied(_) => {
-            ErrorBody::new(ErrorCode::Forbidden, "nobody publishes in this scope over HTTP")
-        }
+        RegistryError::Denied(_) => ErrorBody::new(
+            ErrorCode::Forbidden,
+            "publishing in this scope over HTTP is not allowed",
+        ),
         other => registry_error(&other),
     }
 }

@@ -54,10 +54,10 @@ pub enum TokenError {
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
     /// It is valid and names no scope of this gateway, or none any more for whoever it is of.
-    #[error("the token names no scope of this gateway")]
+    #[error("the token has no scope of this gateway")]
     NoScope,
     /// The issuer's keys cannot be had.
-    #[error("the issuer's keys cannot be had")]
+    #[error("the issuer's keys are unavailable")]
     Unavailable,
     /// The registry cannot say whether the scope exists.
     #[error(transparent)]
@@ -111,9 +111,9 @@ impl Tokens {
         registry: &Registry,
         token: &str,
     ) -> Result<Arc<Caller>, TokenError> {
-        let header = Header::of(token).ok_or(TokenError::Invalid("it has not the form of one"))?;
+        let header = Header::of(token).ok_or(TokenError::Invalid("it is malformed"))?;
         if !is_type(&header.typ, &self.claims.token_type) {
-            return Err(TokenError::Invalid("`typ` is another one"));
+            return Err(TokenError::Invalid("`typ` is not the configured one"));
         }
         let key = self.jwks.find(&header.kid, header.alg).await?;
         let claims = self.verified(token, header.alg, key)?;
@@ -185,7 +185,7 @@ impl Tokens {
     fn check(&self, claims: &Map<String, Value>) -> Result<DateTime<Utc>, TokenError> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.claims.issuer) {
-            return Err(TokenError::Invalid("`iss` is another one"));
+            return Err(TokenError::Invalid("`iss` is not the configured one"));
         }
         // A token that others accept too could be used here by any of them.
         let audience = match claims.get("aud") {
@@ -203,7 +203,9 @@ impl Tokens {
         // Whole seconds since 1970 alone: readers differ in how they round, and in what a time before it means.
         let time = |name: &str| match claims.get(name) {
             None => Ok(None),
-            Some(at) => at.as_u64().map(Some).ok_or(TokenError::Invalid("a time in it is no time")),
+            Some(at) => {
+                at.as_u64().map(Some).ok_or(TokenError::Invalid("it contains an invalid time"))
+            }
         };
         let ends = time("exp")?.ok_or(TokenError::Invalid("there is no `exp`"))?;
         // The library checked it when the signature was verified, which may be a while ago.
@@ -216,7 +218,7 @@ impl Tokens {
             }
         }
         let ends = i64::try_from(ends).ok().and_then(|at| DateTime::from_timestamp(at, 0));
-        ends.ok_or(TokenError::Invalid("`exp` is no time"))
+        ends.ok_or(TokenError::Invalid("`exp` is not a time"))
     }
 
     /// Returns the principal of a token; never one that PML gives its own meaning, as that of a key or a service.
@@ -251,12 +253,12 @@ impl Tokens {
 fn refusal(error: &ErrorKind) -> &'static str {
     match error {
         ErrorKind::InvalidSignature => "the signature is not the issuer's",
-        ErrorKind::MissingRequiredClaim(_) => "a claim that must be there is missing",
-        ErrorKind::InvalidIssuer => "`iss` is another one",
+        ErrorKind::MissingRequiredClaim(_) => "a required claim is missing",
+        ErrorKind::InvalidIssuer => "`iss` is not the configured one",
         ErrorKind::InvalidAudience => "`aud` is not this gateway alone",
         ErrorKind::ExpiredSignature => "it has expired",
         ErrorKind::ImmatureSignature => "it is not valid yet",
-        ErrorKind::InvalidClaimFormat(_) => "a time in it is no time",
+        ErrorKind::InvalidClaimFormat(_) => "it contains an invalid time",
         _ => "it cannot be decoded",
     }
 }

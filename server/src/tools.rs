@@ -37,7 +37,7 @@ pub enum ToolFailure {
     #[error("{0}")]
     Failed(String),
     /// The value would be larger than one tool result may be.
-    #[error("the result would be larger than {limit} bytes; ask for less at a time")]
+    #[error("the result would be larger than {limit} bytes; request less at a time")]
     ResultTooLarge {
         /// The most bytes a result may have as JSON.
         limit: usize,
@@ -103,7 +103,7 @@ impl NativeTool {
         let value =
             catch_unwind(AssertUnwindSafe(|| (self.run)(arguments))).unwrap_or_else(|_panic| {
                 Err(ToolFailure::Failed(format!(
-                    "`{}` met an internal error on these arguments; please report it",
+                    "`{}` failed with an internal error on these arguments; please report it",
                     self.id()
                 )))
             })?;

@@ -89,7 +89,7 @@ impl Upstreams {
                 let closed = keyed.len();
                 tracing::debug!(
                     closed,
-                    "Stored keys changed: closed {closed} connections that hold one"
+                    "Stored secrets changed: closed {closed} connections that use one"
                 );
             }
         });
@@ -157,7 +157,7 @@ impl Upstreams {
         let url = tool
             .proxy_to
             .as_deref()
-            .ok_or_else(|| unavailable("its registry row names no upstream".into()))?;
+            .ok_or_else(|| unavailable("its registry entry has no upstream".into()))?;
         self.check(url).map_err(unavailable)?;
         let token_hash = token.map(|token| Integrity::of(token.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), token_hash);
@@ -183,13 +183,12 @@ impl Upstreams {
                 Err(ErrorBody::new(ErrorCode::ToolResultTooLarge, what))
             }
             Ok(CallToolResponse::InputRequired(_)) => failed(format!(
-                "the tool asks the user for input, which a program cannot give; connect the client to \
-                 `/mcp/proxy/{}`, which passes such questions on",
+                "the tool asks the user for input, which a program cannot give; connect the client to `/mcp/proxy/{}`, which forwards such requests",
                 tool.id.namespace()
             )),
-            Ok(_) => failed("the tool answered with a task, which was not asked for".to_owned()),
+            Ok(_) => failed("the tool answered with a task, which was not requested".to_owned()),
             Err(ServiceError::UnexpectedResponse) => {
-                failed("its server answered with something that is not a tool result".to_owned())
+                failed("its server's answer is not a tool result".to_owned())
             }
             Err(ServiceError::McpError(error)) => failed(error.message.into_owned()),
             Err(error) => {

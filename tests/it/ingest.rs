@@ -77,7 +77,7 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         ),
     ]);
     let said = operator.run_well(&["catalog", "ingest", &first.url]);
-    assert!(said.starts_with("3 servers and versions read from 2 pages: 3 new"), "{said}");
+    assert!(said.starts_with("Read 3 servers and versions from 2 pages: 3 new"), "{said}");
     assert!(said.contains("refused: page 2, entry 2"), "{said}");
     let nowhere = || {
         assert_eq!(read("/mcp/pml.mcp.weather").status, 404);
@@ -170,7 +170,7 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         None,
     )]);
     let said = operator.run_well(&["catalog", "ingest", &second.url]);
-    assert!(said.contains("2 new, 1 of them with other content"), "{said}");
+    assert!(said.contains("2 new, 1 of them with changed content"), "{said}");
     assert_eq!(read("/v0.1/servers?search=weather").json(), listed);
     assert_eq!(read("/mcp/pml.mcp.weather").json(), entry);
     let changed = quarantined(&operator, false);
@@ -239,7 +239,7 @@ fn a_broken_registry_leaves_nothing_behind() {
         ("no list", Answer::Json(json!({ "servers": { "0": {} } }))),
         ("nextCursor", Answer::Json(json!({ "servers": [], "metadata": { "nextCursor": ["x"] } }))),
         ("is empty", Answer::Json(page(&[], Some("2")))),
-        ("leads back", Answer::Json(good())),
+        ("links back", Answer::Json(good())),
         ("500", Answer::Raw(500, "text/plain", b"no".to_vec())),
         ("page 2", Answer::Close),
     ]

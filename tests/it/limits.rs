@@ -167,7 +167,7 @@ fn every_tenant_has_places_of_its_own() {
         answers.iter().partition(|answer| answer["status"] == "success");
     assert!(done.len() >= 2 && !refused.is_empty(), "{answers:#?}");
     for answer in refused {
-        assert!(failure(answer, "BUSY").contains("1 programs of your tenant run and 1 wait"));
+        assert!(failure(answer, "BUSY").contains("limit reached: 1 programs running, 1 queued"));
         assert_eq!(answer["details"]["retry_after_s"], 1);
     }
 }

@@ -256,7 +256,7 @@ fn a_gateway_does_not_outlive_its_database() {
         });
     }
     assert!(
-        installation.log().contains("the private Postgres has ended"),
+        installation.log().contains("the private Postgres has exited"),
         "{}",
         installation.log()
     );

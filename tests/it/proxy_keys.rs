@@ -70,7 +70,8 @@ fn a_changed_key_is_let_go_of() {
     // What a change closes is told with it; changes that are told together count as one.
     let closed = || -> Vec<u32> {
         let log = home.log();
-        let told = log.lines().filter_map(|line| line.split_once("Stored keys changed: closed "));
+        let told =
+            log.lines().filter_map(|line| line.split_once("Stored secrets changed: closed "));
         told.map(|(_, rest)| rest.split(' ').next().unwrap().parse().unwrap()).collect()
     };
     let put = |name: &str, value: &str, status: u16| {

@@ -226,7 +226,7 @@ fn programs_call_only_tools_that_somebody_listed() {
     let answer = published(&tenant, &minimal(&name, "1.0.0"));
     let warning = answer["_meta"][OWN]["warnings"][0].as_str().unwrap();
     assert!(
-        warning.contains("no tools are known") && warning.contains("pml publish --mcp"),
+        warning.contains("no tools are listed") && warning.contains("pml publish --mcp"),
         "{warning}"
     );
     assert_eq!(read(&tenant, "/mcp/notes").json()["tools"], json!([]));
@@ -308,7 +308,7 @@ fn the_official_api_shows_what_runs() {
     let url = format!("{}/api/v1/servers", tenant.url);
     let reply = call(&tenant.key, "POST", &url, Some(&body));
     assert_eq!(reply.status, 400);
-    assert!(text(&reply.body).contains("another package"), "{}", text(&reply.body));
+    assert!(text(&reply.body).contains("a different package"), "{}", text(&reply.body));
     body["install"]["args"] = json!(["-y", "notes-mcp@1.0.0"]);
     assert_eq!(call(&tenant.key, "POST", &url, Some(&body)).status, 201);
     let name = format!("{}/notes", scope_of(&tenant));

@@ -101,7 +101,7 @@ fn the_operator_says_what_a_tool_does() {
     for (arguments, told) in [
         (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),
         (&["tools", "set", name, "write", "--eager"], "only a tool that changes nothing"),
-        (&["tools", "unset", name], "you have said nothing"),
+        (&["tools", "unset", name], "you have not marked"),
         (&["tools", "set", name, "maybe"], "maybe"),
     ] {
         let output = installation.run(arguments);

@@ -26,7 +26,7 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
         CatalogCommand::Ingest { source } => ingest(&operator, source).await,
         CatalogCommand::List { all, json, quarantined: _ } => {
             let servers =
-                operator.quarantined(*all).await.context("the quarantine was not read")?;
+                operator.quarantined(*all).await.context("could not read the quarantine")?;
             if *json {
                 return Ok(serde_json::to_string_pretty(&servers)? + "\n");
             }
@@ -37,26 +37,28 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
             let namespace = namespace.clone().unwrap_or_else(|| namespace_of(&judged.name));
             let tools = match tools {
                 Some(file) => read_tools(file, &namespace)
-                    .with_context(|| format!("`{}`: it was not approved", file.display()))?,
+                    .with_context(|| format!("could not approve `{}`", file.display()))?,
                 None => Vec::new(),
             };
             let count = tools.len();
             let approved = operator.approve(judged, namespace, tools).await;
-            let approved = approved.map_err(|error| explain(error, "it was not approved"))?;
+            let approved = approved.map_err(|error| explain(error, "could not approve it"))?;
             let mut out = format!(
-                "`{}` is in the public catalog now: version {}, {}, {count} tools.\n",
+                "`{}` is now in the catalog: version {}, {}, {count} tools.\n",
                 approved.fqdn,
                 escape_text(&approved.version),
                 approved.integrity
             );
             if count == 0 {
-                out.push_str("Programs can call none of its tools: `--tools FILE` tells them.\n");
+                out.push_str(
+                    "Programs cannot call any of its tools; list them with `--tools FILE`.\n",
+                );
             }
             Ok(out)
         }
         CatalogCommand::Reject { name, integrity } => {
             let rejected = operator.reject(judged(name, integrity.as_deref())).await;
-            let count = rejected.map_err(|error| explain(error, "it was not rejected"))?;
+            let count = rejected.map_err(|error| explain(error, "could not reject it"))?;
             Ok(format!("{count} of `{}` rejected.\n", escape_text(name)))
         }
     }
@@ -78,14 +80,14 @@ async fn ingest(operator: &Operator, source: &str) -> anyhow::Result<String> {
     let read = fetch::read_all(source).await.context("nothing was ingested")?;
     let report = operator.quarantine(read.servers, source).await.context("nothing was ingested")?;
     let mut out = format!(
-        "{} servers and versions read from {} pages: {} new, {} of them with other content than before.\n",
+        "Read {} servers and versions from {} pages: {} new, {} of them with changed content.\n",
         report.read, read.pages, report.new, report.changed
     );
     for why in read.refused.iter().take(TOLD) {
         writeln!(out, "refused: {}", escape_text(why))?;
     }
     if read.refused.len() > TOLD {
-        writeln!(out, "… {} refused in all", read.refused.len())?;
+        writeln!(out, "… {} refused in total", read.refused.len())?;
     }
     out.push_str("Next: pml-server catalog list --quarantined\n");
     Ok(out)
@@ -109,7 +111,7 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
         writeln!(out, "  {}", server.integrity)?;
     }
     if servers.is_empty() {
-        out.push_str("Nothing waits in quarantine.\n");
+        out.push_str("The quarantine is empty.\n");
     }
     Ok(out)
 }
@@ -125,7 +127,7 @@ fn judged(name: &str, integrity: Option<&str>) -> Judged {
 fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
     match error {
         RegistryError::NotFound(name) => anyhow::anyhow!(
-            "`{}` does not wait in quarantine; `pml-server catalog list --all` shows what is known",
+            "`{}` is not in quarantine; `pml-server catalog list --all` lists all imported servers",
             escape_text(&name)
         ),
         other => anyhow::Error::new(other).context(what),

@@ -26,14 +26,14 @@ pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::R
         }
         KeysCommand::Revoke { scope, id } => {
             let revoked = registry.revoke_key(&Tenant::of(scope.clone()), *id).await;
-            revoked.map_err(|error| explain(error, "the key was not revoked"))?;
-            Ok(format!("Key `{id}` is refused from now on.\n"))
+            revoked.map_err(|error| explain(error, "could not revoke the key"))?;
+            Ok(format!("Key `{id}` is revoked.\n"))
         }
         KeysCommand::Rotate { scope, id, grace_seconds, json } => {
             let grace = Duration::from_secs((*grace_seconds).into());
             let rotated = registry.rotate_key(&Tenant::of(scope.clone()), *id, grace).await;
             let (key, record) =
-                rotated.map_err(|error| explain(error, "the key was not rotated"))?;
+                rotated.map_err(|error| explain(error, "could not rotate the key"))?;
             shown(&key, &record, *json)
         }
     }
@@ -52,9 +52,9 @@ async fn make(registry: &Registry, create: &CreateKey) -> anyhow::Result<String>
     let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
     let (key, record) = made.map_err(|error| match error {
         RegistryError::NotFound(_) => anyhow::anyhow!(
-            "scope `{scope}` does not exist; make it with `pml-server scope create {scope}`"
+            "scope `{scope}` does not exist; create it with `pml-server scope create {scope}`"
         ),
-        other => anyhow::Error::new(other).context("the key was not made"),
+        other => anyhow::Error::new(other).context("could not create the key"),
     })?;
     shown(&key, &record, create.json)
 }
@@ -65,7 +65,7 @@ async fn all(registry: &Registry, tenant: &Tenant) -> anyhow::Result<Vec<KeyReco
     let mut cursor = None;
     loop {
         let page = registry.keys(tenant, cursor.as_deref(), 100).await;
-        let page = page.context("the keys could not be read")?;
+        let page = page.context("could not read the keys")?;
         keys.extend(page.items);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -76,7 +76,7 @@ async fn all(registry: &Registry, tenant: &Tenant) -> anyhow::Result<Vec<KeyReco
 
 fn list(scope: &Scope, keys: &[KeyRecord]) -> String {
     if keys.is_empty() {
-        return format!("There is no key of `{scope}`.\n");
+        return format!("`{scope}` has no keys.\n");
     }
     let rows: Vec<[String; 7]> = keys.iter().map(row).collect();
     table(["ID", "STATE", "MAY", "PRINCIPAL", "MADE", "BY", "NAME"], &rows)
@@ -111,7 +111,7 @@ fn shown(key: &ApiKey, record: &KeyRecord, as_json: bool) -> anyhow::Result<Stri
 fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
     match error {
         RegistryError::NotFound(id) => anyhow::anyhow!(
-            "the scope has no key `{id}`; `pml-server keys list --scope …` shows those it has"
+            "the scope has no key `{id}`; `pml-server keys list --scope …` lists its keys"
         ),
         other => anyhow::Error::new(other).context(what),
     }

@@ -14,7 +14,7 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
     operator.migrate().await?;
     match command {
         QuotasCommand::List { json } => {
-            let quotas = operator.quotas().await.context("the quotas could not be read")?;
+            let quotas = operator.quotas().await.context("could not read the quotas")?;
             if json {
                 return Ok(serde_json::to_string_pretty(&quotas)? + "\n");
             }
@@ -26,16 +26,16 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
         }
         QuotasCommand::Set { scope, pattern, calls: (calls, window) } => {
             let quota = Quota { scope, pattern, calls, window };
-            operator.set_quota(&quota).await.context("the quota was not set")?;
+            operator.set_quota(&quota).await.context("could not set the quota")?;
             Ok(format!("{}\n", told(&quota)))
         }
         QuotasCommand::Unset { scope, pattern } => {
             match operator.unset_quota(&scope, &pattern).await {
-                Ok(()) => Ok(format!("There is no quota of `{pattern}` for `{scope}` any more.\n")),
+                Ok(()) => Ok(format!("The quota of `{pattern}` for `{scope}` was deleted.\n")),
                 Err(RegistryError::NotFound(_)) => bail!(
-                    "there is no quota of `{pattern}` for `{scope}`; `pml-server quotas list` shows those there are"
+                    "there is no quota of `{pattern}` for `{scope}`; `pml-server quotas list` lists the quotas"
                 ),
-                Err(other) => Err(other).context("the quota was not taken back"),
+                Err(other) => Err(other).context("could not delete the quota"),
             }
         }
     }

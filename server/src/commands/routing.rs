@@ -14,7 +14,7 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
     operator.migrate().await?;
     match command {
         RoutingCommand::List { json } => {
-            let rules = operator.rules().await.context("the rules could not be read")?;
+            let rules = operator.rules().await.context("could not read the rules")?;
             if *json {
                 return Ok(serde_json::to_string_pretty(&rules)? + "\n");
             }
@@ -31,16 +31,16 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
         }
         RoutingCommand::Set { pattern, routing } => {
             let change = operator.change_rule(pattern, RuleChange::Set(*routing)).await;
-            change.context("the rule was not set")?;
-            Ok(format!("`{pattern}` runs on the {} now.\n", side(routing.as_str())))
+            change.context("could not set the rule")?;
+            Ok(format!("`{pattern}` now runs on the {}.\n", side(routing.as_str())))
         }
         RoutingCommand::Unset { pattern } => {
             match operator.change_rule(pattern, RuleChange::Unset).await {
-                Ok(()) => Ok(format!("There is no rule of yours for `{pattern}` any more.\n")),
+                Ok(()) => Ok(format!("Your rule for `{pattern}` was deleted.\n")),
                 Err(RegistryError::NotFound(_)) => bail!(
-                    "you have no rule for `{pattern}`; `pml-server routing list` shows those there are"
+                    "you have no rule for `{pattern}`; `pml-server routing list` lists the rules"
                 ),
-                Err(other) => Err(other).context("the rule was not taken back"),
+                Err(other) => Err(other).context("could not delete the rule"),
             }
         }
     }

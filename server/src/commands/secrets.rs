@@ -21,7 +21,7 @@ pub(super) async fn run(
     operator.migrate().await?;
     match command {
         SecretsCommand::Status { json } => {
-            let keys = operator.master_keys().await.context("the keys could not be read")?;
+            let keys = operator.master_keys().await.context("could not read the keys")?;
             if *json {
                 return Ok(serde_json::to_string_pretty(&keys)? + "\n");
             }
@@ -62,13 +62,12 @@ async fn rotate(
             break;
         }
     }
-    let retired = operator.retire_master_keys().await.context("the old keys were not retired")?;
+    let retired = operator.retire_master_keys().await.context("could not retire the old keys")?;
     if !unreadable.is_empty() {
         let names: Vec<String> =
             unreadable.iter().map(|(org, version)| format!("{version} of `{org}`")).collect();
         bail!(
-            "{} wrapped with master key `{to}` now, but these cannot be opened, so the \
-             old one is still needed: {}",
+            "{} now wrapped with master key `{to}`, but these cannot be decrypted, so the old one is still needed: {}",
             if done == 1 { "1 data key is".to_owned() } else { format!("{done} data keys are") },
             names.join(", ")
         );
@@ -77,8 +76,8 @@ async fn rotate(
         replace_own(settings, &keys, &to)?;
     }
     let mut out = match done {
-        1 => format!("1 data key was wrapped anew, with master key `{to}`.\n"),
-        _ => format!("{done} data keys were wrapped anew, with master key `{to}`.\n"),
+        1 => format!("1 data key was rewrapped with master key `{to}`.\n"),
+        _ => format!("{done} data keys were rewrapped with master key `{to}`.\n"),
     };
     for id in &retired {
         writeln!(out, "Master key `{id}` is no longer needed.")?;
@@ -94,13 +93,13 @@ async fn rotate(
 }
 
 fn replace_own(settings: &Settings, keys: &MasterKeys, id: &str) -> anyhow::Result<()> {
-    let key = keys.get(id).context("the new master key vanished")?;
+    let key = keys.get(id).context("the new master key has disappeared")?;
     master_key::replace_own(&master_key::own_file(settings), key)
 }
 
 fn shown(keys: &[MasterKeyStatus]) -> String {
     if keys.is_empty() {
-        return "There is no master key yet: nobody has started a gateway with one.\n".to_owned();
+        return "There is no master key yet: no gateway has been started with one.\n".to_owned();
     }
     let rows: Vec<[String; 4]> = keys
         .iter()

@@ -44,13 +44,13 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
-        let sessions = Sessions::of(&registry).await.context("sessions cannot be made")?;
+        let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
         let connections = registry.clone();
         let private = PrivateHosts::new(&serve.upstream_private_hosts)
             .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
         let memory = Memory::start().context("threads cannot be started")?;
         let upstreams = Upstreams::new(private, memory.clone())
-            .context("upstreams cannot be called from this machine")?;
+            .context("cannot call upstreams from this machine")?;
         let parts = Parts {
             pool: serve.pool(),
             places: serve.places(),
@@ -62,7 +62,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
             memory,
         };
         let gateway = Gateway::start(registry, parts)
-            .context("programs cannot be contained on this machine")?;
+            .context("programs cannot be sandboxed on this machine")?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;
         let address = listener.local_addr()?;
@@ -76,10 +76,10 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
             () = database.ended() => {
                 // It is not brought up here: a start recovers it, and whoever watches
                 // the gateway starts it again.
-                tracing::error!("The private Postgres has ended; stopping");
+                tracing::error!("The private Postgres has exited; stopping");
                 shutdown.cancel();
                 serving.await;
-                Err(anyhow::anyhow!("the private Postgres has ended; start the gateway again, which recovers it"))
+                Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
         };
         // Before the database goes, so that none of them finds it gone.
@@ -109,12 +109,12 @@ async fn prepare(
     }
     let scope: Scope = FIRST_SCOPE.parse().context("the first scope has a valid name")?;
     let operator = database.operator().await?;
-    operator.migrate().await.context("the migrations did not run")?;
-    operator.seed(&crate::catalog::all()).await.context("the catalog was not written")?;
+    operator.migrate().await.context("could not run the migrations")?;
+    operator.seed(&crate::catalog::all()).await.context("could not write the catalog")?;
     let is_open = match operator.create_scope(&scope).await {
         // Somebody has deleted it, which is no reason not to serve the others.
         Err(RegistryError::Conflict(_)) => false,
-        made => made.map(|_| true).context("the first scope was not made")?,
+        made => made.map(|_| true).context("could not create the first scope")?,
     };
     operator.close().await;
     let registry = database.connect(settings.database_connections).await?;
@@ -136,7 +136,7 @@ async fn prepare(
             let (key, _) = registry
                 .create_key(&Tenant::of(scope), new)
                 .await
-                .context("the first key was not made")?;
+                .context("could not create the first key")?;
             write_private(&path, key.expose())
                 .with_context(|| format!("could not write the key to `{}`", path.display()))?;
             Some(key.expose().to_owned())
@@ -176,7 +176,7 @@ fn welcome(
              export PML_CLOUD_URL=http://{address}\n  \
              export PML_API_KEY=$(cat {})\n  \
              echo 'return await mcp.math.eval({{ expression: \"6 * 7\" }})' | pml exec -\n  \
-             pml init        # in a project: writes .mcp.json, which tells its agent of PML\n",
+             pml init        # in a project: writes .mcp.json, which connects its agent to PML\n",
             key.path.display()
         );
     }

@@ -14,7 +14,7 @@ pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::
     let operator = database.operator().await?;
     match command {
         OrgsCommand::List { json } => {
-            let orgs = operator.orgs().await.context("the organisations could not be read")?;
+            let orgs = operator.orgs().await.context("could not read the organisations")?;
             if *json {
                 return Ok(serde_json::to_string_pretty(&orgs)? + "\n");
             }
@@ -30,11 +30,11 @@ pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::
         OrgsCommand::Delete { org, yes: _ } => {
             operator.delete_org(org).await.map_err(|error| match error {
                 RegistryError::NotFound(_) => anyhow::anyhow!(
-                    "there is no organisation `{org}`; `pml-server orgs list` shows those there are"
+                    "there is no organisation `{org}`; `pml-server orgs list` lists the organisations"
                 ),
-                other => anyhow::Error::new(other).context("the organisation was not deleted"),
+                other => anyhow::Error::new(other).context("could not delete the organisation"),
             })?;
-            Ok(format!("Organisation `{org}` is deleted, with all its projects.\n"))
+            Ok(format!("Organisation `{org}` was deleted, with all its projects.\n"))
         }
     }
 }
@@ -57,12 +57,12 @@ pub(super) async fn projects(
             let operator = database.operator().await?;
             operator.delete_project(scope).await.map_err(|error| match error {
                 RegistryError::NotFound(_) => anyhow::anyhow!(
-                    "there is no project `{scope}`; `pml-server projects list --org {}` shows those there are",
+                    "there is no project `{scope}`; `pml-server projects list --org {}` lists the projects",
                     scope.org()
                 ),
-                other => anyhow::Error::new(other).context("the project was not deleted"),
+                other => anyhow::Error::new(other).context("could not delete the project"),
             })?;
-            Ok(format!("Project `{scope}` is deleted; its name is never given again.\n"))
+            Ok(format!("Project `{scope}` was deleted; its name is never reused.\n"))
         }
     }
 }
@@ -102,11 +102,11 @@ pub(super) async fn members(
             let removed = operator.remove_member(&place.org, scope.as_ref(), principal).await;
             removed.map_err(|error| match error {
                 RegistryError::NotFound(name) if name == principal.as_str() => {
-                    anyhow::anyhow!("`{principal}` is no member of `{}`", shown(place))
+                    anyhow::anyhow!("`{principal}` is not a member of `{}`", shown(place))
                 }
                 other => explain(other, place),
             })?;
-            Ok(format!("`{principal}` is no member of `{}` any more.\n", shown(place)))
+            Ok(format!("`{principal}` is no longer a member of `{}`.\n", shown(place)))
         }
     }
 }
@@ -121,10 +121,10 @@ fn shown(place: &Place) -> String {
 fn explain(error: RegistryError, place: &Place) -> anyhow::Error {
     match error {
         RegistryError::NotFound(_) => anyhow::anyhow!(
-            "`{}` does not exist, or was deleted; `pml-server projects create ORG.PROJECT` makes one",
+            "`{}` does not exist or was deleted; `pml-server projects create ORG.PROJECT` creates a project",
             shown(place)
         ),
-        other => anyhow::Error::new(other).context("the members were not changed"),
+        other => anyhow::Error::new(other).context("could not change the members"),
     }
 }
 
@@ -148,7 +148,7 @@ async fn all_projects(operator: &Operator, org: &str) -> anyhow::Result<Vec<Proj
     let mut cursor = None;
     loop {
         let page = operator.projects(org, cursor.as_deref()).await;
-        let page = page.context("the projects could not be read")?;
+        let page = page.context("could not read the projects")?;
         projects.extend(page.items);
         cursor = page.next_cursor;
         if cursor.is_none() {

@@ -16,15 +16,14 @@ pub(super) async fn run(database: &Database, command: &ToolsCommand) -> anyhow::
     match command {
         ToolsCommand::List { scope, json } => {
             let scope = scope.clone().unwrap_or_else(Scope::public);
-            let classes =
-                operator.tool_classes(&scope).await.context("the list could not be read")?;
+            let classes = operator.tool_classes(&scope).await.context("could not read the list")?;
             if *json {
                 return Ok(serde_json::to_string_pretty(&classes)? + "\n");
             }
             let mut out = String::new();
             for tool in classes {
                 let eager = if tool.eager { "  eager" } else { "" };
-                let counts = if tool.counts { "" } else { "  (it has changed: look again)" };
+                let counts = if tool.counts { "" } else { "  (changed since: review it)" };
                 writeln!(out, "{}  {}{eager}{counts}", tool.fqdn, tool.class.as_str())?;
             }
             Ok(out)
@@ -35,7 +34,7 @@ pub(super) async fn run(database: &Database, command: &ToolsCommand) -> anyhow::
                 EffectsWord::Write => Effects::Write,
             };
             match operator.set_tool_class(fqdn, class, *eager).await {
-                Ok(now) => Ok(format!("`{now}` counts as `{}` now.\n", class.as_str())),
+                Ok(now) => Ok(format!("`{now}` is now marked `{}`.\n", class.as_str())),
                 Err(RegistryError::NotFound(_)) => {
                     bail!("there is no tool `{fqdn}`; `GET /mcp` lists the servers and their tools")
                 }
@@ -43,10 +42,10 @@ pub(super) async fn run(database: &Database, command: &ToolsCommand) -> anyhow::
             }
         }
         ToolsCommand::Unset { fqdn } => match operator.unset_tool_class(fqdn).await {
-            Ok(now) => Ok(format!("Nothing of yours is said of `{now}` any more.\n")),
-            Err(RegistryError::NotFound(_)) => bail!(
-                "you have said nothing of `{fqdn}`; `pml-server tools list` shows of which you have"
-            ),
+            Ok(now) => Ok(format!("Your mark on `{now}` was removed.\n")),
+            Err(RegistryError::NotFound(_)) => {
+                bail!("you have not marked `{fqdn}`; `pml-server tools list` lists your marks")
+            }
             Err(other) => Err(other).context("nothing was changed"),
         },
     }

@@ -73,7 +73,7 @@ impl OauthSettings {
         let (_, jwks_url) = address("PML_OAUTH_JWKS_URL", jwks_url)?;
         let max_age = std::time::Duration::from_secs(self.oauth_keys_max_age.into());
         Tokens::new(claims, jwks_url, max_age)
-            .context("the HTTP client for PML_OAUTH_JWKS_URL could not be made")
+            .context("could not create the HTTP client for PML_OAUTH_JWKS_URL")
             .map(Some)
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest
         _ => bail!("{name} must be an `https` URL, or `http` on this machine"),
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        bail!("{name} must have no user, password or fragment in it");
+        bail!("{name} must not contain a user name, password or fragment");
     }
     Ok((text.to_owned(), url))
 }

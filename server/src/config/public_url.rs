@@ -30,7 +30,7 @@ impl FromStr for PublicUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         let (_, url) = address("PML_PUBLIC_URL", text).map_err(|error| format!("{error:#}"))?;
         if url.query().is_some() {
-            return Err("PML_PUBLIC_URL must have no query".to_owned());
+            return Err("PML_PUBLIC_URL must not have a query".to_owned());
         }
         let name = url.host_str().unwrap_or_default();
         let host = match url.port() {

@@ -18,7 +18,7 @@ pub fn raise() -> u64 {
         match setrlimit(Resource::Nofile, limit) {
             Ok(()) => open = wanted,
             Err(error) => {
-                tracing::warn!(error = %error, "The limit on open files could not be raised");
+                tracing::warn!(error = %error, "Could not raise the limit on open files");
             }
         }
     }

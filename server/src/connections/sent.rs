@@ -21,7 +21,7 @@ const REST_TIME: Duration = Duration::from_secs(1);
 
 /// A body came too slowly.
 #[derive(Debug, thiserror::Error)]
-#[error("the body comes too slowly")]
+#[error("the body arrives too slowly")]
 pub(crate) struct TooSlow;
 
 /// The body of a request, which has to come at some pace.

@@ -169,7 +169,7 @@ impl Table {
             tracing::warn!(
                 connections = seats.taken.len(),
                 dropped = seats.dropped,
-                "Too many connections; closing those that wait longest without a request"
+                "Too many connections; closing those that have waited longest without sending a request"
             );
             seats.dropped = 0;
         }

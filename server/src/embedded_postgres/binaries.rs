@@ -119,7 +119,7 @@ pub(super) fn tail(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(8)..];
-    if last.is_empty() { "it said nothing".to_owned() } else { last.join("\n") }
+    if last.is_empty() { "it printed nothing".to_owned() } else { last.join("\n") }
 }
 
 /// Makes a command with an empty environment: the gateway's own may hold secrets.

@@ -179,7 +179,7 @@ impl Cluster {
         let path = self.data_dir().join("PG_VERSION");
         match fs::read_to_string(&path) {
             Ok(text) => text.trim().parse().map(Some).map_err(|_| {
-                Error::io("read", &path)(io::Error::other("it does not hold a version number"))
+                Error::io("read", &path)(io::Error::other("it does not contain a version number"))
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("read", &path)(error)),

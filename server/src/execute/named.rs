@@ -17,7 +17,9 @@ pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<To
     }
     let refuse = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
     if client == ClientKind::Plain {
-        return Err(refuse("`local_tools` is for callers that run programs themselves".into()));
+        return Err(refuse(
+            "`local_tools` is only for callers that run programs themselves".into(),
+        ));
     }
     if names.len() > LIMIT {
         return Err(refuse(format!("`local_tools` names more than {LIMIT} tools")));
@@ -124,16 +126,15 @@ pub(crate) fn why_missing(missing: &MissingTool) -> String {
             format!("`{id}` is not registered (did you mean {}?)", ids.join(" or "))
         }
         (Absence::Elsewhere, _) => format!(
-            "`{id}` is not in your project, your organisation or the shipped catalog; other organisations have made \
-             that name public: call it by its full name, {}",
+            "`{id}` is not in your project, your organisation or the catalog; other organisations have published that name: call it by its full name, {}",
             calls.join(" or ")
         ),
         (Absence::Ambiguous, _) => format!(
-            "`{id}` is ambiguous, several projects of your organisation have it: call it by its full name, {}",
+            "`{id}` is ambiguous because several projects of your organisation have it: call it by its full name, {}",
             calls.join(" or ")
         ),
         (Absence::Changed, _) => {
-            format!("`{id}` has other content now; it is {}", ids.join(" or "))
+            format!("the content of `{id}` has changed; it is now {}", ids.join(" or "))
         }
     }
 }

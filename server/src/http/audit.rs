@@ -68,7 +68,7 @@ pub async fn list_events(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} events")));
+        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
     }
     let tenant = Requester::new(caller, &headers).tenant();
     let page = gateway.registry.audit_log(&tenant, query.before, limit).await?;

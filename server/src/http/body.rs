@@ -130,8 +130,8 @@ async fn collect(
     let declared = declared(request.headers());
     let too_large = || {
         let what = match declared {
-            Some(size) => format!("the body has {size} bytes; at most {limit} are allowed here"),
-            None => format!("the body has more than {limit} bytes, which are allowed here"),
+            Some(size) => format!("the body has {size} bytes; the limit is {limit}"),
+            None => format!("the body has more than {limit} bytes, the limit"),
         };
         ApiError::new(ErrorCode::InvalidRequest, what).with_status(StatusCode::PAYLOAD_TOO_LARGE)
     };
@@ -157,9 +157,7 @@ async fn collect(
         NotKept::NoRoom(refusal) => refusal,
         NotKept::Cut(error) if is_late(&error) => late(),
         NotKept::Cut(error) if is_caused_by::<LengthLimitError>(&error) => too_large(),
-        NotKept::Cut(_) => {
-            ApiError::new(ErrorCode::InvalidRequest, "the body did not arrive whole")
-        }
+        NotKept::Cut(_) => ApiError::new(ErrorCode::InvalidRequest, "the body is incomplete"),
     })
 }
 

@@ -48,10 +48,10 @@ pub(super) struct Named {
 #[utoipa::path(post, path = "/api/v1/capabilities", tag = "capabilities",
     request_body(content = Publish, example = json!({ "name": "text:shout", "code": "/** Returns a text in capitals. */ return args.text.toUpperCase()" })),
     responses(
-        (status = 201, description = "It was published", body = Made),
-        (status = 200, description = "The same version with the same bytes was there", body = Made),
-        (status = 409, description = "The version is there with other bytes, or the name is taken", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The program cannot be a capability", body = Problem, content_type = "application/problem+json")))]
+        (status = 201, description = "Published", body = Made),
+        (status = 200, description = "The identical version already exists", body = Made),
+        (status = 409, description = "The version exists with different bytes, or the name is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The program is not a valid capability", body = Problem, content_type = "application/problem+json")))]
 pub async fn publish_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -68,7 +68,7 @@ pub async fn publish_capability(
 #[utoipa::path(post, path = "/api/v1/capabilities/{name}/deprecate", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use text:upper" })),
-    responses((status = 200, description = "It is said", body = Named)))]
+    responses((status = 200, description = "The deprecation was set or cleared", body = Named)))]
 pub async fn deprecate_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -84,7 +84,7 @@ pub async fn deprecate_capability(
 #[utoipa::path(post, path = "/api/v1/capabilities/{name}/yank", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
-    responses((status = 200, description = "It is done", body = Named)))]
+    responses((status = 200, description = "The version was yanked", body = Named)))]
 pub async fn yank_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -99,8 +99,8 @@ pub async fn yank_capability(
 #[utoipa::path(delete, path = "/api/v1/capabilities/{name}", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     responses(
-        (status = 204, description = "It is gone"),
-        (status = 410, description = "It was deleted before", body = Problem, content_type = "application/problem+json")))]
+        (status = 204, description = "Deleted"),
+        (status = 410, description = "Already deleted", body = Problem, content_type = "application/problem+json")))]
 pub async fn delete_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

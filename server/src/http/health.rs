@@ -23,7 +23,7 @@ pub async fn health() -> Json<Value> {
 
 /// Tells which program answers.
 #[utoipa::path(get, path = "/version", tag = "operation",
-    responses((status = 200, description = "Its name and version", body = Object)))]
+    responses((status = 200, description = "The gateway's name and version", body = Object)))]
 pub async fn version() -> Json<Value> {
     Json(json!({ "name": "pml-server", "version": env!("CARGO_PKG_VERSION") }))
 }
@@ -32,8 +32,8 @@ pub async fn version() -> Json<Value> {
 /// schema that this program knows, programs can be contained, and the secrets that
 /// are stored can be read.
 #[utoipa::path(get, path = "/ready", tag = "operation", responses(
-    (status = 200, description = "It can do its work", body = Object),
-    (status = 503, description = "It cannot; `checks` says why", body = Object)))]
+    (status = 200, description = "Ready", body = Object),
+    (status = 503, description = "Not ready; `checks` has the reasons", body = Object)))]
 pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     // Side by side, so that a database that does not answer is waited for once.
     let (database, secrets, sandbox) = tokio::join!(
@@ -42,10 +42,10 @@ pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
         gateway.sandboxes.layers(),
     );
     if let Err(error) = &database {
-        tracing::warn!(error = %error, "Not ready: the database does not answer as it should");
+        tracing::warn!(error = %error, "Not ready: the database does not answer as expected");
     }
     if let Err(error) = &sandbox {
-        tracing::warn!(error = %error, "Not ready: programs cannot be contained");
+        tracing::warn!(error = %error, "Not ready: programs cannot be sandboxed");
     }
     // Without a master key there are no secrets, which is a choice; with a wrong one
     // those that there are cannot be read.

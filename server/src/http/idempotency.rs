@@ -60,7 +60,7 @@ pub async fn once(
         Claim::Done(answer) => Ok(replay(answer)),
         Claim::Other => Err(ApiError::new(
             ErrorCode::IdempotencyKeyReused,
-            "this `Idempotency-Key` was sent with another request",
+            "this `Idempotency-Key` was already used for a different request",
         )),
         Claim::Running { seconds } if seconds < LONGEST_RUN => Err(ApiError::new(
             ErrorCode::RequestInProgress,
@@ -70,7 +70,7 @@ pub async fn once(
         // It may have taken effect, so it is not done again.
         Claim::Running { .. } => Err(ApiError::new(
             ErrorCode::RequestInProgress,
-            "the request with this `Idempotency-Key` was begun, and how it ended is not known",
+            "the request with this `Idempotency-Key` was started, and its outcome is unknown",
         )),
         Claim::New => {
             let mut request = Request::from_parts(parts, Body::from(sent));
@@ -104,13 +104,13 @@ fn denied(lacks: Option<Right>) -> ApiError {
         Some(right) => {
             let word = right.as_str();
             let detail = format!(
-                "the request with this `Idempotency-Key` was sent with the right `{word}`, which you lack now"
+                "the request with this `Idempotency-Key` was sent with the right `{word}`, which you now lack"
             );
             ApiError::forbidden(right, detail)
         }
         None => ApiError::new(
             ErrorCode::Forbidden,
-            "the request with this `Idempotency-Key` was sent with a role in the organisation that you do not have now",
+            "the request with this `Idempotency-Key` was sent with a role in the organisation that you no longer have",
         ),
     }
 }
@@ -124,7 +124,7 @@ async fn settle(
 ) -> Result<Response, ApiError> {
     let (parts, answer) = response.into_parts();
     let answer: Bytes = to_bytes(answer, ANSWER_LIMIT).await.map_err(|error| {
-        tracing::error!(error = %error, "An answer could not be kept");
+        tracing::error!(error = %error, "Could not store an answer");
         ApiError::new(ErrorCode::Internal, "the answer is too large")
     })?;
     let kept = match parts.extensions.get::<ShownOnce>() {

@@ -99,7 +99,7 @@ pub async fn list_keys(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} keys")));
+        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
     }
     let page =
         gateway.registry.keys(&caller.tenant(), super::cursor(query.cursor.as_ref()), limit).await;
@@ -126,7 +126,7 @@ pub async fn get_key(
 /// Makes a key with no right that its maker lacks.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys",
     request_body(content = CreateKey, example = json!({ "name": "build", "can": ["execute", "read"], "expires_in_days": 30 })),
-    responses((status = 201, description = "The key, shown this once", body = MadeKey)))]
+    responses((status = 201, description = "The key, shown only once", body = MadeKey)))]
 pub async fn create_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -153,7 +153,7 @@ pub async fn create_key(
 #[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
     request_body(content = RotateKey, example = json!({ "grace_seconds": 3600 })),
-    responses((status = 201, description = "The new key, shown this once", body = MadeKey)))]
+    responses((status = 201, description = "The new key, shown only once", body = MadeKey)))]
 pub async fn rotate_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -175,7 +175,7 @@ pub async fn rotate_key(
             gateway.registry.audit(&tenant, event).await?;
             return Err(ApiError::new(
                 ErrorCode::Forbidden,
-                "the key acts for the organisation with a role that you do not have",
+                "the key manages the organisation with a role that you do not have",
             ));
         }
     }
@@ -186,7 +186,7 @@ pub async fn rotate_key(
 /// Revokes a key on every gateway at once.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
-    responses((status = 204, description = "It is refused from now on")))]
+    responses((status = 204, description = "Revoked")))]
 pub async fn revoke_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -233,13 +233,13 @@ async fn grants_no_more(
     let word = missing.as_str();
     Err(ApiError::forbidden(
         missing,
-        format!("the right `{word}` cannot be given by a key that lacks it"),
+        format!("a key cannot grant the right `{word}`, which it lacks"),
     ))
 }
 
 fn shown_once((key, record): (ApiKey, KeyRecord)) -> Response {
     let place = format!("/api/v1/keys/{}", record.id);
-    let detail = format!("key `{}` was made, and shown in the first answer only", record.id);
+    let detail = format!("key `{}` was created, and shown only in the first answer", record.id);
     let again =
         ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
     let body = Json(MadeKey { key: key.expose(), record: &record });
@@ -256,7 +256,7 @@ pub(super) fn private(body: impl IntoResponse) -> Response {
 fn parse_name(name: String) -> Result<String, ApiError> {
     if name.is_empty() || name.chars().count() > NAME_LIMIT || name.contains(char::is_control) {
         return Err(invalid(format!(
-            "`name` is 1 to {NAME_LIMIT} characters, none of which controls a terminal"
+            "`name` must have 1 to {NAME_LIMIT} characters, without control characters"
         )));
     }
     Ok(name)
@@ -274,7 +274,9 @@ fn parse_end(
     let now = Utc::now();
     match (at, in_days) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(invalid("`expires_at` and `expires_in_days` exclude each other")),
+        (Some(_), Some(_)) => {
+            Err(invalid("`expires_at` and `expires_in_days` are mutually exclusive"))
+        }
         (Some(at), None) if at <= now => Err(invalid("`expires_at` is not in the future")),
         (Some(at), None) => Ok(Some(at)),
         (None, Some(days)) if (1..=DAYS_LIMIT).contains(&days) => {

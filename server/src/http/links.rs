@@ -67,7 +67,7 @@ pub async fn list_links(
 /// Makes a link and shows its slug, for the only time.
 #[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
     request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
-    responses((status = 201, description = "The link, shown this once", body = MadeLink)))]
+    responses((status = 201, description = "The link, shown only once", body = MadeLink)))]
 pub async fn create_link(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -77,11 +77,11 @@ pub async fn create_link(
     let length = body.name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || body.name.contains(char::is_control) {
         let detail =
-            format!("`name` is 1 to {NAME_LIMIT} characters, none of which controls a terminal");
+            format!("`name` must have 1 to {NAME_LIMIT} characters, without control characters");
         return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
     }
     let (slug, record) = gateway.registry.create_link(&caller.tenant(), &body.name).await?;
-    let detail = format!("link `{}` was made, and shown in the first answer only", record.id);
+    let detail = format!("link `{}` was created, and shown only in the first answer", record.id);
     let again =
         ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
     let made =
@@ -94,7 +94,7 @@ pub async fn create_link(
 /// Revokes a link on every gateway at once.
 #[utoipa::path(delete, path = "/api/v1/registry-links/{id}", tag = "official",
     params(("id" = String, Path, description = "The link's id", example = "0195d2a0-0000-7000-8000-000000000000")),
-    responses((status = 204, description = "It leads nowhere from now on")))]
+    responses((status = 204, description = "Revoked")))]
 pub async fn revoke_link(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

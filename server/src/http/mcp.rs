@@ -106,13 +106,13 @@ struct Message {
 ///
 /// The caller is in the request's extensions.
 #[utoipa::path(post, path = "/mcp", tag = "mcp",
-    params(("Accept" = String, Header, description = "Both kinds of answers", pattern = "^application/json, text/event-stream$", example = "application/json, text/event-stream")),
+    params(("Accept" = String, Header, description = "Both response media types", pattern = "^application/json, text/event-stream$", example = "application/json, text/event-stream")),
     request_body(content = Message, description = "A JSON-RPC 2.0 message",
         example = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })),
     responses(
         (status = 200, description = "The JSON-RPC response", body = Object),
-        (status = 202, description = "A notification was taken"),
-        (status = 400, description = "Not a message of MCP; a JSON-RPC error says why", body = Object),
+        (status = 202, description = "A notification was accepted"),
+        (status = 400, description = "Not an MCP message; the JSON-RPC error has the reason", body = Object),
         (status = 404, description = "Streamable HTTP has no such method, or no such session", body = Object),
         (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = super::openapi::Problem, content_type = "application/problem+json")))]
 pub async fn post_message(
@@ -122,7 +122,7 @@ pub async fn post_message(
 ) -> Response {
     let (parts, body) = request.into_parts();
     if refusal::is_encoded(&parts.headers) {
-        let message = "the body is compressed; send it as it is";
+        let message = "the body is compressed; send it uncompressed";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response();
     }
     let memory = &service.gateway.memory;

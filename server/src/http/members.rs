@@ -58,7 +58,7 @@ pub struct PutMember {
 #[utoipa::path(get, path = "/api/v1/members", tag = "members", params(MembersQuery),
     responses(
         (status = 200, description = "A page of members, by name", body = MemberPage),
-        (status = 404, description = "There is no such project here", content_type = "application/problem+json", body = Problem)))]
+        (status = 404, description = "No such project", content_type = "application/problem+json", body = Problem)))]
 pub async fn list_members(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -68,7 +68,7 @@ pub async fn list_members(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} members")));
+        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
     }
     let project = place(&caller, query.project)?;
     let cursor = super::cursor(query.cursor.as_ref());
@@ -81,9 +81,9 @@ pub async fn list_members(
     params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     request_body(content = PutMember, example = json!({ "role": "member" })),
     responses(
-        (status = 201, description = "It became a member", body = Membership),
-        (status = 200, description = "Its role took the place of another one", body = Membership),
-        (status = 409, description = "The last owner stays one", content_type = "application/problem+json", body = Problem)))]
+        (status = 201, description = "The member was added", body = Membership),
+        (status = 200, description = "The role was changed", body = Membership),
+        (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
 pub async fn put_member(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -106,8 +106,8 @@ pub async fn put_member(
 #[utoipa::path(delete, path = "/api/v1/members/{principal}", tag = "members",
     params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     responses(
-        (status = 204, description = "It is no member any more"),
-        (status = 409, description = "The last owner stays one", content_type = "application/problem+json", body = Problem)))]
+        (status = 204, description = "The member was removed"),
+        (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
 pub async fn remove_member(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

@@ -112,7 +112,7 @@ pub async fn list_servers(
     // A cursor that was left empty is none.
     let cursor = query.cursor.filter(|cursor| !cursor.is_empty());
     let limit = query.limit.as_deref().map_or(Some(PAGE), page_limit);
-    let limit = limit.ok_or_else(|| invalid("`limit` is a whole number from 1 on"))?;
+    let limit = limit.ok_or_else(|| invalid("`limit` must be a whole number of at least 1"))?;
     let page = gateway.registry.official_servers(&reader, &filter, cursor.as_deref(), limit).await;
     let page = page.map_err(told)?;
     let mut metadata = json!({ "count": page.servers.len() });
@@ -124,7 +124,7 @@ pub async fn list_servers(
 
 /// Lists the versions of a server, the newest first.
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions", tag = "official",
-    params(("name" = String, Path, description = "The server's name, its slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
+    params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub async fn list_versions(
     State(gateway): State<SharedGateway>,
@@ -144,7 +144,7 @@ pub async fn list_versions(
 
 /// Returns one version of a server; `latest` is the one that the catalog has now. A yanked version is found by its number.
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions/{version}", tag = "official",
-    params(("name" = String, Path, description = "The server's name, its slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
+    params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub async fn get_version(
     State(gateway): State<SharedGateway>,
@@ -176,7 +176,7 @@ pub async fn list_linked_servers(
 
 /// Lists the versions of a server through a link.
 #[utoipa::path(get, path = "/r/{slug}/v0.1/servers/{name}/versions", tag = "official",
-    params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, its slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
+    params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub async fn list_linked_versions(
     gateway: State<SharedGateway>,
@@ -189,7 +189,7 @@ pub async fn list_linked_versions(
 
 /// Returns one version of a server through a link.
 #[utoipa::path(get, path = "/r/{slug}/v0.1/servers/{name}/versions/{version}", tag = "official",
-    params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, its slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
+    params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub async fn get_linked_version(
     gateway: State<SharedGateway>,

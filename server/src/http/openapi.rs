@@ -63,8 +63,7 @@ pub(super) struct Problem {
 #[openapi(
     info(
         title = "PML gateway",
-        description = "The gateway and registry of PML. Programs and tools are called over MCP, on `POST /mcp`; \
-            the rest is administration and reading.",
+        description = "The gateway and registry of PML. Programs and tools are called over MCP, on `POST /mcp`; the other routes are for administration and reading.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(Problem)),
@@ -74,11 +73,11 @@ pub(super) struct Problem {
         (name = "official", description = "The official MCP registry's API, and links to a project's registry"),
         (name = "capabilities", description = "Publishing"),
         (name = "keys", description = "API keys of a scope"),
-        (name = "members", description = "Who is what in an organisation, and its projects"),
-        (name = "secrets", description = "Stored keys for the upstreams of tools"),
-        (name = "audit", description = "What was decided"),
+        (name = "members", description = "Members, roles and projects of an organisation"),
+        (name = "secrets", description = "Stored secrets for the upstreams of tools"),
+        (name = "audit", description = "The audit log"),
         (name = "routing", description = "Where tools run"),
-        (name = "identity", description = "How a client gets a token"),
+        (name = "identity", description = "Discovery of the token issuer"),
         (name = "operation", description = "Liveness, readiness, version"),
     )
 )]
@@ -168,7 +167,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
         refused.extend(["409", "422"]);
         let parameter = json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "description": "Makes a request that is sent again one that is done once",
+            "description": "Makes a repeated request take effect only once",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
         });
         match operation["parameters"].as_array_mut() {
@@ -219,16 +218,19 @@ fn add_choices(schemas: &mut Value) {
 /// How any route may refuse, by status.
 fn refusals() -> Value {
     let all = [
-        ("400", "The request is not as described here"),
-        ("401", "No credential, or one that is not valid"),
-        ("403", "The credential lacks the right"),
-        ("404", "Nothing of that name is here for the caller"),
-        ("409", "It conflicts with what is there, or the same request is still running"),
+        ("400", "The request is invalid"),
+        ("401", "No credential, or an invalid one"),
+        ("403", "The credential lacks a right"),
+        ("404", "The caller has no object of that name"),
+        (
+            "409",
+            "The request conflicts with the present state, or the same request is still running",
+        ),
         ("413", "The body is too large"),
         ("415", "The body is not JSON, or compressed"),
-        ("422", "The `Idempotency-Key` was sent with another request"),
-        ("429", "Too many requests; `Retry-After` says when to come again"),
-        ("503", "The database, the identity provider or the master key is not there"),
+        ("422", "The `Idempotency-Key` was already used for a different request"),
+        ("429", "Too many requests; `Retry-After` has the time to wait"),
+        ("503", "The database, the identity provider or the master key is unavailable"),
     ];
     let refusal = |description: &str| {
         json!({

@@ -63,13 +63,13 @@ impl Pages {
         let is_named = named.peek().is_some() && named.all(|host| self.is_host(host));
         if hosts.next().is_some() || !is_named {
             return refused(
-                "`Host` is no name of this gateway; its operator sets PML_ALLOWED_HOSTS",
+                "`Host` is not a name of this gateway; the operator sets PML_ALLOWED_HOSTS",
             );
         }
         let mut origins = headers.get_all(header::ORIGIN).iter().map(|origin| origin.to_str().ok());
         if !origins.all(|origin| origin.is_some_and(|origin| self.is_origin(origin))) {
             return refused(
-                "pages of this origin may not call; the operator sets PML_ALLOWED_ORIGINS",
+                "requests from this origin are not allowed; the operator sets PML_ALLOWED_ORIGINS",
             );
         }
         Ok(())

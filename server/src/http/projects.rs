@@ -53,7 +53,7 @@ pub async fn list_projects(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} projects")));
+        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
     }
     let page =
         gateway.registry.projects(&caller, super::cursor(query.cursor.as_ref()), limit).await;
@@ -78,7 +78,7 @@ pub async fn create_project(
 /// Deletes a project for good: its keys end at once, and its name is never given again.
 #[utoipa::path(delete, path = "/api/v1/projects/{name}", tag = "members",
     params(("name" = String, Path, description = "Its name", pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")),
-    responses((status = 204, description = "It is no more")))]
+    responses((status = 204, description = "Deleted")))]
 pub async fn delete_project(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

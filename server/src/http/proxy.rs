@@ -25,11 +25,11 @@ use crate::state::SharedGateway;
         example = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })),
     responses(
         (status = 200, description = "The server's answer, as JSON or as events", body = Object),
-        (status = 202, description = "A notification or a response was taken"),
-        (status = 400, description = "Not a message of MCP, or headers that differ from it", body = Object),
+        (status = 202, description = "A notification or a response was accepted"),
+        (status = 400, description = "Not an MCP message, or headers that contradict it", body = Object),
         (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
-        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
-        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn pass_message(
     State(gateway): State<SharedGateway>,
@@ -61,8 +61,8 @@ pub async fn pass_message(
         (status = 405, description = "The server has no such stream"),
         (status = 406, description = "`Accept` lacks `text/event-stream`", body = Object, content_type = "application/problem+json"),
         (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
-        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
-        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn open_stream(
     State(gateway): State<SharedGateway>,
@@ -87,11 +87,11 @@ pub async fn open_stream(
     params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes"),
         ("Mcp-Session-Id" = String, Header, description = "The session")),
     responses(
-        (status = 200, description = "It has ended"),
-        (status = 405, description = "The server ends sessions by itself"),
+        (status = 200, description = "The session has ended"),
+        (status = 405, description = "The server does not let clients end sessions"),
         (status = 410, description = "The server was deleted", body = Object, content_type = "application/problem+json"),
-        (status = 501, description = "The gateway does not run servers of this kind", body = Object, content_type = "application/problem+json"),
-        (status = 502, description = "The server is not reached, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
+        (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
+        (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn end_session(
     State(gateway): State<SharedGateway>,

@@ -86,7 +86,7 @@ pub async fn list_entries(
     let says_cloud = says_cloud(query.http_as.as_deref())?;
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_LIMIT).contains(&limit) {
-        let detail = format!("`limit` is {limit}; a page has 1 to {PAGE_LIMIT} entries");
+        let detail = format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}");
         return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
     }
     let page = gateway
@@ -119,15 +119,15 @@ pub async fn list_entries(
 /// Serves one entry, under its FQDN or a short form.
 #[utoipa::path(get, path = "/mcp/{fqdn}", tag = "registry",
     params(
-        ("fqdn" = String, Path, description = "The name, with `@version` where one is wanted", example = "pml.mcp.filesystem"),
+        ("fqdn" = String, Path, description = "The name, optionally with `@version`", example = "pml.mcp.filesystem"),
         EntryQuery,
-        ("If-None-Match" = Option<String>, Header, description = "The `ETag` that the reader has")),
+        ("If-None-Match" = Option<String>, Header, description = "The reader's cached `ETag`")),
     responses(
-        (status = 200, description = "The entry; a capability's program unless JSON is asked for",
+        (status = 200, description = "The entry; for a capability its program, unless the request accepts JSON",
             content((RegistryEntry = "application/json"), (String = "application/typescript"))),
-        (status = 304, description = "The reader has it"),
-        (status = 404, description = "It is not in the registry, or no more with that hash", body = NotFound),
-        (status = 410, description = "It was deleted", content_type = "application/problem+json", body = Problem)))]
+        (status = 304, description = "The reader's copy is current"),
+        (status = 404, description = "The entry does not exist, or no longer has that hash", body = NotFound),
+        (status = 410, description = "The entry was deleted", content_type = "application/problem+json", body = Problem)))]
 pub async fn get_entry(
     State(gateway): State<SharedGateway>,
     pages: Extension<Arc<Pages>>,
@@ -152,7 +152,7 @@ pub async fn get_entry(
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
         Err(RegistryError::HashMismatch { current }) => {
-            let message = format!("MCP '{}' has other content now", shown(&name));
+            let message = format!("MCP '{}' has different content now", shown(&name));
             let body =
                 NotFound { error: "hash_mismatch", message, current: Some(current.to_string()) };
             return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
@@ -272,10 +272,10 @@ fn shown(name: &str) -> String {
 
 /// The routing rules in force, for the CLI's cache; `ETag` is their hash.
 #[utoipa::path(get, path = "/api/v1/routing", tag = "routing",
-    params(("If-None-Match" = Option<String>, Header, description = "The `ETag` that the reader has")),
+    params(("If-None-Match" = Option<String>, Header, description = "The reader's cached `ETag`")),
     responses(
         (status = 200, description = "The rules: pairs of a pattern and where it runs", body = Rules),
-        (status = 304, description = "The reader has them")))]
+        (status = 304, description = "The reader's copy is current")))]
 pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMap) -> Response {
     let routes = gateway.registry.routes();
     let body = json!({ "rules": &routes.rules });

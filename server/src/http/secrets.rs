@@ -59,7 +59,7 @@ pub struct WhichSecret {
 
 /// Lists the names of the caller's own secrets and of the project's.
 #[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets",
-    responses((status = 200, description = "The names; values are never told", body = Listed)))]
+    responses((status = 200, description = "The names; never a value", body = Listed)))]
 pub async fn list_secrets(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -80,8 +80,8 @@ pub async fn list_secrets(
     params(("name" = String, Path, description = "The variable that a tool needs", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY")),
     request_body(content = NewSecret, example = json!({ "value": "tvly-…", "for": "me", "hosts": ["mcp.tavily.com"] })),
     responses(
-        (status = 201, description = "It was stored", body = SecretRecord),
-        (status = 200, description = "It took the place of another value", body = SecretRecord)))]
+        (status = 201, description = "The secret was created", body = SecretRecord),
+        (status = 200, description = "The value was replaced", body = SecretRecord)))]
 pub async fn put_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -124,7 +124,7 @@ pub async fn put_secret(
 /// Deletes a secret.
 #[utoipa::path(delete, path = "/api/v1/secrets/{name}", tag = "secrets",
     params(("name" = String, Path, description = "The variable", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY"), WhichSecret),
-    responses((status = 204, description = "It is gone")))]
+    responses((status = 204, description = "Deleted")))]
 pub async fn delete_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

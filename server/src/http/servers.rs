@@ -26,9 +26,9 @@ pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
         "tools": [{ "name": "add", "description": "Adds a note.", "inputSchema": { "type": "object" } }]
     })),
     responses(
-        (status = 201, description = "It was published", body = MadeServer),
-        (status = 200, description = "The same version with the same content was there", body = MadeServer),
-        (status = 409, description = "The version is there with another content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
+        (status = 201, description = "Published", body = MadeServer),
+        (status = 200, description = "The identical version already exists", body = MadeServer),
+        (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
 pub async fn publish_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -45,7 +45,7 @@ pub async fn publish_server(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/deprecate", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use notes2" })),
-    responses((status = 200, description = "It is said", body = Named)))]
+    responses((status = 200, description = "The deprecation was set or cleared", body = Named)))]
 pub async fn deprecate_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -62,7 +62,7 @@ pub async fn deprecate_server(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/yank", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
-    responses((status = 200, description = "It is done", body = Named)))]
+    responses((status = 200, description = "The version was yanked", body = Named)))]
 pub async fn yank_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -78,8 +78,8 @@ pub async fn yank_server(
 #[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     responses(
-        (status = 204, description = "It is gone"),
-        (status = 410, description = "It was deleted before", body = Problem, content_type = "application/problem+json")))]
+        (status = 204, description = "Deleted"),
+        (status = 410, description = "Already deleted", body = Problem, content_type = "application/problem+json")))]
 pub async fn delete_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,

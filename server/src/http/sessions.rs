@@ -56,7 +56,7 @@ struct NewSession<'a> {
 /// Makes a session with no right that its maker lacks.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "keys",
     request_body(content = CreateSession, example = json!({ "can": ["read"], "expires_in_seconds": 300 })),
-    responses((status = 201, description = "The session, shown this once", body = NewSession)))]
+    responses((status = 201, description = "The session, shown only once", body = NewSession)))]
 pub async fn create_session(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -71,7 +71,7 @@ pub async fn create_session(
     if caller.session.is_some() {
         // Else one could be made of another for ever.
         record(AuditOutcome::Refused, json!({})).await?;
-        let detail = "a session is made of a key or of a token, not of another session";
+        let detail = "a session is created from an API key or a token, not from another session";
         return Err(ApiError::new(ErrorCode::Forbidden, detail));
     }
     let longest = LONGEST.as_secs();
@@ -93,16 +93,16 @@ pub async fn create_session(
         return Err(ApiError::forbidden(missing, detail));
     }
     let Some(sessions) = &gateway.sessions else {
-        let detail = "this gateway makes no sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
+        let detail = "this gateway cannot create sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
         return Err(ApiError::new(ErrorCode::SecretsUnavailable, detail));
     };
     record(AuditOutcome::Allowed, json!({ "rights": rights, "key": caller.key_id })).await?;
     let made =
         sessions.make(&caller, id, &rights, Duration::from_secs(seconds)).map_err(|error| {
-            tracing::error!(error = %error, "A session could not be written");
-            ApiError::new(ErrorCode::Internal, "the session could not be made")
+            tracing::error!(error = %error, "Could not encode a session");
+            ApiError::new(ErrorCode::Internal, "could not create the session")
         })?;
-    let detail = format!("session `{id}` was made, and shown in the first answer only");
+    let detail = format!("session `{id}` was created, and shown only in the first answer");
     let again = ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", id.to_string());
     let body = NewSession {
         session: made.token,

@@ -43,7 +43,7 @@ pub(super) fn check(request: &Request) -> Result<(), ApiError> {
     if headers.len() != headers.keys_len()
         && let Some(name) = doubled(headers)
     {
-        let detail = format!("the header `{name}` stands in the request more than once");
+        let detail = format!("the request has more than one header `{name}`");
         let refused = ApiError::new(ErrorCode::InvalidRequest, detail);
         // Where its body ends is not sure, and so neither is where the next request begins.
         let is_length = matches!(name, "content-length" | "transfer-encoding");

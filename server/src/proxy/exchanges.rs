@@ -31,7 +31,7 @@ impl Exchanges {
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {
             let what = format!(
-                "{EXCHANGES_OF_A_SCOPE} messages of this scope are being passed on already"
+                "limit reached: {EXCHANGES_OF_A_SCOPE} proxied messages of this scope in progress"
             );
             return Err(ApiError::new(ErrorCode::Busy, what));
         }

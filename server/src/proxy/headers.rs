@@ -56,12 +56,12 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
         _ => {}
     }
     match (single(headers, &NAME)?.map(decoded), message.subject()) {
-        (Some(None), _) => Err("`Mcp-Name` is not encoded as MCP has it".to_owned()),
+        (Some(None), _) => Err("`Mcp-Name` is not encoded as MCP requires".to_owned()),
         (Some(Some(name)), Some(subject)) if name != subject => {
-            Err("`Mcp-Name` differs from what the body names".to_owned())
+            Err("`Mcp-Name` differs from the name in the body".to_owned())
         }
         (Some(Some(_)), None) if !message.method.is_empty() => {
-            Err("`Mcp-Name` stands beside a body that names nothing".to_owned())
+            Err("`Mcp-Name` is set, but the body has no name".to_owned())
         }
         (None, Some(_)) if needed => Err("`Mcp-Name` is missing".to_owned()),
         _ => Ok(()),
@@ -74,7 +74,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     let Some(value) = values.next() else { return Ok(None) };
     match (value.to_str(), values.next()) {
         (Ok(text), None) => Ok(Some(text.trim())),
-        _ => Err(format!("`{name}` stands twice, or is not text")),
+        _ => Err(format!("`{name}` is duplicated, or is not text")),
     }
 }
 

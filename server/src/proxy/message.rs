@@ -76,7 +76,7 @@ impl Message {
         })?;
         parts.message().map_err(|what| BadMessage {
             code: INVALID_REQUEST,
-            message: format!("the body is not a JSON-RPC message of MCP: {what}"),
+            message: format!("the body is not an MCP message: {what}"),
         })
     }
 
@@ -167,7 +167,7 @@ impl<'de> Deserialize<'de> for Parts {
                             parts.error = true;
                         }
                         other => {
-                            let what = format!("`{}` is no member of a message", shown(other));
+                            let what = format!("`{}` is not a member of a message", shown(other));
                             return Err(A::Error::custom(what));
                         }
                     }
@@ -187,7 +187,7 @@ fn id<E: serde::de::Error>(id: Value) -> Result<Value, E> {
     };
     match is_one {
         true => Ok(id),
-        false => Err(E::custom("an `id` is a text or a whole number")),
+        false => Err(E::custom("an `id` must be a string or an integer")),
     }
 }
 

@@ -40,10 +40,10 @@ impl Drop for Trace {
         match &self.tool {
             Some(tool) => tracing::info!(
                 %scope, server = %self.server, tool.name = %tool, status, bytes, duration_ms,
-                "Passed a call of tool `{tool}` on"
+                "Proxied a call of tool `{tool}`"
             ),
             None => tracing::debug!(
-                %scope, server = %self.server, status, bytes, duration_ms, "Passed a message on"
+                %scope, server = %self.server, status, bytes, duration_ms, "Proxied a message"
             ),
         }
     }
@@ -130,7 +130,7 @@ impl Relay {
                 chunk = tokio::time::timeout(SILENCE, answer.chunk()) => return match chunk {
                     Ok(Ok(chunk)) => chunk.map(Ok),
                     // Told by its kind alone: the text could name what was sent.
-                    Ok(Err(_)) => Some(Err(std::io::Error::other("the server cut its stream off"))),
+                    Ok(Err(_)) => Some(Err(std::io::Error::other("the server broke off its stream"))),
                     Err(_) => None,
                 },
                 () = tokio::time::sleep_until(self.until) => return None,

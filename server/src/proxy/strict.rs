@@ -21,7 +21,7 @@ impl Names {
     ) -> Result<Option<String>, A::Error> {
         let Some(Name(name)) = map.next_key::<Name<'de>>()? else { return Ok(None) };
         if !self.0.insert(name.clone().into_owned()) {
-            return Err(A::Error::custom(format!("a member `{}` stands twice", shown(&name))));
+            return Err(A::Error::custom(format!("duplicate member `{}`", shown(&name))));
         }
         Ok(Some(name.into_owned()))
     }

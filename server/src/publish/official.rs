@@ -40,7 +40,7 @@ pub async fn publish(
     let namespace = own_namespace(&name, &caller.scope)?.to_owned();
     let version = text(&server, "version")?;
     parse_version(Some(version)).map_err(|error| {
-        let hint = "a version here is three numbers, as 1.2.0";
+        let hint = "the version must be three numbers, such as 1.2.0";
         ErrorBody { message: format!("{}; {hint}", error.message), ..error }
     })?;
     let length = text(&server, "description")?.chars().count();
@@ -58,8 +58,7 @@ pub async fn publish(
     let mut warnings = Vec::new();
     if made.tools.is_empty() {
         warnings.push(format!(
-            "no tools are known, so programs can call none: publish the next version with `pml publish --mcp server.json`, \
-             which asks the server, or list them in `_meta[\"{PUBLISHER_META}\"][\"{TOOLS_META}\"]`"
+            "no tools are listed, so programs cannot call any: publish the next version with `pml publish --mcp server.json`, which reads them from the server, or list them in `_meta[\"{PUBLISHER_META}\"][\"{TOOLS_META}\"]`"
         ));
     }
     Ok(MadeVersion { name, version: made.version, warnings })
@@ -67,7 +66,7 @@ pub async fn publish(
 
 fn text<'a>(server: &'a Map<String, Value>, field: &str) -> Result<&'a str, ErrorBody> {
     let text = server.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-    text.ok_or_else(|| invalid(format!("`{field}` is missing, or not a text")))
+    text.ok_or_else(|| invalid(format!("`{field}` is missing or not a string")))
 }
 
 /// Returns the namespace of a name of the scope, `org.project/namespace`.
@@ -79,7 +78,7 @@ fn own_namespace<'a>(name: &'a str, scope: &Scope) -> Result<&'a str, ErrorBody>
         .ok_or_else(|| invalid(format!("`name` is `{}`; it must be `{scope}/…`", shown())))?;
     if domain != scope.to_string() {
         let detail = format!(
-            "this key publishes `{scope}/…`, not `{}`: name the server `{scope}/{}`",
+            "this key can publish `{scope}/…`, not `{}`: name the server `{scope}/{}`",
             shown(),
             protocol::server_json::namespace_of(name)
         );

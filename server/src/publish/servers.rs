@@ -214,7 +214,7 @@ fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
         }
     };
     if !agrees {
-        let detail = "`server_json` describes another package or address than `install`, `proxy_to` and `env_required`";
+        let detail = "`server_json` describes a different package or address than `install`, `proxy_to` and `env_required`";
         return Err(invalid(detail));
     }
     Ok(Some(server))
@@ -234,7 +234,7 @@ fn read(
     let (kind, install, proxy_to) = match (body.kind, body.install, body.proxy_to) {
         (ServerKind::Stdio, Some(install), None) => {
             if !body.env_required.is_empty() {
-                let detail = "the variables of a `stdio` server stand in `install.env_required`";
+                let detail = "the variables of a `stdio` server belong in `install.env_required`";
                 return Err(invalid(detail));
             }
             check_install(&install)?;
@@ -275,7 +275,7 @@ fn read(
     };
     // Postgres cannot keep a NUL, wherever it stands.
     if json!(server).to_string().contains("\\u0000") {
-        return Err(invalid("the entry has a NUL character"));
+        return Err(invalid("the entry contains a NUL character"));
     }
     Ok(server)
 }
@@ -284,7 +284,7 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
     texts("install.command", std::slice::from_ref(&install.command), TEXT)?;
     texts("install.args", &install.args, TEXT)?;
     if install.command.trim().is_empty() {
-        return Err(invalid("`install.command` names no program"));
+        return Err(invalid("`install.command` is empty"));
     }
     let is_variable = |name: &String| {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -330,13 +330,13 @@ fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, Erro
     let is_object = |schema: &Value| schema.get("type") == Some(&json!("object"));
     if !is_object(&tool.input_schema) || !is_storable(&tool.input_schema) {
         return Err(invalid(format!(
-            "`{id}`: `inputSchema` describes an object, in at most 64 KiB without NUL characters"
+            "`{id}`: `inputSchema` must describe an object, in at most 64 KiB without NUL characters"
         )));
     }
     let others = [&tool.output_schema, &tool.annotations];
     if others.into_iter().flatten().any(|value| !value.is_object() || !is_storable(value)) {
         return Err(invalid(format!(
-            "`{id}`: `outputSchema` and `annotations` are objects of at most 64 KiB"
+            "`{id}`: `outputSchema` and `annotations` must be objects of at most 64 KiB"
         )));
     }
     if tool.description.chars().count() > DESCRIPTION_LIMIT {

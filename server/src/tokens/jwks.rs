@@ -118,7 +118,7 @@ impl Jwks {
         }
         match self.download().await {
             Ok(keys) => {
-                tracing::info!(keys = keys.len(), "The issuer's keys were read");
+                tracing::info!(keys = keys.len(), "Read the issuer's keys");
                 let set = Arc::new(KeySet { keys, fetched: Instant::now() });
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) =
                     Some(Arc::clone(&set));
@@ -126,7 +126,7 @@ impl Jwks {
                 Ok(set)
             }
             Err(error) => {
-                tracing::warn!(error = %error, "The issuer's keys could not be read");
+                tracing::warn!(error = %error, "Could not read the issuer's keys");
                 fetching.failed = Some(Instant::now());
                 Err(error)
             }
@@ -172,7 +172,7 @@ impl KeySet {
 /// Says why keys could not be fetched.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
-    #[error("the last try failed a moment ago")]
+    #[error("the last attempt failed a moment ago")]
     Lately,
     #[error("{0}")]
     Http(#[from] reqwest::Error),

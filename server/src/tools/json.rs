@@ -190,9 +190,7 @@ fn get(mut input: Get) -> Result<Value, ToolFailure> {
     match input.data.pointer_mut(&input.pointer) {
         Some(value) => Ok(value.take()),
         None => input.default.ok_or_else(|| {
-            ToolFailure::Failed(
-                "nothing is there in `data`; give `default` to allow that".to_owned(),
-            )
+            ToolFailure::Failed("`data` has no value there; set `default` to allow that".to_owned())
         }),
     }
 }

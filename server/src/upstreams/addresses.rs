@@ -66,9 +66,9 @@ impl PrivateHosts {
             return Err("its address is neither `http` nor `https`".to_owned());
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("its address has a user name or a password in it".to_owned());
+            return Err("its address contains a user name or a password".to_owned());
         }
-        let host = url.host_str().ok_or("its address names no host")?;
+        let host = url.host_str().ok_or("its address has no host")?;
         // The URL standard has read decimal, octal and hexadecimal spellings already.
         match plain(host).parse::<IpAddr>() {
             Ok(address) if !self.allow(host, address) => Err(refusal(host)),
@@ -99,7 +99,7 @@ fn check_host(text: &str) -> Result<(), String> {
             Ok(())
         }
         Some(host) if !text.contains('@') && !text.contains('*') => Err(format!(
-            "`{shown}` is not a host alone; write `{}`, which stands for all of its ports",
+            "`{shown}` is not just a host; write `{}`, which covers all of its ports",
             host.trim_matches(['[', ']'])
         )),
         _ => Err(format!(
@@ -111,8 +111,7 @@ fn check_host(text: &str) -> Result<(), String> {
 /// Returns what an operator does about a refused host.
 fn refusal(host: &str) -> String {
     format!(
-        "the gateway does not connect to the private address of `{host}`; \
-         its operator allows that with PML_UPSTREAM_PRIVATE_HOSTS"
+        "the gateway does not connect to the private address of `{host}`; the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS"
     )
 }
 

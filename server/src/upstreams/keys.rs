@@ -143,7 +143,7 @@ pub async fn find(
     let sent = requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty());
     let (value, stored) = match sent {
         Some(key) if purpose.may_have(key.hosts.as_deref()) => (key.value.clone(), None),
-        Some(_) => return Err(not_for_host(need, &purpose.host, "was sent along")),
+        Some(_) => return Err(not_for_host(need, &purpose.host, "was sent with the call")),
         None => {
             let (value, stored) = stored(registry, requester, need, purpose).await?;
             (value, Some(stored))
@@ -153,7 +153,7 @@ pub async fn find(
         return Err(ErrorBody::new(
             ErrorCode::ApiKeyRequired,
             format!(
-                "the key `{}` for `{}` has a line break or letters that no HTTP header carries",
+                "the secret `{}` for `{}` contains a line break or characters that are not allowed in an HTTP header",
                 need.variable, need.what
             ),
         )
@@ -200,9 +200,7 @@ async fn stored(
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(
-        "`{}` would send the key `{variable}`, which {how}, to `{host}`, and nobody has said that it may go there. If \
-         that host is meant to have it: `pml keys set {variable} --cloud --host {host}`, or send the header \
-         X-PML-Host-{}: {host}",
+        "`{}` would send the secret `{variable}`, which {how}, to `{host}`, but that host is not allowed for it. If it may receive the secret, run `pml keys set {variable} --cloud --host {host}`, or send the header X-PML-Host-{}: {host}",
         need.what,
         variable.replace('_', "-")
     );
@@ -214,8 +212,7 @@ fn missing(need: Need<'_>) -> ErrorBody {
     let variable = need.variable;
     // In the message, because a program's error carries no hint of its own.
     let message = format!(
-        "`{}` needs the key `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, \
-         or send the header X-PML-Key-{} with the call",
+        "`{}` needs the secret `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
         need.what,
         variable.replace('_', "-")
     );

@@ -42,7 +42,7 @@ impl ReadRegistry {
         let page = page.with_context(|| format!("page {number}"))?;
         ensure!(
             page.next_cursor.is_none() || !page.servers.is_empty() || !page.refused.is_empty(),
-            "page {number} is empty and says that there are more"
+            "page {number} is empty but announces more pages"
         );
         self.servers.extend(page.servers);
         self.refused.extend(page.refused.into_iter().map(|why| format!("page {number}, {why}")));
@@ -98,13 +98,13 @@ async fn from_url(source: &str) -> anyhow::Result<ReadRegistry> {
         }
         let body = page(&client, url).await.with_context(|| format!("page {}", read.pages + 1))?;
         total += body.len();
-        ensure!(total <= TOTAL_LIMIT, "all pages have more than {TOTAL_LIMIT} bytes");
+        ensure!(total <= TOTAL_LIMIT, "the pages have more than {TOTAL_LIMIT} bytes in total");
         match read.take(&body)? {
             None => return Ok(read),
             Some(next) => {
                 ensure!(
                     seen.insert(next.clone()),
-                    "page {} leads back to one before it",
+                    "page {} links back to an earlier page",
                     read.pages
                 );
                 cursor = Some(next);
@@ -118,7 +118,7 @@ async fn page(client: &reqwest::Client, url: Url) -> anyhow::Result<Vec<u8>> {
     let status = response.status();
     if status.is_redirection() {
         bail!(
-            "it answers with a redirect ({status}), which is not followed; name the address that it leads to"
+            "it answers with a redirect ({status}), which is not followed; use the target address"
         );
     }
     ensure!(status.is_success(), "it answers with {status}");
@@ -132,7 +132,7 @@ async fn page(client: &reqwest::Client, url: Url) -> anyhow::Result<Vec<u8>> {
 
 /// Returns where the servers of a registry are listed.
 fn servers_url(source: &str) -> anyhow::Result<Url> {
-    let mut url = Url::parse(source).context("it is no address")?;
+    let mut url = Url::parse(source).context("it is not an address")?;
     let path = url.path().trim_end_matches('/').to_owned();
     let path = if path.ends_with("/servers") { path } else { path + "/v0.1/servers" };
     url.set_path(&path);

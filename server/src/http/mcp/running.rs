@@ -61,10 +61,10 @@ impl Running {
             Some(several) => {
                 tracing::info!(
                     calls = several.len(),
-                    "Cancelled none of several requests with the same id: their clients send no session id"
+                    "Did not cancel any of several requests with the same id, because their clients send no session id"
                 );
             }
-            None => tracing::debug!("A request to be cancelled does not run here"),
+            None => tracing::debug!("A request to cancel is not running here"),
         }
     }
 }

@@ -44,9 +44,9 @@ struct RegistryToken {
     request_body(content = Exchange, example = json!({ "github_token": "pml_key_…" })),
     responses(
         (status = 200, description = "The key is valid and has the right `publish`", body = RegistryToken),
-        (status = 401, description = "There is no valid key in the body", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "The body has no valid key", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "The key lacks the right `publish`", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "The database is not there", body = Problem, content_type = "application/problem+json")))]
+        (status = 503, description = "The database is unavailable", body = Problem, content_type = "application/problem+json")))]
 pub async fn exchange_key(
     State(gateway): State<SharedGateway>,
     ApiBytes(body): ApiBytes,

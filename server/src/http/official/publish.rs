@@ -53,8 +53,8 @@ struct ServerJson {
         "packages": [{ "registryType": "npm", "identifier": "@acme/notes", "version": "1.2.0", "transport": { "type": "stdio" } }]
     })),
     responses(
-        (status = 200, description = "It was published, or the very same was there", body = ServerResponse),
-        (status = 409, description = "The version is there with another content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
+        (status = 200, description = "Published, or the identical version already exists", body = ServerResponse),
+        (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
 pub async fn publish_server(
     State(gateway): State<SharedGateway>,
     asked: Asked,

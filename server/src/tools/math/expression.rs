@@ -174,7 +174,7 @@ impl<'t> Reader<'t> {
             "e" | "E" => Ok(std::f64::consts::E),
             _ => Err(invalid(
                 self.column(start),
-                &format!("`{name}` is not known; give it in `variables`"),
+                &format!("`{name}` is unknown; define it in `variables`"),
             )),
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
             [_, low, high] => Err(format!("`clamp` from {low} to {high} is empty")),
             _ => Err(wrong_count(name, "three arguments", arguments.len())),
         },
-        _ => Err(format!("the function `{name}` is not known")),
+        _ => Err(format!("the function `{name}` is unknown")),
     }
 }
 
