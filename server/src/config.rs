@@ -30,41 +30,41 @@ pub use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 use crate::master_key::MasterKeySettings;
 use crate::turns::Places;
 
-/// PML's gateway and registry: analyses agent-written programs, runs what is
-/// the server's and hands the rest to `pml` on the user's machine.
+/// PML's gateway and registry: analyses agent-written programs, runs server programs, and delegates the others to
+/// `pml` on the user's machine.
 #[derive(Debug, Parser)]
 #[command(name = "pml-server", version, max_term_width = 100)]
 #[command(after_help = "\
-Without PML_DATABASE_URL the gateway brings up a private Postgres of its own in
-its data directory, migrates and seeds it, makes the scope `local.default` and a
-key, and prints what to do next.
+Without PML_DATABASE_URL the gateway starts a private Postgres in its data
+directory, migrates and seeds it, creates the scope `local.default` and an API
+key, and prints the next steps.
 
 Examples:
   pml-server                                   start on 127.0.0.1:3001
-  pml-server --listen 0.0.0.0:3001             start with settings of `serve`
-  pml-server keys create --scope local.default make a key, printed alone on stdout
-  pml-server scope create acme.web             make a tenant")]
+  pml-server --listen 0.0.0.0:3001             start with flags of `serve`
+  pml-server keys create --scope local.default create an API key, the only output on stdout
+  pml-server scope create acme.web             create a tenant")]
 pub struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
     pub settings: Settings,
-    /// Look whether programs can be contained on this machine, print a line for each layer and each forbidden
-    /// system call, and end; the exit code is 1 when the sandbox does not hold.
+    /// Test the sandbox on this machine: print a line for each layer and each forbidden system call, and exit, with
+    /// code 1 if the sandbox fails.
     #[arg(long)]
     pub sandbox_selftest: bool,
-    /// What to do; `serve` when nothing is named.
+    /// The command; `serve` by default.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
 impl Cli {
-    /// Reads the command line and the environment of this process; what is wrong is told, and ends it.
+    /// Parses the command line and the environment of this process; prints an error and exits if they are invalid.
     pub fn of_process() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::read(&arguments).unwrap_or_else(|error| error.exit())
     }
 
-    /// Reads a command line. Without a command it is one of `serve`, whose flags need not come behind its name.
+    /// Parses a command line. Without a command it is that of `serve`, whose flags may then come without its name.
     fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let parsed = Self::try_parse_from(arguments);
         let may_be_serve = match &parsed {
@@ -78,7 +78,7 @@ impl Cli {
         let serve = std::iter::once(OsString::from("serve"));
         let serving = program.iter().cloned().chain(serve).chain(rest.iter().cloned());
         match (Self::try_parse_from(serving), parsed) {
-            // Neither knows it: the first names what there is.
+            // Neither accepts it: the first error names the alternatives.
             (Err(second), Err(first)) if second.kind() == ErrorKind::UnknownArgument => Err(first),
             (second, _) => second,
         }
@@ -88,13 +88,13 @@ impl Cli {
 /// The settings that every command reads.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Where the gateway keeps its private Postgres and its first key.
+    /// The folder of the gateway's private Postgres and its first API key.
     ///
     /// Default: `/var/lib/pml` for root, else `$XDG_DATA_HOME/pml`.
     #[arg(long, env = "PML_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Use this Postgres, as the role `pml_app`, instead of a private one.
+    /// Your own Postgres, with the role `pml_app`, instead of a private one.
     #[arg(
         long,
         env = "PML_DATABASE_URL",
@@ -104,7 +104,7 @@ pub struct Settings {
     )]
     pub database_url: Option<Secret>,
 
-    /// How many connections this gateway has to the database, at most.
+    /// The maximum number of database connections of this gateway.
     #[arg(
         long,
         env = "PML_DATABASE_CONNECTIONS",
@@ -115,7 +115,7 @@ pub struct Settings {
     )]
     pub database_connections: u32,
 
-    /// The same database as its owner, for migrations.
+    /// The same database, with the owner's role, for migrations.
     #[arg(
         long,
         env = "PML_MIGRATE_URL",
@@ -129,7 +129,7 @@ pub struct Settings {
     #[arg(long, env = "PML_PG_BIN", global = true, value_name = "DIR")]
     pub pg_bin: Option<PathBuf>,
 
-    /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or per module.
+    /// The log level: `error`, `warn`, `info`, `debug`, `trace`, or per module.
     #[arg(long, env = "PML_LOG", global = true, default_value = "info", value_name = "FILTER")]
     pub log: String,
 
@@ -143,41 +143,41 @@ pub struct Settings {
 pub enum Command {
     /// Run the gateway (the default).
     Serve(Box<Serve>),
-    /// Bring the database's schema up to date.
+    /// Migrate the database's schema to the present version.
     Migrate,
-    /// Write the shipped catalog into the database; safe to repeat.
+    /// Write the entries that ship with PML to the catalog; repeatable.
     Seed,
-    /// Make tenants.
+    /// Create tenants.
     #[command(subcommand)]
     Scope(ScopeCommand),
     /// List and delete organisations.
     #[command(subcommand)]
     Orgs(OrgsCommand),
-    /// List, make and delete projects.
+    /// List, create and delete projects.
     #[command(subcommand)]
     Projects(ProjectsCommand),
-    /// Say who is what in an organisation, or in one project of it.
+    /// Manage the members of an organisation and of its projects.
     #[command(subcommand)]
     Members(MembersCommand),
-    /// Make, list, rotate and revoke API keys.
+    /// Create, list, rotate and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Say which tools run on the gateway and which on the user's machine.
+    /// Manage the rules that decide which tools run on the gateway and which on the user's machine.
     #[command(subcommand)]
     Routing(RoutingCommand),
-    /// Say which tools change nothing, and which of those may run early.
+    /// Mark tools as read-only, and read-only tools as eager.
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// Say how often tools may be called on the gateway.
+    /// Limit how often tools are called on the gateway.
     #[command(subcommand)]
     Quotas(QuotasCommand),
-    /// Read another MCP registry, and decide what of it comes into the public catalog.
+    /// Import servers from another MCP registry, and approve them for the catalog.
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// Look after the master keys that seal stored secrets.
+    /// Manage the master keys that encrypt stored secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
-    /// List the HTTP routes and what each needs.
+    /// List the HTTP routes and the rights that each needs.
     Routes {
         /// Print JSON: `[{"method","path","auth"}]`.
         #[arg(long)]
@@ -188,20 +188,20 @@ pub enum Command {
 /// Settings of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     #[arg(long, env = "PML_LISTEN", default_value = "127.0.0.1:3001", value_name = "ADDR:PORT", value_parser = listen_address)]
     pub listen: SocketAddr,
 
-    /// Further host names under which clients reach the gateway.
+    /// Additional host names under which clients reach the gateway.
     ///
-    /// Loopback names are always accepted; others are refused, against DNS rebinding.
+    /// Loopback names are always accepted. All others are refused, as a protection against DNS rebinding.
     #[arg(long, env = "PML_ALLOWED_HOSTS", value_delimiter = ',', value_name = "HOST[:PORT]")]
     pub allowed_hosts: Vec<String>,
 
-    /// The address under which clients reach the gateway, for example `https://gw.example`.
+    /// The URL under which clients reach the gateway, for example `https://gw.example`.
     ///
-    /// The registry tells it as the address of servers behind HTTP. Default: the `Host` of a request, if it is a name
-    /// of this gateway.
+    /// The registry publishes it as the address of HTTP servers. Default: the `Host` of a request, if it is a name of
+    /// this gateway.
     #[arg(long, env = "PML_PUBLIC_URL", value_name = "URL")]
     pub public_url: Option<PublicUrl>,
 
@@ -209,15 +209,15 @@ pub struct Serve {
     #[arg(long, env = "PML_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
     pub allowed_origins: Vec<String>,
 
-    /// Whether public entries can be read without a key.
+    /// Whether public entries can be read without an API key.
     #[arg(long, env = "PML_ANONYMOUS_READ", default_value = "on", value_name = "on|off")]
     pub anonymous_read: Switch,
 
-    /// Warm sandboxes that wait for programs.
+    /// The number of idle sandboxes kept ready for programs.
     #[arg(long, env = "PML_SANDBOX_WARM", value_name = "N")]
     pub sandbox_warm: Option<usize>,
 
-    /// Programs of one tenant that run at the same time; those of all tenants together are at most 64.
+    /// The maximum number of concurrent programs of one tenant. The maximum for all tenants together is 64.
     #[arg(
         long,
         env = "PML_TENANT_PROGRAMS",
@@ -227,20 +227,20 @@ pub struct Serve {
     )]
     pub tenant_programs: u16,
 
-    /// Programs of one tenant that may wait for their turn; further ones are answered with `BUSY`.
+    /// The maximum number of queued programs of one tenant; further ones get `BUSY`.
     #[arg(long, env = "PML_TENANT_WAITING", default_value = "64", value_name = "N")]
     pub tenant_waiting: u16,
 
-    /// Whether the sandboxes of several programs may find everything at the same addresses.
+    /// Whether several programs may run with the same address space layout.
     ///
-    /// `shared` forks up to 256 of them of one process that has never seen a program; `strict` starts one
-    /// for each, which costs several times the CPU.
+    /// `shared` forks up to 256 sandboxes from one process that has never seen a program. `strict` starts a process
+    /// for each program, which costs several times the CPU.
     #[arg(long, env = "PML_ISOLATION", default_value = "shared", value_name = "shared|strict")]
     pub isolation: Isolation,
 
-    /// Hosts of MCP servers that may be called although their addresses are private, as they stand in URLs.
+    /// Hosts of MCP servers that may be called at private addresses, written as in their URLs.
     ///
-    /// Others are connected to at public addresses only, whatever their names say.
+    /// The gateway connects to all other hosts only at public addresses.
     #[arg(long, env = "PML_UPSTREAM_PRIVATE_HOSTS", value_delimiter = ',', value_name = "HOST")]
     pub upstream_private_hosts: Vec<String>,
 
@@ -248,16 +248,16 @@ pub struct Serve {
     #[command(flatten)]
     pub oauth: OauthSettings,
 
-    /// How many requests may come.
+    /// The rate limits.
     #[command(flatten)]
     pub rates: RateSettings,
 
-    /// How many connections there may be.
+    /// The connection limits.
     #[command(flatten)]
     pub connections: ConnectionSettings,
 }
 
-/// Reads the address to listen on; `localhost` is 127.0.0.1.
+/// Parses the address to listen on; `localhost` is 127.0.0.1.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -275,7 +275,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Serve {
-    /// Returns how many sandboxes there are, and of what kind.
+    /// Returns the configuration of the sandbox pool.
     pub fn pool(&self) -> PoolConfig {
         let default = PoolConfig::default();
         PoolConfig {
@@ -288,13 +288,13 @@ impl Serve {
 }
 
 impl Serve {
-    /// Returns how many programs a tenant may have.
+    /// Returns the program limits of a tenant.
     pub fn places(&self) -> Places {
         Places { running: self.tenant_programs.into(), waiting: self.tenant_waiting.into() }
     }
 }
 
-/// How far apart programs are kept.
+/// The isolation between programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Isolation {
     /// Forks of one zygote.
@@ -312,9 +312,9 @@ pub enum Switch {
     Off,
 }
 
-/// A value that never shows itself in logs or debug output, and is wiped from memory at its end.
+/// A value that never appears in logs or debug output, and is wiped from memory when it is dropped.
 ///
-/// While there is one, what the process logs is written without its value, also where a library quotes it.
+/// While it exists, its value is removed from all log lines of the process, even where a library quotes it.
 #[derive(Clone)]
 pub struct Secret(Arc<(Zeroizing<String>, UsedKey)>);
 
@@ -324,7 +324,7 @@ impl Secret {
         Self(Arc::new((Zeroizing::new(value.to_owned()), keys_in_use().hold(value))))
     }
 
-    /// Returns the value, for the one place that needs it.
+    /// Returns the value, for the only code that needs it.
     pub fn expose(&self) -> &str {
         &self.0.0
     }

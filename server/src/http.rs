@@ -50,34 +50,33 @@ use crate::state::SharedGateway;
 /// The largest request body, in bytes.
 pub const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-/// How long a request's body may be silent.
+/// How long a request's body may pause.
 const BODY_SILENCE: Duration = Duration::from_secs(20);
-/// How long a request of the API may take, its body included. What waits for a database or an upstream ends sooner.
+/// The time limit of an API request, including its body. Waits for a database or an upstream have shorter limits.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a page of another origin may send to the official registry's API.
+/// The requests that a page of another origin may send to the official registry's API.
 const SHARED_HEADERS: [HeaderName; 4] = [
     header::ACCEPT,
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     HeaderName::from_static("x-api-key"),
 ];
-/// How long a browser remembers that it may.
+/// How long a browser caches that permission.
 const PREFLIGHT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the gateway's routes.
 pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
-    // Shared: what a layer holds is copied for each request.
+    // Shared, because a layer's state is cloned for each request.
     let mcp = Arc::new(mcp::service(gateway.clone(), serve, shutdown));
-    // A key is asked for before the body is read, so nobody without one can
-    // make the gateway parse anything.
+    // The key is checked before the body is read, so that nobody without a key can make the gateway parse anything.
     let api = Router::from(api_routes())
-        // Within the check of the caller: an answer is kept for whoever it was given to.
+        // Inside authentication: a stored answer belongs to the caller that received it.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
     let timed = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, API_TIMEOUT);
     let checked = middleware::from_fn_with_state(gateway.clone(), auth::require_caller);
     let keyed = api.merge(publishing()).layer((checked.clone(), timed));
-    // A run and a stream have limits of their own.
+    // Runs and streams have limits of their own.
     let keyed = keyed.merge(Router::from(mcp_routes()).layer((checked, Extension(mcp))));
     let open = Router::from(public_routes()).merge(official()).merge(login()).merge(open_routes());
     let router = keyed
@@ -94,17 +93,17 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
     observe::observed(router, around_all)
 }
 
-/// Counts a request, and gives its answer the form and the headers of all others. It is one layer: each costs a
-/// request about as much as a handler.
+/// Counts a request, and gives its answer the common form and headers. This is one layer, because each layer costs
+/// about as much as a handler.
 async fn around(State(gateway): State<SharedGateway>, request: Request, next: Next) -> Response {
-    // What an upstream answers is passed on as it is.
+    // An upstream's answer is forwarded unchanged.
     let is_passed_on = request.uri().path().starts_with("/mcp/proxy/");
-    // Before a credential is looked at: guesses count too.
+    // Before the credential is checked, so that guesses count too.
     let counted = match limits::origin(&gateway.limits, &request) {
         Some(origin) => limits::count_address(&gateway, origin).await,
         None => Ok(()),
     };
-    // Counted, too, and before anything is read of it: neither a credential nor a preflight.
+    // Counted too, before anything of it is read, credential and preflight included.
     let judged = counted.and_then(|()| singular::check(&request));
     let mut response = match judged {
         Ok(()) => oauth::challenge(&gateway, request, next).await,
@@ -117,7 +116,7 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
     response
 }
 
-/// The groups of routes, each with what it needs.
+/// The groups of routes, each with its requirements.
 fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 8] {
     [
         (Auth::Key, mcp_routes()),
@@ -139,7 +138,7 @@ fn mcp_routes() -> OpenApiRouter<SharedGateway> {
     ))
 }
 
-/// What is administered: each of these is done once for each `Idempotency-Key`.
+/// Administration routes: each write takes effect once per `Idempotency-Key`.
 fn api_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(registry::get_routing))
@@ -169,7 +168,7 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         )
 }
 
-/// What anybody may read as far as it is public.
+/// Routes that anybody may call for public entries.
 fn public_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(registry::list_entries))
@@ -184,7 +183,7 @@ fn official_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(official::get_version))
 }
 
-/// The same beneath a project's link.
+/// The same API under a project's link.
 fn linked_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(official::list_linked_servers))
@@ -192,7 +191,7 @@ fn linked_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(official::get_linked_version))
 }
 
-/// What the official registry's publisher calls.
+/// The route that the official registry's publisher calls.
 fn publishing_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new().routes(
         routes!(official::publish::publish_server)
@@ -200,15 +199,15 @@ fn publishing_routes() -> OpenApiRouter<SharedGateway> {
     )
 }
 
-/// The same, with the path that `mcp-publisher` uses: it still speaks of `v0`.
+/// The same, with the path that `mcp-publisher` uses: it still calls `v0`.
 fn publishing() -> Router<SharedGateway> {
     let publish = post(official::publish::publish_server)
         .layer(DefaultBodyLimit::max(official::publish::BODY_LIMIT));
     Router::from(publishing_routes()).route("/v0/publish", publish)
 }
 
-/// The official registry's API in all its spellings, for pages of any origin: clients differ in whether they end a
-/// path with a slash, and some still speak of `v0`.
+/// The official registry's API in all spellings, for pages of any origin: clients differ in whether they end a path
+/// with a slash, and some still call `v0`.
 fn official() -> Router<SharedGateway> {
     let mut router = Router::from(official_routes()).merge(linked_routes());
     for (base, list, versions, version) in [
@@ -233,11 +232,11 @@ fn official() -> Router<SharedGateway> {
     }
     let shared = HeaderName::from_static("cross-origin-resource-policy");
     router
-        // Set here already: one that is set later would replace the layers around it, and with them preflights.
+        // Set here, because a fallback set later would replace the surrounding layers and break preflights.
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(CompressionLayer::new())
         .layer(SetResponseHeaderLayer::overriding(shared, HeaderValue::from_static("cross-origin")))
-        // Credentials of a browser are no key here, so any page may ask.
+        // A browser's ambient credentials are not accepted here, so any page may call.
         .layer(
             CorsLayer::new()
                 .allow_origin(cors::Any)
@@ -249,7 +248,7 @@ fn official() -> Router<SharedGateway> {
         )
 }
 
-/// Where the official registry's publisher takes its key.
+/// The route where the official registry's publisher exchanges its key.
 fn login_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new().routes(
         routes!(official::login::exchange_key)
@@ -264,7 +263,7 @@ fn login() -> Router<SharedGateway> {
     Router::from(login_routes()).route("/v0/auth/github-at", exchange)
 }
 
-/// What is open to all.
+/// Routes that need no credential.
 fn open_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(health::health))
@@ -275,12 +274,12 @@ fn open_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(openapi::get_openapi).layer(CompressionLayer::new()))
 }
 
-/// Returns the cursor of a query; an empty one is none, as in the official API.
+/// Returns the cursor of a query; an empty one is treated as absent, as in the official API.
 fn cursor(given: Option<&String>) -> Option<&str> {
     given.map(String::as_str).filter(|cursor| !cursor.is_empty())
 }
 
-/// Adds the headers that keep a browser from reading an answer as something else.
+/// Adds the headers that prevent a browser from guessing a different content type.
 fn harden(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(
@@ -288,7 +287,7 @@ fn harden(headers: &mut HeaderMap) {
         HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
     );
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // What is meant for pages of other origins has said so.
+    // Routes for pages of other origins have already set their own.
     headers
         .entry(HeaderName::from_static("cross-origin-resource-policy"))
         .or_insert(HeaderValue::from_static("same-origin"));

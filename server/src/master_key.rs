@@ -36,15 +36,15 @@ const GIVEN_MODE: u32 = 0o027;
 pub struct MasterKeySettings {
     /// The file of the master key for stored secrets, 32 bytes as base64 or hex; or PML_MASTER_KEY.
     ///
-    /// Default with a private Postgres: `master.key` in the data directory, made at the first start.
+    /// Default with a private Postgres: `master.key` in the data directory, created at the first start.
     #[arg(long, env = "PML_MASTER_KEY_FILE", global = true, value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The file of the master key that is to take its place; or PML_MASTER_KEY_NEW.
+    /// The file of the next master key, during a rotation; or PML_MASTER_KEY_NEW.
     #[arg(long, env = "PML_MASTER_KEY_NEW_FILE", global = true, value_name = "FILE")]
     pub master_key_new_file: Option<PathBuf>,
 
-    /// The file of the master key whose place it took; or PML_MASTER_KEY_OLD.
+    /// The file of the previous master key, for reading; or PML_MASTER_KEY_OLD.
     #[arg(long, env = "PML_MASTER_KEY_OLD_FILE", global = true, value_name = "FILE")]
     pub master_key_old_file: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `pml-server routing|tools|quotas|catalog …`: what the operator says of tools and servers.
+//! `pml-server routing|tools|quotas|catalog …`: the operator's settings for tools and servers.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use registry::{QuotaScope, Window};
 /// `pml-server routing …`
 #[derive(Debug, Subcommand)]
 pub enum RoutingCommand {
-    /// Print all rules. The most specific one counts: a tool's, its namespace's, then `*`; without any, a tool runs
-    /// on the user's machine. An entry of the registry that says where it runs stands above all rules.
+    /// Print all rules. The most specific one applies: the tool's, its namespace's, then `*`. Without a rule, a tool
+    /// runs on the user's machine. The routing in a registry entry overrides all rules.
     List {
         /// Print JSON: `[{"pattern","routing","origin"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Set a rule; every gateway on this database follows within a second.
+    /// Set a rule; every gateway on this database applies it within a second.
     Set {
         /// `NAMESPACE:*`, `NAMESPACE:ACTION` or `*`.
         pattern: ToolPattern,
@@ -24,7 +24,7 @@ pub enum RoutingCommand {
         #[arg(value_parser = parse_routing)]
         routing: Routing,
     },
-    /// Take a rule back; what ships with this version for the pattern counts again.
+    /// Delete a rule; the rule that ships with this version for the pattern applies again.
     Unset {
         /// The rule's pattern.
         pattern: ToolPattern,
@@ -34,28 +34,28 @@ pub enum RoutingCommand {
 /// `pml-server tools …`
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// Print what was said of the tools of a scope, and whether they are still what they were then.
+    /// Print the marks on the tools of a scope, and whether the tools have changed since.
     List {
-        /// The scope; without it, the public catalog.
+        /// The scope; by default, the catalog.
         #[arg(long, value_name = "ORG.PROJECT")]
         scope: Option<Scope>,
         /// Print JSON: `[{"fqdn","class","eager","counts"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Say what a tool does, as it is now. When its content changes, this counts no more: look again.
+    /// Mark a tool as read or write, for its present content. When the content changes, the mark no longer applies.
     ///
-    /// What an upstream says of itself (`readOnlyHint`) never counts.
+    /// An upstream's own hints (`readOnlyHint`) are never used.
     Set {
-        /// The tool's FQDN, for example `pml.mcp.tavily.search`; with its short hash only that content.
+        /// The tool's FQDN, for example `pml.mcp.tavily.search`. With its short hash, only that content is marked.
         fqdn: Fqdn,
-        /// Whether it changes anything.
+        /// Whether the tool changes anything.
         class: EffectsWord,
-        /// A call may be started before the program reaches it; only with `read`.
+        /// Allow calls to start before the program reaches them; only with `read`.
         #[arg(long)]
         eager: bool,
     },
-    /// Take that back; what ships with this version counts again.
+    /// Remove the mark; the mark that ships with this version applies again.
     Unset {
         /// The tool's FQDN.
         fqdn: Fqdn,
@@ -65,23 +65,23 @@ pub enum ToolsCommand {
 /// `pml-server quotas …`
 #[derive(Debug, Subcommand)]
 pub enum QuotasCommand {
-    /// Print all quotas. A call counts in each that matches it.
+    /// Print all quotas. A call counts against every quota that matches it.
     List {
         /// Print JSON: `[{"scope","pattern","calls","window"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Set a quota; every gateway on this database follows within a second.
+    /// Set a quota; every gateway on this database applies it within a second.
     Set {
-        /// `ORG.PROJECT`, `ORG` for all its projects together, or `*` for each scope by itself.
+        /// `ORG.PROJECT`, `ORG` for all its projects together, or `*` for each scope separately.
         scope: QuotaScope,
         /// `NAMESPACE:*`, `NAMESPACE:ACTION` or `*`.
         pattern: ToolPattern,
-        /// `N/min`, `N/h` or `N/day`; they come in again over that time. 0 forbids the calls.
+        /// `N/min`, `N/h` or `N/day`, refilled over that time. 0 forbids the calls.
         #[arg(value_name = "CALLS", value_parser = parse_quota)]
         calls: (u32, Window),
     },
-    /// Take a quota back.
+    /// Delete a quota.
     Unset {
         /// The quota's scope.
         scope: QuotaScope,
@@ -114,46 +114,46 @@ pub enum EffectsWord {
 /// `pml-server catalog …`
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {
-    /// Read a registry that speaks the official API into quarantine: all of it, or nothing.
+    /// Import a registry that implements the official API into quarantine: all of it, or nothing.
     ///
-    /// Nobody sees what is there until it is approved. Safe to repeat; what was approved or rejected stays so.
+    /// Nobody can see a quarantined server until it is approved. Repeatable; approved and rejected servers stay so.
     Ingest {
-        /// The registry's address, for example `https://registry.modelcontextprotocol.io`, or a file with a page
-        /// or a list of pages.
+        /// The registry's URL, for example `https://registry.modelcontextprotocol.io`, or a file with a page or a
+        /// list of pages.
         source: String,
     },
-    /// List what waits in quarantine, with what to look at.
+    /// List quarantined servers, with their flags.
     List {
-        /// Only what is in quarantine, which is the default.
+        /// Only quarantined servers, which is the default.
         #[arg(long)]
         quarantined: bool,
-        /// What was approved or rejected as well.
+        /// Approved and rejected servers as well.
         #[arg(long, conflicts_with = "quarantined")]
         all: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Put a server into the public catalog, with the content that is in quarantine now.
+    /// Approve a server for the catalog, with its quarantined content.
     Approve {
-        /// Its name there, `DOMAIN/SERVER[@VERSION]`.
+        /// Its name in the other registry, `DOMAIN/SERVER[@VERSION]`.
         name: String,
-        /// The namespace that it gets; default: what stands behind the slash.
+        /// The namespace to assign. Default: the part of the name after the slash.
         #[arg(long = "as", value_name = "NAMESPACE")]
         namespace: Option<String>,
-        /// The hash of the content, where a version was read with several.
+        /// The hash of the content, if several contents of a version were imported.
         #[arg(long, value_name = "sha256-…")]
         integrity: Option<String>,
-        /// A file with its tools, as the server's `tools/list` has them, or as `pml publish --mcp … --dry-run` prints
-        /// them; without it programs cannot call any.
+        /// A file with its tools, in the form of the server's `tools/list` or of `pml publish --mcp … --dry-run`.
+        /// Without it, programs cannot call any.
         #[arg(long, value_name = "FILE")]
         tools: Option<PathBuf>,
     },
-    /// Decide against a server; one that was approved is taken out of the catalog.
+    /// Reject a server; an approved one is removed from the catalog.
     Reject {
-        /// Its name there, `DOMAIN/SERVER[@VERSION]`.
+        /// Its name in the other registry, `DOMAIN/SERVER[@VERSION]`.
         name: String,
-        /// The hash of the content, where a version was read with several.
+        /// The hash of the content, if several contents of a version were imported.
         #[arg(long, value_name = "sha256-…")]
         integrity: Option<String>,
     },

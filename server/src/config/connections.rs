@@ -1,4 +1,4 @@
-//! The settings of how many connections there may be.
+//! The settings of connection limits.
 
 use clap::Args;
 
@@ -7,17 +7,17 @@ use crate::connections::Limits;
 /// Settings of connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionSettings {
-    /// Connections at the same time, at most. Default: two thirds of the files that may be open, at most 8192.
+    /// The maximum number of connections. Default: two thirds of the open-file limit, at most 8192.
     #[arg(long, env = "PML_CONNECTIONS", value_name = "N", value_parser = parse_count)]
     pub connections: Option<usize>,
 
-    /// Those of one address. Default: half of all. Trusted proxies have no such limit.
+    /// The maximum number of connections from one address. Default: half of all. Trusted proxies are exempt.
     #[arg(long, env = "PML_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = parse_count)]
     pub connections_per_address: Option<usize>,
 }
 
 impl ConnectionSettings {
-    /// Returns the limits where so many files may be open.
+    /// Returns the limits for a given limit of open files.
     pub fn limits(&self, open_files: u64) -> Limits {
         Limits::new(open_files, self.connections, self.connections_per_address)
     }

@@ -1,4 +1,4 @@
-//! `pml-server scope|keys|secrets …`: tenants, who may act for them, and what seals their secrets.
+//! `pml-server scope|keys|secrets …`: tenants, their API keys, and the master keys of their secrets.
 
 use clap::{Args, Subcommand};
 use protocol::Scope;
@@ -10,7 +10,7 @@ use crate::http::keys::DAYS_LIMIT;
 /// `pml-server scope …`
 #[derive(Debug, Subcommand)]
 pub enum ScopeCommand {
-    /// Make a tenant: an organisation's project.
+    /// Create a tenant: an organisation's project.
     Create {
         /// `ORG.PROJECT`, for example `acme.web`.
         scope: Scope,
@@ -20,9 +20,9 @@ pub enum ScopeCommand {
 /// `pml-server keys …`
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Make an API key and print it, alone, on stdout; it is shown this once.
+    /// Create an API key and print only the key on stdout. It cannot be shown again.
     Create(CreateKey),
-    /// List the keys of a tenant, the oldest first; the keys themselves cannot be had again.
+    /// List the records of a tenant's API keys, the oldest first. The keys themselves cannot be shown again.
     List {
         /// The tenant, `ORG.PROJECT`.
         #[arg(long)]
@@ -31,7 +31,7 @@ pub enum KeysCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Refuse a key from now on, on every gateway on this database.
+    /// Revoke a key on every gateway on this database.
     Revoke {
         /// The tenant, `ORG.PROJECT`.
         #[arg(long)]
@@ -39,14 +39,14 @@ pub enum KeysCommand {
         /// The key's id.
         id: Uuid,
     },
-    /// Make a key of the same principal, rights and end, print it, and let the old one end.
+    /// Create a key with the same principal, rights and expiry, print it, and expire the old one.
     Rotate {
         /// The tenant, `ORG.PROJECT`.
         #[arg(long)]
         scope: Scope,
         /// The old key's id.
         id: Uuid,
-        /// How long the old key goes on, up to a week.
+        /// How long the old key stays valid, up to a week.
         #[arg(
             long,
             default_value = "0",
@@ -54,7 +54,7 @@ pub enum KeysCommand {
             value_parser = clap::value_parser!(u32).range(0..=604_800)
         )]
         grace_seconds: u32,
-        /// Print JSON, the key's record included.
+        /// Print JSON, including the key's record.
         #[arg(long)]
         json: bool,
     },
@@ -66,7 +66,7 @@ pub struct CreateKey {
     /// The tenant that the key acts for, `ORG.PROJECT`.
     #[arg(long)]
     pub scope: Scope,
-    /// What the key may do.
+    /// The rights of the key.
     #[arg(
         long,
         value_delimiter = ',',
@@ -75,20 +75,20 @@ pub struct CreateKey {
         value_parser = parse_right
     )]
     pub can: Vec<Right>,
-    /// What its owner calls it.
+    /// A label.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub name: String,
-    /// Who acts with it; `private` entries belong to a principal. Default: the key itself.
+    /// The principal that acts with the key; `private` entries belong to a principal. Default: the key itself.
     #[arg(long, value_name = "NAME", value_parser = parse_principal)]
     pub principal: Option<Principal>,
-    /// After so many days it is refused; without this it does not expire.
+    /// The number of days until the key expires. By default it does not expire.
     #[arg(
         long,
         value_name = "DAYS",
         value_parser = clap::value_parser!(u16).range(1..=i64::from(DAYS_LIMIT))
     )]
     pub expires_in_days: Option<u16>,
-    /// Print JSON, the key's record included.
+    /// Print JSON, including the key's record.
     #[arg(long)]
     pub json: bool,
 }
@@ -96,23 +96,23 @@ pub struct CreateKey {
 /// `pml-server secrets …`
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
-    /// Print the master keys by name, and how much is sealed under each; never a key or a value.
+    /// Print the names of the master keys and how many data keys each wraps; never a key or a value.
     Status {
         /// Print JSON: `[{"id","current","data_keys","created_at"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Put PML_MASTER_KEY_NEW in the place of PML_MASTER_KEY; every gateway must know both meanwhile.
+    /// Replace PML_MASTER_KEY with PML_MASTER_KEY_NEW; every gateway must have both meanwhile.
     ///
-    /// Safe to stop at any point and to run again.
+    /// It can be interrupted at any point and run again.
     Rotate {
-        /// How many organisations' keys are wrapped anew in one transaction.
+        /// The number of organisations whose keys are rewrapped in one transaction.
         #[arg(long, default_value = "100", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
         batch: u32,
     },
 }
 
-/// Reads who acts, for clap.
+/// Parses a principal, for clap.
 pub(super) fn parse_principal(text: &str) -> Result<Principal, String> {
     text.parse().map_err(|error: registry::RegistryError| error.to_string())
 }

@@ -1,22 +1,22 @@
-//! The settings of who may call: tokens of an identity provider.
+//! The settings for tokens of an identity provider.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::tokens::{Claims, Tokens};
 
-/// Settings of tokens. Without an issuer there are keys only.
+/// Settings for tokens. Without an issuer, only API keys are accepted.
 #[derive(Debug, Clone, Args)]
 pub struct OauthSettings {
-    /// Accept access tokens of this issuer; exactly what stands in their `iss`.
+    /// Accept access tokens of this issuer; must equal their `iss` exactly.
     #[arg(long, env = "PML_OAUTH_ISSUER", value_name = "URL")]
     pub oauth_issuer: Option<String>,
 
-    /// The gateway's own address, as tokens name it in `aud`, for example `https://gw.example/mcp`.
+    /// The gateway's own address, as in the `aud` of tokens, for example `https://gw.example/mcp`.
     #[arg(long, env = "PML_OAUTH_AUDIENCE", value_name = "URL")]
     pub oauth_audience: Option<String>,
 
-    /// Where the issuer's public keys are; `https`, but on this machine.
+    /// The URL of the issuer's public keys; `https`, except on this machine.
     #[arg(long, env = "PML_OAUTH_JWKS_URL", value_name = "URL")]
     pub oauth_jwks_url: Option<String>,
 
@@ -24,19 +24,19 @@ pub struct OauthSettings {
     #[arg(long, env = "PML_OAUTH_TOKEN_TYPE", default_value = "at+jwt", value_name = "TYPE")]
     pub oauth_token_type: String,
 
-    /// The claim that names the scope, `org.project`.
+    /// The claim that contains the scope, `org.project`.
     #[arg(long, env = "PML_OAUTH_SCOPE_CLAIM", default_value = "pml_scope", value_name = "CLAIM")]
     pub oauth_scope_claim: String,
 
-    /// The claim that names who acts.
+    /// The claim that contains the principal.
     #[arg(long, env = "PML_OAUTH_PRINCIPAL_CLAIM", default_value = "sub", value_name = "CLAIM")]
     pub oauth_principal_claim: String,
 
-    /// The claim that has the rights: `pml:execute`, `pml:read`, `pml:publish`, `pml:admin`.
+    /// The claim that contains the rights: `pml:execute`, `pml:read`, `pml:publish`, `pml:admin`.
     #[arg(long, env = "PML_OAUTH_RIGHTS_CLAIM", default_value = "scope", value_name = "CLAIM")]
     pub oauth_rights_claim: String,
 
-    /// How long the issuer's keys count while it does not answer.
+    /// How long cached issuer keys stay valid while the issuer is unreachable.
     #[arg(
         long,
         env = "PML_OAUTH_KEYS_MAX_AGE",
@@ -48,10 +48,10 @@ pub struct OauthSettings {
 }
 
 impl OauthSettings {
-    /// Returns what checks tokens, if tokens are accepted.
+    /// Returns the token verifier, if tokens are accepted.
     ///
     /// # Errors
-    /// Returns which setting is missing or wrong: half a configuration is none.
+    /// Returns which setting is missing or invalid; an incomplete configuration is refused.
     pub fn tokens(&self) -> anyhow::Result<Option<Tokens>> {
         let named = [&self.oauth_issuer, &self.oauth_audience, &self.oauth_jwks_url];
         let [Some(issuer), Some(audience), Some(jwks_url)] = named else {

@@ -17,7 +17,7 @@ impl PublicUrl {
         &self.url
     }
 
-    /// Returns its host, with the port where it has one.
+    /// Returns its host, with the port if it has one.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -26,7 +26,7 @@ impl PublicUrl {
 impl FromStr for PublicUrl {
     type Err = String;
 
-    /// Reads an `https` URL, or an `http` one of this machine: clients send their keys there.
+    /// Parses an `https` URL, or an `http` URL of this machine: clients send their keys there.
     fn from_str(text: &str) -> Result<Self, String> {
         let (_, url) = address("PML_PUBLIC_URL", text).map_err(|error| format!("{error:#}"))?;
         if url.query().is_some() {

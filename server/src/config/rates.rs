@@ -6,10 +6,10 @@ use clap::Args;
 use ipnet::IpNet;
 use registry::Rate;
 
-/// Settings of limits. The defaults are above what a client does that is well.
+/// Settings of rate limits. The defaults are above what a well-behaved client needs.
 #[derive(Debug, Clone, Args)]
 pub struct RateSettings {
-    /// Requests of one key: `N/s`, `N/min`, `N/h`, or `off`.
+    /// Requests per API key: `N/s`, `N/min`, `N/h`, or `off`.
     #[arg(
         long,
         env = "PML_RATE_PER_KEY",
@@ -19,7 +19,7 @@ pub struct RateSettings {
     )]
     pub rate_per_key: RateLimit,
 
-    /// Requests of all keys of one organisation.
+    /// Requests of all API keys of one organisation.
     #[arg(
         long,
         env = "PML_RATE_PER_ORG",
@@ -29,7 +29,7 @@ pub struct RateSettings {
     )]
     pub rate_per_org: RateLimit,
 
-    /// Requests from one address, with and without a key; of IPv6, from one network of 64 bits.
+    /// Requests from one address, with or without an API key; for IPv6, from one /64 network.
     #[arg(
         long,
         env = "PML_RATE_PER_ADDRESS",
@@ -39,7 +39,7 @@ pub struct RateSettings {
     )]
     pub rate_per_address: RateLimit,
 
-    /// Proxies whose `X-Forwarded-For` is believed: addresses and networks.
+    /// Proxies whose `X-Forwarded-For` is trusted: addresses and networks.
     #[arg(
         long,
         env = "PML_TRUSTED_PROXIES",
@@ -53,7 +53,7 @@ pub struct RateSettings {
 /// A limit, or none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateLimit {
-    /// Nothing is counted.
+    /// Unlimited.
     Off,
     /// So many.
     At(Rate),

@@ -9,20 +9,21 @@ use super::credentials::parse_principal;
 /// `pml-server orgs …`
 #[derive(Debug, Subcommand)]
 pub enum OrgsCommand {
-    /// List the organisations, deleted ones too: their names are never given again.
+    /// List the organisations, including deleted ones, whose names are never reused.
     List {
         /// Print JSON: `[{"name","created_at","deleted_at"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Delete an organisation with all its projects, for good.
+    /// Delete an organisation with all its projects, permanently.
     ///
-    /// Its keys and members may do nothing from then on, what it stored is gone, and its public entries answer 410.
+    /// Its API keys are revoked, its members lose their roles, its stored data is deleted, and its public entries
+    /// answer 410.
     Delete {
         /// The organisation.
         #[arg(value_parser = parse_org)]
         org: String,
-        /// Say that you mean it.
+        /// Confirm the deletion.
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -40,19 +41,19 @@ pub enum ProjectsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Make a project, and its organisation where that is missing; the same as `scope create`.
+    /// Create a project, and its organisation if it does not exist; the same as `scope create`.
     Create {
         /// `ORG.PROJECT`, for example `acme.web`.
         scope: Scope,
     },
-    /// Delete a project for good.
+    /// Delete a project permanently.
     ///
-    /// Its keys and members may do nothing from then on, what it stored is gone, its public entries answer 410, and
-    /// its name is never given again.
+    /// Its API keys are revoked, its members lose their roles, its stored data is deleted, its public entries answer
+    /// 410, and its name is never reused.
     Delete {
         /// `ORG.PROJECT`.
         scope: Scope,
-        /// Say that you mean it.
+        /// Confirm the deletion.
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -61,12 +62,12 @@ pub enum ProjectsCommand {
 /// `pml-server members …`
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A role bounds what the keys and tokens of its principal may do, and `owner` and `admin` manage the organisation:
-  owner   all that an admin may; makes owners, deletes projects
-  admin   manages keys, members and projects
+A role limits the rights of its principal's API keys and tokens; `owner` and `admin` manage the organisation:
+  owner   everything that an admin may; creates owners, deletes projects
+  admin   manages API keys, members and projects
   member  runs programs, reads, publishes
   viewer  reads
-A principal that never was a member is bound by its keys alone.
+A principal that was never a member is limited only by its keys.
 
 Examples:
   pml-server members add --org acme --role owner alice@acme.example
@@ -75,36 +76,36 @@ Examples:
 pub enum MembersCommand {
     /// List the members of an organisation and of its projects, or of one project.
     List {
-        /// Of what.
+        /// The organisation or project.
         #[command(flatten)]
         place: Place,
         /// Print JSON: `[{"principal","role","project","created_at","updated_at"}]`.
         #[arg(long)]
         json: bool,
     },
-    /// Give a principal a role, or another one.
+    /// Assign a role to a principal, or change it.
     Add {
-        /// Where.
+        /// The organisation or project.
         #[command(flatten)]
         place: Place,
-        /// The role; `owner` is one of an organisation.
+        /// The role; `owner` is for organisations only.
         #[arg(long, value_name = "owner|admin|member|viewer", value_parser = parse_role)]
         role: Role,
-        /// Who: the principal of its keys, or of its tokens.
+        /// The principal of the member's API keys or tokens.
         #[arg(value_parser = parse_principal)]
         principal: Principal,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Take a principal's role away; without a project, in the organisation and all its projects.
+    /// Remove a principal's role; without a project, in the organisation and all its projects.
     ///
-    /// Its keys and tokens are refused from then on, on every gateway on this database.
+    /// Its API keys and tokens are refused from then on, by every gateway on this database.
     Remove {
-        /// Where.
+        /// The organisation or project.
         #[command(flatten)]
         place: Place,
-        /// Who.
+        /// The principal.
         #[arg(value_parser = parse_principal)]
         principal: Principal,
     },
@@ -125,7 +126,7 @@ impl Place {
     /// Returns the project, as a scope.
     ///
     /// # Errors
-    /// Returns an error for what is no name of a project.
+    /// Returns an error for an invalid project name.
     pub fn scope(&self) -> anyhow::Result<Option<Scope>> {
         let scope = self.project.as_deref().map(|name| Scope::new(&self.org, name)).transpose();
         scope.map_err(|error| anyhow::anyhow!("--project: {error}"))

@@ -1,4 +1,4 @@
-//! `GET /api/v1/audit`: what was decided in the caller's scope.
+//! `GET /api/v1/audit`: the audit events of the caller's scope.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ const PAGE_LIMIT: u32 = 200;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
-    /// Only events before this place in the chain.
+    /// Only events before this position in the chain.
     before: Option<i64>,
     /// Events per page, 1 to 200.
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
-    /// Whether the whole chain is checked, which reads all of it.
+    /// Whether to verify the chain, which reads all of it.
     #[serde(default)]
     verify: bool,
 }
 
-/// The answer: a page, and what the check found where it was asked for.
+/// The answer: a page, and the result of the verification if it was requested.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AuditAnswer)]
 struct Answer {
@@ -44,7 +44,7 @@ struct Answer {
     chain: Option<Chain>,
 }
 
-/// Whether every event follows from the one before it.
+/// Whether every event matches the hash of its predecessor.
 #[derive(Debug, Serialize, ToSchema)]
 struct Chain {
     intact: bool,
@@ -52,7 +52,7 @@ struct Chain {
     first_bad: Option<i64>,
 }
 
-/// Lists events, the newest first, for whoever administers the scope.
+/// Lists events, the newest first, for an administrator of the scope.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, description = "A page of events, the newest first", body = Answer)))]
 pub async fn list_events(

@@ -1,4 +1,4 @@
-//! JSON bodies of the API: read strictly, refused as every refusal is told.
+//! JSON bodies of the API: parsed strictly, refused like every other request.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::error::ApiError;
 use crate::memory::{Held, Memory, Parsed};
 use crate::state::SharedGateway;
 
-/// A JSON body, and the room that it takes. The type says with `deny_unknown_fields` that nothing else may stand in
-/// it; serde refuses a field that stands there twice.
+/// A JSON body, and the memory that it occupies. The type refuses unknown fields with `deny_unknown_fields`; serde
+/// refuses duplicate fields.
 pub struct ApiJson<T>(pub T, pub Option<Held>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &SharedGateway) -> Result<Self, ApiError> {
-        // A page of another origin can send a form or a text without being asked for leave.
+        // A page of another origin can send a form or a text without a preflight.
         if !is_json(request.headers()) {
             let error =
                 ApiError::new(ErrorCode::InvalidRequest, "the body must be `application/json`");
@@ -38,7 +38,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJso
         }
         let scope = scope_of(&request);
         let body = read(&gateway.memory, request).await?;
-        // To serde a list of its values is a struct, too.
+        // Serde also accepts a list of the values as a struct.
         if body.trim_ascii_start().first() != Some(&b'{') {
             let what = "the body is not a JSON object";
             return Err(ApiError::new(ErrorCode::InvalidRequest, what));
@@ -71,16 +71,16 @@ impl FromRequest<SharedGateway> for ApiBytes {
     }
 }
 
-/// Whose request it is, if it came with a credential.
+/// The sender of the request, if it came with a credential.
 fn scope_of(request: &Request) -> Option<Scope> {
     request.extensions().get::<Arc<Caller>>().map(|caller| caller.scope.clone())
 }
 
-/// In the extensions of a request: its body has been read once and counts already.
+/// In the extensions of a request: its body has already been read and charged.
 #[derive(Clone)]
 pub(super) struct Read;
 
-/// Reads a whole number as JSON Schema means it: `30.0` is one.
+/// Parses an integer as JSON Schema defines it: `30.0` is one.
 pub(super) fn whole_number<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -88,14 +88,14 @@ where
 {
     let mut value = Value::deserialize(from)?;
     let fraction = value.as_f64().filter(|_| value.is_f64());
-    // Beyond this not every whole number is one of them.
+    // Beyond this, floats cannot represent every integer.
     if let Some(whole) = fraction.filter(|it| it.fract() == 0.0 && it.abs() <= 9e15) {
         value = Value::from(whole as i64);
     }
     T::deserialize(value).map_err(serde::de::Error::custom)
 }
 
-/// How long a body may take altogether: 10 MiB at 100 KiB/s.
+/// The total time limit of a body: 10 MiB at 100 KiB/s.
 const LONGEST: Duration = Duration::from_secs(100);
 
 /// Reads a whole body, within the limits of its route and the memory of its sender's tenant.
@@ -106,8 +106,8 @@ pub(super) async fn read(memory: &Memory, request: Request) -> Result<Bytes, Api
     collect(memory, request, None).await
 }
 
-/// Reads the body of a message, which may be smaller than other bodies. What is beyond is thrown away as it comes: whoever
-/// writes without waiting would otherwise never see the answer.
+/// Reads the body of a message, whose limit may be lower than that of other bodies. Excess data is discarded as it
+/// arrives: otherwise, a client that writes without waiting would never see the answer.
 ///
 /// # Errors
 /// As [`read`].
@@ -135,8 +135,8 @@ async fn collect(
         };
         ApiError::new(ErrorCode::InvalidRequest, what).with_status(StatusCode::PAYLOAD_TOO_LARGE)
     };
-    // Who waits with the body is told before sending it. Whoever does not wait would be writing when the connection
-    // closes, and never see the answer.
+    // A client that waits with the body is refused before it sends it. A client that does not wait would still be
+    // writing when the connection closes, and never see the answer.
     if declared.is_some_and(|size| size > limit) && request.headers().contains_key(header::EXPECT) {
         return Err(too_large());
     }
@@ -147,7 +147,7 @@ async fn collect(
             Some(scope) => {
                 gather(&memory.of(&scope), body.into_data_stream(), declared, limit, true).await
             }
-            // It is small, or read already.
+            // It is small, or has already been read.
             None => axum::body::to_bytes(body, limit).await.map_err(NotKept::Cut),
         }
     };
@@ -161,8 +161,8 @@ async fn collect(
     })
 }
 
-/// Returns how many bytes will come, if their sender says so. The body itself does not tell: the layer with its
-/// time-out hides its size.
+/// Returns how many bytes will arrive, if the sender declares it. The body itself does not know: the timeout layer
+/// hides its size.
 fn declared(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
@@ -173,7 +173,7 @@ fn late() -> ApiError {
     error.with_status(StatusCode::REQUEST_TIMEOUT)
 }
 
-/// Tells whether an error is one of time. axum knows its own limits, but not that.
+/// Returns whether an error is a timeout. axum recognizes its own limits, but not this one.
 fn is_late(error: &(dyn Error + 'static)) -> bool {
     is_caused_by::<TimeoutError>(error) || is_caused_by::<TooSlow>(error)
 }
@@ -189,7 +189,7 @@ fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Tells whether a body is JSON that does not have to be unpacked first.
+/// Returns whether a body is uncompressed JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();

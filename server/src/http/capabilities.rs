@@ -17,28 +17,28 @@ use crate::error::ApiError;
 use crate::publish::{self, Made, Publish};
 use crate::state::SharedGateway;
 
-/// Says that a version should not be used any more, or again may.
+/// A request to deprecate a version, or to clear the deprecation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecate {
-    /// Which one; without it, all.
+    /// The version; by default, all versions.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: Option<String>,
-    /// Why; `null` takes it back.
+    /// The reason; `null` clears the deprecation.
     #[schema(min_length = 1, max_length = 1000, pattern = "[^\\s\\u0000]")]
     pub(super) message: Option<String>,
 }
 
-/// Takes a version out of what is found without naming it.
+/// A request to yank a version.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Yank {
-    /// Which one.
+    /// The version.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: String,
 }
 
-/// What was spoken of.
+/// The entry concerned.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -64,7 +64,7 @@ pub async fn publish_capability(
     Ok((status, [(header::LOCATION, location)], private(Json(made))).into_response())
 }
 
-/// Says of a version, or of all, that it should not be used any more.
+/// Deprecates a version, or all versions.
 #[utoipa::path(post, path = "/api/v1/capabilities/{name}/deprecate", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use text:upper" })),
@@ -80,7 +80,7 @@ pub async fn deprecate_capability(
     named(publish::deprecate(&gateway, &caller, &name, version, body.message).await)
 }
 
-/// Leaves a version to those who name it.
+/// Yanks a version: only requests for exactly this version still resolve.
 #[utoipa::path(post, path = "/api/v1/capabilities/{name}/yank", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
@@ -95,7 +95,7 @@ pub async fn yank_capability(
     named(publish::yank(&gateway, &caller, &name, &body.version).await)
 }
 
-/// Deletes a capability for good, with all its versions. Its name is never given again.
+/// Deletes a capability permanently, with all its versions. Its name is never reused.
 #[utoipa::path(delete, path = "/api/v1/capabilities/{name}", tag = "capabilities",
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     responses(
@@ -127,7 +127,7 @@ pub(super) fn private(body: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
 }
 
-/// Tells why something cannot be published; the request is wrong, whatever is wrong with the program.
+/// Returns why something cannot be published. The request is invalid, whatever is wrong with the program.
 pub(super) fn told(error: ErrorBody) -> ApiError {
     let refused = ApiError::new(error.error_code, error.message);
     match error.error_code {

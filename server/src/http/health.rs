@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::state::SharedGateway;
 
-/// How long the database has to show that it is ready: who asks is answered within two seconds.
+/// The time limit of the database check: the route answers within two seconds.
 const LIMIT: Duration = Duration::from_millis(1_900);
 
 /// Answers as long as the process serves.
@@ -21,21 +21,20 @@ pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// Tells which program answers.
+/// Returns the name and version of the gateway.
 #[utoipa::path(get, path = "/version", tag = "operation",
     responses((status = 200, description = "The gateway's name and version", body = Object)))]
 pub async fn version() -> Json<Value> {
     Json(json!({ "name": "pml-server", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-/// Tells whether the gateway can do its work: the database answers with the
-/// schema that this program knows, programs can be contained, and the secrets that
-/// are stored can be read.
+/// Returns whether the gateway is ready: the database answers with the expected schema, programs can be sandboxed,
+/// and stored secrets can be read.
 #[utoipa::path(get, path = "/ready", tag = "operation", responses(
     (status = 200, description = "Ready", body = Object),
     (status = 503, description = "Not ready; `checks` has the reasons", body = Object)))]
 pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
-    // Side by side, so that a database that does not answer is waited for once.
+    // Concurrently, so that an unresponsive database is waited for only once.
     let (database, secrets, sandbox) = tokio::join!(
         gateway.registry.check_ready(),
         tokio::time::timeout(LIMIT, gateway.registry.check_secrets()),
@@ -47,8 +46,8 @@ pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     if let Err(error) = &sandbox {
         tracing::warn!(error = %error, "Not ready: programs cannot be sandboxed");
     }
-    // Without a master key there are no secrets, which is a choice; with a wrong one
-    // those that there are cannot be read.
+    // A gateway without a master key has no secrets, which is a valid choice. With a wrong master key, the existing
+    // secrets cannot be read.
     let stores_secrets = !matches!(secrets, Ok(Err(RegistryError::NoMasterKey)));
     let secrets_hold = matches!(secrets, Ok(Ok(()) | Err(RegistryError::NoMasterKey)));
     match &secrets {

@@ -1,9 +1,8 @@
-//! `Idempotency-Key`: a write that is sent again is done once.
+//! `Idempotency-Key`: a repeated write takes effect once.
 //!
-//! As the IETF draft has it: the same key and request get the same answer, the same
-//! key with another request 422, and one that is still running 409. An answer is kept
-//! for 24 hours, for the principal that it was given to, as long as it may do all that
-//! it could when it asked first.
+//! As in the IETF draft: the same key and request get the same answer, the same key with a different request 422, and
+//! one that is still running 409. An answer is stored for 24 hours, for the principal that received it, as long as
+//! that principal keeps all rights that it had at the first request.
 
 use std::sync::Arc;
 
@@ -22,23 +21,23 @@ use crate::state::SharedGateway;
 
 /// The header that names a request.
 const HEADER: &str = "idempotency-key";
-/// The header of an answer that was given before.
+/// The header of a repeated answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The longest key, in bytes.
 const KEY_LIMIT: usize = 255;
-/// The largest answer that is kept, in bytes.
+/// The largest answer that is stored, in bytes.
 const ANSWER_LIMIT: usize = 1024 * 1024;
-/// A request that has run for longer than this ended with its gateway, in seconds.
+/// After this many seconds, a running request is assumed to have died with its gateway.
 const LONGEST_RUN: u64 = 60;
 
-/// In the extensions of an answer that holds a secret: what is kept instead of it.
+/// In the extensions of an answer that contains a secret: what is stored instead of it.
 #[derive(Debug, Clone)]
 pub(super) struct ShownOnce {
-    /// The answer to whoever sends the request again.
+    /// The answer to a repeated request.
     pub(super) again: ApiError,
 }
 
-/// Does a `POST` with an `Idempotency-Key` once.
+/// Executes a `POST` with an `Idempotency-Key` once.
 pub async fn once(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -67,7 +66,7 @@ pub async fn once(
             "the request with this `Idempotency-Key` is still running",
         )
         .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))),
-        // It may have taken effect, so it is not done again.
+        // It may have taken effect, so it is not repeated.
         Claim::Running { .. } => Err(ApiError::new(
             ErrorCode::RequestInProgress,
             "the request with this `Idempotency-Key` was started, and its outcome is unknown",
@@ -75,7 +74,7 @@ pub async fn once(
         Claim::New => {
             let mut request = Request::from_parts(parts, Body::from(sent));
             request.extensions_mut().insert(body::Read);
-            // A client that hangs up must not leave a request that never ends.
+            // A client that disconnects must not leave a request that never ends.
             let task = tokio::spawn(async move {
                 let response = next.run(request).await;
                 settle(&gateway, &tenant, key, response).await
@@ -88,8 +87,8 @@ pub async fn once(
     }
 }
 
-/// Returns what the credential adds to a request that is about itself: sent with another one it asks for
-/// something else. A space keeps it apart from every target.
+/// Returns what the credential adds to a request about itself: with a different credential, it is a different
+/// request. The space distinguishes it from every target.
 fn credential_meant(caller: &Caller, path: &str) -> String {
     let is_about_itself = path == "/api/v1/sessions" || path.split('/').any(|part| part == "self");
     if !is_about_itself {
@@ -98,7 +97,7 @@ fn credential_meant(caller: &Caller, path: &str) -> String {
     format!(" {:?} {:?}", caller.key_id, caller.session.map(|session| session.id))
 }
 
-/// Says why a caller is not told what became of a request.
+/// Returns why a caller may not receive the stored answer.
 fn denied(lacks: Option<Right>) -> ApiError {
     match lacks {
         Some(right) => {
@@ -115,7 +114,7 @@ fn denied(lacks: Option<Right>) -> ApiError {
     }
 }
 
-/// Keeps the answer of a request that took effect, and forgets one that was refused.
+/// Stores the answer of a request that took effect, and releases the key of a refused one.
 async fn settle(
     gateway: &SharedGateway,
     tenant: &Tenant,
@@ -137,7 +136,7 @@ async fn settle(
         }
         None => None,
     };
-    // What failed here may have taken effect all the same; it stays claimed.
+    // A failed request may still have taken effect, so its key stays claimed.
     if !parts.status.is_server_error() {
         gateway.registry.settle_request(tenant, key, kept).await?;
     }
@@ -155,7 +154,7 @@ fn replay(answer: StoredAnswer) -> Response {
     response
 }
 
-/// Returns the key of a request that carries one.
+/// Returns the idempotency key of a request, if it has one.
 fn presented(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(HEADER).iter();
     let one = values.next().filter(|_| values.next().is_none());

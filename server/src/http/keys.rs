@@ -1,4 +1,4 @@
-//! `/api/v1/keys`: the keys of the caller's scope.
+//! `/api/v1/keys`: the API keys of the caller's scope.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,9 +29,9 @@ use crate::state::SharedGateway;
 const PAGE_LIMIT: u32 = 100;
 /// The longest name of a key, in characters.
 const NAME_LIMIT: usize = 200;
-/// How long a rotated key may go on, in seconds: a week.
+/// The longest grace time of a rotated key, in seconds: a week.
 const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
-/// The most days that a key is made for; without an end it has none.
+/// The longest lifetime of a key with an expiry, in days.
 pub const DAYS_LIMIT: u16 = 3_650;
 
 /// The query parameters of the list.
@@ -39,45 +39,45 @@ pub const DAYS_LIMIT: u16 = 3_650;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct KeysQuery {
-    /// Continue after this opaque cursor.
+    /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Keys per page, 1 to 100.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// What a new key is to be.
+/// A request for a new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateKey {
-    /// What its owner calls it: 1 to 200 characters, none of which controls a terminal.
+    /// A label: 1 to 200 characters, without control characters.
     #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
-    /// What it may do; no more than the key that makes it.
+    /// The rights of the key; at most those of the creating key.
     #[schema(min_items = 1)]
     can: Vec<Right>,
-    /// Who acts with it: the caller, or a `service:NAME`; without it, the key itself.
+    /// The principal that acts with the key: the caller, or a `service:NAME`. Default: the key itself.
     #[schema(pattern = "^[A-Za-z0-9._:@+-]{1,128}$")]
     principal: Option<String>,
-    /// From when on it is refused.
+    /// When the key expires.
     expires_at: Option<DateTime<Utc>>,
-    /// How many days it counts, in place of `expires_at`.
+    /// The lifetime in days, instead of `expires_at`.
     #[schema(minimum = 1, maximum = 3650)]
     #[serde(default, deserialize_with = "super::body::whole_number")]
     expires_in_days: Option<u16>,
 }
 
-/// How a key is rotated.
+/// A request to rotate a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKey {
-    /// How long the old key goes on.
+    /// How long the old key stays valid, in seconds.
     #[schema(maximum = 604_800)]
     #[serde(default, deserialize_with = "super::body::whole_number")]
     grace_seconds: u64,
 }
 
-/// A new key, shown this once.
+/// A new key, shown only once.
 #[derive(Serialize, ToSchema)]
 struct MadeKey<'a> {
     /// The key itself.
@@ -87,7 +87,7 @@ struct MadeKey<'a> {
     record: &'a KeyRecord,
 }
 
-/// Lists the keys of the scope for whoever administers it.
+/// Lists the keys of the scope, for an administrator.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysQuery),
     responses((status = 200, description = "A page of keys, the oldest first", body = KeyPage)))]
 pub async fn list_keys(
@@ -110,7 +110,7 @@ pub async fn list_keys(
     Ok(private(Json(page)))
 }
 
-/// Shows a key's record, never the key.
+/// Returns a key's record, never the key.
 #[utoipa::path(get, path = "/api/v1/keys/{id}", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "self")),
     responses((status = 200, description = "The key's record", body = KeyRecord)))]
@@ -123,7 +123,7 @@ pub async fn get_key(
     Ok(private(Json(gateway.registry.key(&caller.tenant(), id).await?)))
 }
 
-/// Makes a key with no right that its maker lacks.
+/// Creates a key with at most the rights of the creating key.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys",
     request_body(content = CreateKey, example = json!({ "name": "build", "can": ["execute", "read"], "expires_in_days": 30 })),
     responses((status = 201, description = "The key, shown only once", body = MadeKey)))]
@@ -138,7 +138,7 @@ pub async fn create_key(
         name: parse_name(body.name)?,
         rights: body.can.into_iter().collect(),
         expires_at: parse_end(body.expires_at, body.expires_in_days)?,
-        // Whoever it acts as, it is no more in the organisation than its maker.
+        // Whatever its principal is, the key has no higher role in the organisation than its creator.
         org_role: caller.org_role,
     };
     if new.rights == Rights::default() {
@@ -149,7 +149,7 @@ pub async fn create_key(
     Ok(shown_once(made.map_err(explain)?))
 }
 
-/// Puts a new key in the place of one, which ends after a grace time.
+/// Replaces a key with a new one; the old key expires after a grace time.
 #[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
     request_body(content = RotateKey, example = json!({ "grace_seconds": 3600 })),
@@ -167,7 +167,7 @@ pub async fn rotate_key(
     }
     let tenant = caller.tenant();
     if caller.key_id != Some(id) {
-        // Whoever rotates a key holds the new one, with all that it may do.
+        // Whoever rotates a key receives the new one, with all its rights.
         let old = gateway.registry.key(&tenant, id).await?;
         grants_no_more(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
         if old.org_role > caller.org_role {
@@ -197,15 +197,15 @@ pub async fn revoke_key(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the key that is meant: the caller's own, by its id or as `self`, or any for
-/// an administrator. Who is none learns nothing of which ids there are.
+/// Returns the requested key: the caller's own, by its id or as `self`, or any key for an administrator. Other
+/// callers cannot learn which ids exist.
 fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uuid, ApiError> {
-    // What is not even text is in nobody's list either.
+    // An id that is not text cannot exist.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     if id == "self" {
         return caller.key_id.ok_or_else(ApiError::not_found);
     }
-    // The one spelling that we write ourselves.
+    // The only spelling that we produce.
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     if parsed.is_some() && parsed == caller.key_id {
         return parsed.ok_or_else(ApiError::not_found);
@@ -218,7 +218,7 @@ pub(super) fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
     if caller.rights.contains(right) { Ok(()) } else { Err(ApiError::lacks(right)) }
 }
 
-/// Refuses, and records, that somebody hands out a right that they lack.
+/// Refuses and records an attempt to grant a right that the caller lacks.
 async fn grants_no_more(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -266,7 +266,7 @@ pub(super) fn parse_principal(text: &str) -> Result<Principal, ApiError> {
     text.parse().map_err(|error: RegistryError| invalid(format!("`principal`: {error}")))
 }
 
-/// Returns when a key ends, from the two ways to say it.
+/// Returns when a key expires, from either of the two fields.
 fn parse_end(
     at: Option<DateTime<Utc>>,
     in_days: Option<u16>,

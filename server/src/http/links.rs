@@ -1,4 +1,4 @@
-//! `/api/v1/registry-links`: addresses under which a project's registry is read without a key.
+//! `/api/v1/registry-links`: addresses under which a project's registry can be read without an API key.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::state::SharedGateway;
 /// The longest name of a link, in characters.
 const NAME_LIMIT: usize = 200;
 
-/// What a new link is to be.
+/// A request for a new link.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateLink {
-    /// What its maker calls it.
+    /// A label.
     #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
 }
 
-/// A new link, shown this once.
+/// A new link, shown only once.
 #[derive(Serialize, ToSchema)]
 struct MadeLink<'a> {
     /// The unguessable part of the address.
     slug: &'a str,
-    /// Where the registry is read, beneath the gateway's own address.
+    /// The path of the registry under the gateway's address.
     path: String,
     #[serde(flatten)]
     #[schema(value_type = LinkRecord)]
@@ -45,13 +45,13 @@ struct MadeLink<'a> {
 /// The links of a project.
 #[derive(Serialize, ToSchema)]
 struct Links {
-    /// All of them, the oldest first.
+    /// All links, the oldest first.
     items: Vec<LinkRecord>,
-    /// How many these are.
+    /// The number of items.
     total: usize,
 }
 
-/// Lists the links of the project for whoever administers it.
+/// Lists the links of the project, for an administrator.
 #[utoipa::path(get, path = "/api/v1/registry-links", tag = "official",
     responses((status = 200, description = "All links, the oldest first", body = Links)))]
 pub async fn list_links(
@@ -64,7 +64,7 @@ pub async fn list_links(
     Ok(private(Json(Links { items, total })))
 }
 
-/// Makes a link and shows its slug, for the only time.
+/// Creates a link and returns its slug, which cannot be shown again.
 #[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
     request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
     responses((status = 201, description = "The link, shown only once", body = MadeLink)))]
@@ -101,7 +101,7 @@ pub async fn revoke_link(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     require_admin(&caller)?;
-    // What is not even text is in nobody's list either.
+    // An id that is not text cannot exist.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     let id = parsed.ok_or_else(ApiError::not_found)?;

@@ -47,10 +47,10 @@ use crate::memory::Parsed;
 use crate::progress::Progress;
 use crate::state::SharedGateway;
 
-/// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, as far as their text is escaped.
+/// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, with escaping.
 pub const MESSAGE_LIMIT: usize = 5 * 512 * 1024;
 
-/// The MCP endpoint: what answers requests, and which of them run.
+/// The MCP endpoint: the request handler, and the running requests.
 pub struct McpService {
     rmcp: StreamableHttpService<McpHandler, NeverSessionManager>,
     running: Arc<Running>,
@@ -62,7 +62,7 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
     let mut hosts: Vec<String> =
         ["localhost", "127.0.0.1", "::1"].into_iter().map(str::to_owned).collect();
     hosts.extend(serve.allowed_hosts.iter().cloned());
-    // No sessions: every request stands alone, so any replica can answer it.
+    // No sessions: every request is independent, so any replica can answer it.
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = false;
     config.json_response = true;
@@ -86,23 +86,23 @@ pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToke
     }
 }
 
-/// A message of MCP.
+/// An MCP message.
 #[derive(ToSchema)]
 #[schema(as = JsonRpcMessage)]
 #[expect(dead_code, reason = "it only describes what rmcp reads")]
 struct Message {
     #[schema(pattern = "^2\\.0$")]
     jsonrpc: String,
-    /// A request has one, a notification none.
+    /// Present in requests, absent in notifications.
     id: Option<Value>,
     /// For example `tools/call`.
     method: String,
-    /// As MCP has them for the method.
+    /// The method's parameters, as MCP defines them.
     #[schema(value_type = Option<Object>)]
     params: Option<Value>,
 }
 
-/// Answers a message of MCP Streamable HTTP.
+/// Answers an MCP Streamable HTTP message.
 ///
 /// The caller is in the request's extensions.
 #[utoipa::path(post, path = "/mcp", tag = "mcp",
@@ -134,7 +134,7 @@ pub async fn post_message(
     };
     let (body, room) = match read.await {
         Ok(read) => read,
-        // Too large, too slow, cut off, or too many at once.
+        // Too large, too slow, incomplete, or too many at once.
         Err(refusal) => return refusal.into_response(),
     };
     let headers = parts.headers.clone();
@@ -156,13 +156,13 @@ pub async fn post_message(
         let id = Uuid::new_v4().simple().to_string();
         response.headers_mut().extend(HeaderValue::from_str(&id).map(|id| (running::SESSION, id)));
     }
-    // Notifications are answered so, and nothing else is: no other body is read twice.
+    // Only notifications are answered with 202, so no other body is read twice.
     if response.status() == StatusCode::ACCEPTED
         && let Some(id) = running::cancelled(&body)
     {
         service.running.cancel(&Name::new(&caller, &headers, id));
     }
-    // rmcp says why in plain text, and does not say that it is text.
+    // rmcp answers in plain text without a content type.
     if response.status().is_client_error() {
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().entry(header::CONTENT_TYPE).or_insert(text);
@@ -170,16 +170,16 @@ pub async fn post_message(
     refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }
 
-/// What an answer says beside its body.
+/// The status and headers of an answer.
 #[derive(Default)]
 struct Aside {
-    /// How many seconds the caller of a tool is asked to wait before it tries again: what stands in the result is
-    /// for the agent, and the header for the client that sends for it.
+    /// How many seconds the caller of a tool should wait before a retry. The field in the result is for the agent;
+    /// the header is for its client.
     wait: OnceLock<u64>,
-    /// Which right the token of the caller lacks: its client asks the issuer for it when it is told so by the
-    /// status. A key has the rights that it has, and its agent reads the result.
+    /// The right that the caller's token lacks. The status makes the client request it from the issuer. The rights of
+    /// an API key are fixed, so its agent reads the result instead.
     lacks: OnceLock<Right>,
-    /// A client has shaken hands.
+    /// A client completed the handshake.
     greeted: OnceLock<()>,
 }
 
@@ -257,13 +257,13 @@ impl ServerHandler for McpHandler {
             requester.progress = told;
             (token, calls)
         });
-        // Boxed: what a call may come to is large, and a program that calls tools has many such futures in one another.
+        // Boxed, because a call's future is large, and a program that calls tools nests many of them.
         let answer = Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel));
         let mut result = match progress {
             None => answer.await,
             Some((token, calls)) => progress::tell(&context.peer, token, calls, answer).await,
         };
-        // Whoever made the result, also a server of an older version: rmcp drops this again for clients of those.
+        // Set on every result, also that of a server with an older version; rmcp removes it for older clients.
         result.result_type = Some(ResultType::COMPLETE);
         let told = result.structured_content.as_ref();
         let seconds = told.and_then(|told| told.pointer("/details/retry_after_s")?.as_u64());
@@ -273,8 +273,7 @@ impl ServerHandler for McpHandler {
         Ok(result.into())
     }
 
-    // rmcp answers empty lists where a server declares nothing; a client must hear
-    // that there is no such method.
+    // rmcp answers empty lists if a server declares nothing, but a client must learn that the method does not exist.
 
     async fn list_prompts(
         &self,
@@ -308,7 +307,7 @@ impl ServerHandler for McpHandler {
         Err(rmcp::ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// Answers what did not decode as a request of MCP.
+    /// Answers a message that did not decode as an MCP request.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -383,7 +382,7 @@ impl McpHandler {
     }
 }
 
-/// Returns what a caller of a tool must be allowed to do.
+/// Returns the right that a caller of a tool needs.
 fn needed_right(name: &str) -> Right {
     if meta_tools::DISCOVER.is(name) {
         Right::Read
@@ -419,7 +418,7 @@ fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBo
     })
 }
 
-/// Puts an envelope into an MCP result: structured, and the same as JSON text.
+/// Wraps an envelope in an MCP result: as structured content, and as JSON text.
 pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
     let mut result = structured_result(envelope, envelope.is_error());
     result.meta = meta_tools::run_meta(envelope).map(MetaObject);

@@ -1,4 +1,4 @@
-//! `/api/v1/members`: who is what in the caller's organisation and its projects.
+//! `/api/v1/members`: the members of the caller's organisation and its projects.
 
 use std::sync::Arc;
 
@@ -29,28 +29,28 @@ pub struct MembersQuery {
     /// Only the members of this project.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
     project: Option<String>,
-    /// Continue after this opaque cursor.
+    /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Members per page, 1 to 100.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// Where a member is one.
+/// The organisation or project of a membership.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceQuery {
-    /// The one project that the role is for.
+    /// The project that the role is limited to.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
     project: Option<String>,
 }
 
-/// What a member is to be.
+/// A request to set a member's role.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutMember {
-    /// The role; `owner` is one of the whole organisation.
+    /// The role; `owner` is only for the whole organisation.
     role: Role,
 }
 
@@ -76,7 +76,8 @@ pub async fn list_members(
     Ok(private(Json(page.map_err(explain)?)))
 }
 
-/// Gives a principal a role. Whether it is known elsewhere makes no difference: each organisation has its own members.
+/// Assigns a role to a principal. Each organisation has its own members, so it does not matter whether the principal
+/// is known elsewhere.
 #[utoipa::path(put, path = "/api/v1/members/{principal}", tag = "members",
     params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     request_body(content = PutMember, example = json!({ "role": "member" })),
@@ -102,7 +103,7 @@ pub async fn put_member(
     Ok((status, private(Json(membership))).into_response())
 }
 
-/// Takes a principal's role away: its keys and tokens may do nothing there from then on.
+/// Removes a principal's role: its keys and tokens have no rights there from then on.
 #[utoipa::path(delete, path = "/api/v1/members/{principal}", tag = "members",
     params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     responses(
@@ -117,7 +118,7 @@ pub async fn remove_member(
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let project = place(&caller, query.project)?;
-    // What is no name is nobody's.
+    // An invalid name belongs to nobody.
     let principal = principal.ok().and_then(|Path(text)| text.parse::<Principal>().ok());
     let principal = principal.ok_or_else(ApiError::not_found)?;
     let removed = gateway.registry.remove_member(&caller, project.as_ref(), &principal);
@@ -125,7 +126,7 @@ pub async fn remove_member(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the project of the caller's organisation that is meant; what is no name is no project.
+/// Returns the requested project of the caller's organisation; an invalid name is treated as unknown.
 fn place(caller: &Caller, project: Option<String>) -> Result<Option<Scope>, ApiError> {
     let scope = project.map(|name| Scope::new(caller.scope.org(), &name)).transpose();
     scope.map_err(|_| ApiError::not_found())

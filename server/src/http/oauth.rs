@@ -1,4 +1,4 @@
-//! What a client needs to get a token: the resource metadata of RFC 9728, and challenges.
+//! How a client gets a token: the resource metadata of RFC 9728, and challenges.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -12,10 +12,10 @@ use crate::error::{ApiError, MissingRight};
 use crate::state::SharedGateway;
 use crate::tokens::{Tokens, word_of};
 
-/// The rights that a client is told to ask for first: those of an agent.
+/// The rights that a client should request first: those of an agent.
 const FIRST: [Right; 2] = [Right::Execute, Right::Read];
 
-/// Serves the metadata; without an issuer there is none.
+/// Serves the metadata; 404 without an issuer.
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource", tag = "identity", responses(
     (status = 200, description = "The resource metadata of RFC 9728", body = Object),
     (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
@@ -32,7 +32,7 @@ pub async fn get_metadata(
     Ok((headers, Json(tokens.metadata())).into_response())
 }
 
-/// The same, where clients look that know the resource's path.
+/// The same, at the path for clients that know the resource's path.
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource/mcp", tag = "identity", responses(
     (status = 200, description = "The resource metadata of RFC 9728", body = Object),
     (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
@@ -43,7 +43,7 @@ pub async fn get_mcp_metadata(
     get_metadata(gateway, uri).await
 }
 
-/// Says in a refusal how to get a token that would do, as RFC 6750 and MCP have it.
+/// Adds to a refusal how to get a sufficient token, as RFC 6750 and MCP define.
 pub async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;

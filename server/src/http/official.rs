@@ -1,4 +1,4 @@
-//! `/v0.1/servers`: the official MCP registry's API, for the public catalog or through a project's link.
+//! `/v0.1/servers`: the official MCP registry's API, for the caller or through a project's link.
 
 pub mod login;
 pub mod publish;
@@ -25,26 +25,26 @@ use crate::state::SharedGateway;
 
 /// The largest page.
 const PAGE_LIMIT: u32 = 100;
-/// A page when nothing is said.
+/// The default page size.
 const PAGE: u32 = 30;
 
 /// The query parameters of the list. Others are not refused: clients of other registries send some.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ServersQuery {
-    /// Continue after this opaque cursor.
+    /// Opaque cursor of the next page.
     cursor: Option<String>,
-    /// Servers per page; more than 100 are 100.
+    /// Servers per page; values above 100 are treated as 100.
     #[param(minimum = 1, value_type = Option<u64>)]
     limit: Option<String>,
-    /// A part of the name.
+    /// A substring of the name.
     search: Option<String>,
-    /// Changed at or after this (RFC 3339).
+    /// Only servers changed at or after this time (RFC 3339).
     #[param(format = DateTime)]
     updated_since: Option<String>,
     /// `latest`, or one version.
     version: Option<String>,
-    /// Deleted and yanked versions as well.
+    /// Include deleted and yanked versions.
     #[param(value_type = Option<bool>)]
     include_deleted: Option<String>,
 }
@@ -53,19 +53,19 @@ pub struct ServersQuery {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ServerQuery {
-    /// Deleted and yanked versions as well.
+    /// Include deleted and yanked versions.
     #[param(value_type = Option<bool>)]
     include_deleted: Option<String>,
 }
 
-/// A server and what the registry says of it, as the official registry's schema has it.
+/// A server with the registry's metadata, in the official registry's schema.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what is answered")]
 struct ServerResponse {
     /// The server.json.
     #[schema(value_type = Object)]
     server: Value,
-    /// The registry's facts: status, times, and whether it is the latest.
+    /// The registry's metadata: status, times, and whether the version is the latest.
     #[schema(value_type = Object)]
     _meta: Value,
 }
@@ -76,12 +76,12 @@ struct ServerResponse {
 struct ServerList {
     /// The servers.
     servers: Vec<ServerResponse>,
-    /// How many these are, and where the next page begins.
+    /// The number of servers, and the cursor of the next page.
     #[schema(value_type = Object)]
     metadata: Value,
 }
 
-/// The parts of a path that there are: a link's slug, a server's name, a version.
+/// The variable parts of a path: a link's slug, a server's name, a version.
 #[derive(Debug, Default, Deserialize)]
 pub struct Place {
     slug: Option<String>,
@@ -109,7 +109,7 @@ pub async fn list_servers(
         version: query.version.filter(|version| !version.is_empty()),
         include_deleted: flag(query.include_deleted)?,
     };
-    // A cursor that was left empty is none.
+    // An empty cursor is treated as absent.
     let cursor = query.cursor.filter(|cursor| !cursor.is_empty());
     let limit = query.limit.as_deref().map_or(Some(PAGE), page_limit);
     let limit = limit.ok_or_else(|| invalid("`limit` must be a whole number of at least 1"))?;
@@ -142,7 +142,8 @@ pub async fn list_versions(
     Ok(answer(cache, &json!({ "servers": versions, "metadata": metadata })))
 }
 
-/// Returns one version of a server; `latest` is the one that the catalog has now. A yanked version is found by its number.
+/// Returns one version of a server; `latest` is the registry's present one. A yanked version can be fetched by its
+/// number.
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions/{version}", tag = "official",
     params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
@@ -200,7 +201,7 @@ pub async fn get_linked_version(
     get_version(gateway, asked, place, query).await
 }
 
-/// Where a request came to, and with which headers.
+/// The address and headers of a request.
 #[derive(FromRequestParts)]
 pub struct Asked {
     pages: Extension<Arc<Pages>>,
@@ -209,7 +210,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Finds out who reads: whoever a link stands for, else the caller.
+    /// Returns the reader: the project of the link, else the caller.
     async fn reader(
         &self,
         gateway: &SharedGateway,
@@ -228,7 +229,7 @@ impl Asked {
         Ok((self.on_behalf_of(tenant), cache))
     }
 
-    /// Returns a reader who is told the address that this request came to.
+    /// Returns a reader with the public address of this request.
     fn on_behalf_of(&self, tenant: Tenant) -> OfficialReader {
         OfficialReader { tenant, gateway: self.pages.address(&self.uri, &self.headers) }
     }
@@ -240,11 +241,11 @@ fn include_deleted(query: Result<Query<ServerQuery>, QueryRejection>) -> Result<
 }
 
 fn found(place: Result<Path<Place>, PathRejection>) -> Result<Place, ApiError> {
-    // What is not even text is nobody's name.
+    // A name that is not text cannot exist.
     place.map(|Path(place)| place).map_err(|_| no_such_server())
 }
 
-/// Reads how many servers a page has: clients of other registries ask for more than 100, whatever the number.
+/// Parses the page size: clients of other registries request more than 100, whatever the number.
 fn page_limit(text: &str) -> Option<u32> {
     let digits = text.trim_start_matches('0');
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -268,7 +269,7 @@ fn told(error: RegistryError) -> ApiError {
     }
 }
 
-/// A foreign server, an unknown one and a link that leads nowhere answer alike; the API's own member besides ours.
+/// A foreign server, an unknown one and an unknown link get the same answer, with the API's own member next to ours.
 fn no_such_server() -> ApiError {
     ApiError::not_found().with_member("error", "Server not found")
 }

@@ -1,7 +1,7 @@
-//! `/openapi.json`: what the routes say of themselves.
+//! `/openapi.json`: the routes' own descriptions.
 //!
-//! Each handler tells its own answers. What the routes of a group have in common, the
-//! credential that they need and how they refuse, is added here.
+//! Each handler describes its own answers. This module adds what the routes of a group have in common: the credential
+//! that they need and their refusals.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::{OpenApi as _, ToSchema};
 
-/// What a request needs to be answered.
+/// The credential that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auth {
     /// Nothing.
     None,
-    /// A key or a token, or nothing for public entries.
+    /// An API key or a token; nothing for public entries.
     Public,
     /// A key or a token.
     Key,
@@ -32,11 +32,11 @@ pub struct Route {
     pub method: String,
     /// The path, with parameters in braces.
     pub path: String,
-    /// What it needs.
+    /// The credential that it needs.
     pub auth: Auth,
 }
 
-/// A refusal, as RFC 9457 has it, with a `code` of `docs/errors.md`.
+/// A refusal in the form of RFC 9457, with a `code` from `docs/errors.md`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what an `ApiError` serialises to")]
 pub(super) struct Problem {
@@ -51,11 +51,11 @@ pub(super) struct Problem {
     code: String,
     /// A stable number.
     number: u16,
-    /// What went wrong, and with what.
+    /// What failed, and for which object.
     detail: String,
     /// What to do next.
     hint: String,
-    /// With 5xx: this request, as `urn:uuid:…`, the same id as in `X-Request-Id`.
+    /// With 5xx: the id of this request, as `urn:uuid:…`, the same as in `X-Request-Id`.
     instance: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Problem {
 )]
 struct Gateway;
 
-/// The document, made once.
+/// The document, built once.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     let mut whole = json!(Gateway::openapi());
     whole["components"]["securitySchemes"] = json!({
@@ -116,7 +116,7 @@ pub async fn get_openapi() -> Response {
     (headers, TEXT.as_str()).into_response()
 }
 
-/// Returns every route, as the document has them.
+/// Returns every route in the document.
 pub fn routes() -> Vec<Route> {
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
         None => Auth::None,
@@ -140,7 +140,7 @@ pub fn routes() -> Vec<Route> {
         .collect()
 }
 
-/// Adds to an operation what its group has in common.
+/// Adds the group's common parts to an operation.
 fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     let mut refused = Vec::new();
     if auth != Auth::None {
@@ -183,13 +183,13 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     }
 }
 
-/// Adds what a type cannot say: fields that exclude each other, and fields that follow from another's value.
+/// Adds constraints that types cannot express: mutually exclusive fields, and fields that depend on another's value.
 fn add_choices(schemas: &mut Value) {
     schemas["CreateKey"]["not"] = json!({
         "required": ["expires_at", "expires_in_days"],
         "properties": { "expires_at": { "type": "string" }, "expires_in_days": { "type": "integer" } },
     });
-    // Only what asks for it with `http_as` gets this word; it is read everywhere.
+    // Sent only on request, with `http_as`; accepted everywhere.
     if let Some(words) = schemas["EntryType"]["enum"].as_array_mut() {
         words.push(json!("cloud"));
     }
@@ -215,7 +215,7 @@ fn add_choices(schemas: &mut Value) {
     ]);
 }
 
-/// How any route may refuse, by status.
+/// The refusals of all routes, by status.
 fn refusals() -> Value {
     let all = [
         ("400", "The request is invalid"),

@@ -1,5 +1,5 @@
-//! Which browser pages may call the gateway: a page of the web must not reach one that runs on the user's machine,
-//! neither by its own origin nor by a name that leads there.
+//! Which browser pages may call the gateway. A web page must not reach a gateway on the user's machine, neither from
+//! its own origin nor through DNS rebinding.
 
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use protocol::ErrorCode;
@@ -20,20 +20,20 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Takes what the settings say.
+    /// Creates the list from the settings.
     pub fn new(serve: &Serve) -> Self {
         let plain =
             |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
         let mut hosts: Vec<String> = plain(&serve.allowed_hosts);
-        // Whoever is told to come there is let in.
+        // Clients that are directed to this address must be accepted.
         hosts.extend(serve.public_url.as_ref().map(|url| url.host().to_owned()));
         let public_url = serve.public_url.as_ref().map(|url| url.as_str().to_owned());
         Self { hosts, origins: plain(&serve.allowed_origins), public_url }
     }
 
-    /// Returns the address under which clients reach the gateway: the configured one, else the one that this request
-    /// came to. A `Host` that is no name of the gateway is not repeated: whoever chose it would get the keys of those
-    /// who read the answer.
+    /// Returns the address under which clients reach the gateway: the configured one, else that of this request. A
+    /// `Host` that is not a name of the gateway is never returned: whoever chose it would receive the keys of clients
+    /// that read the answer.
     pub fn address(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         if let Some(url) = &self.public_url {
             return Some(url.clone());
@@ -51,7 +51,7 @@ impl Pages {
     /// Checks the host that a request names and the page that it comes from.
     ///
     /// # Errors
-    /// Returns `FORBIDDEN` for a host that is none of the gateway's, and for a page that may not call it.
+    /// Returns `FORBIDDEN` for a host that is not the gateway's, and for a page that may not call it.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let refused = |what: &str| {
             let error = ApiError::new(ErrorCode::Forbidden, what);
@@ -100,7 +100,7 @@ fn without_port(host: &str) -> &str {
         Some((name, port))
             if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.is_empty() =>
         {
-            // Within an address of IPv6 there are colons too.
+            // An IPv6 address contains colons too.
             if name.contains(':') && !name.ends_with(']') { host } else { name }
         }
         _ => host,

@@ -25,18 +25,18 @@ const PAGE_LIMIT: u32 = 100;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectsQuery {
-    /// Continue after this opaque cursor.
+    /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Projects per page, 1 to 100.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
-/// What a new project is to be.
+/// A request for a new project.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
-    /// Its name, which no other one has had.
+    /// Its name, which must never have been used before.
     #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
     name: String,
 }
@@ -60,7 +60,7 @@ pub async fn list_projects(
     Ok(private(Json(page.map_err(explain)?)))
 }
 
-/// Makes a project in the organisation.
+/// Creates a project in the organisation.
 #[utoipa::path(post, path = "/api/v1/projects", tag = "members",
     request_body(content = CreateProject, example = json!({ "name": "web" })),
     responses((status = 201, description = "The project", body = ProjectRecord)))]
@@ -75,7 +75,7 @@ pub async fn create_project(
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], private(Json(made))).into_response())
 }
 
-/// Deletes a project for good: its keys end at once, and its name is never given again.
+/// Deletes a project permanently: its API keys are revoked at once, and its name is never reused.
 #[utoipa::path(delete, path = "/api/v1/projects/{name}", tag = "members",
     params(("name" = String, Path, description = "Its name", pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")),
     responses((status = 204, description = "Deleted")))]
@@ -85,7 +85,7 @@ pub async fn delete_project(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     require(&caller, Right::Admin)?;
-    // What is no name is no project.
+    // An invalid name is treated as an unknown project.
     let Path(name) = name.map_err(|_| ApiError::not_found())?;
     let deleted = gateway.registry.delete_project(&caller, &name).await;
     deleted.map_err(|error| match error {

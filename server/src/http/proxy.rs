@@ -1,4 +1,4 @@
-//! `/mcp/proxy/{server}`: one MCP server behind HTTP, passed through.
+//! `/mcp/proxy/{server}`: one HTTP MCP server, proxied.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::memory::Parsed;
 use crate::proxy::Passage;
 use crate::state::SharedGateway;
 
-/// Passes a message on to one MCP server, and its answer back.
+/// Forwards a message to one MCP server, and returns its answer.
 #[utoipa::path(post, path = "/mcp/proxy/{server}", tag = "mcp",
     params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes")),
     request_body(content = Object, description = "A JSON-RPC 2.0 message",
@@ -53,7 +53,7 @@ pub async fn pass_message(
     Ok(passage.post(body).await)
 }
 
-/// Opens the stream of what one MCP server says of itself, or takes one up again.
+/// Opens or resumes the stream of server-initiated messages of one MCP server.
 #[utoipa::path(get, path = "/mcp/proxy/{server}", tag = "mcp",
     params(("server" = String, Path, description = "A namespace, or a full name", example = "acme.web.notes")),
     responses(
@@ -110,7 +110,7 @@ pub async fn end_session(
     Ok(passage.without_body(Method::DELETE).await)
 }
 
-/// Finds the server that the caller means.
+/// Resolves the server's name for the caller.
 async fn passage(
     gateway: SharedGateway,
     pages: &Pages,

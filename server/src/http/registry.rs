@@ -21,20 +21,20 @@ use crate::auth::Reader;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
-/// The largest page of the catalog.
+/// The largest page of the list.
 const PAGE_LIMIT: u32 = 100;
 
-/// The catalog's query parameters.
+/// The query parameters of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogQuery {
-    /// Continue after this opaque cursor.
+    /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Entries per page, 1 to 100.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
-    /// Words to look for.
+    /// The text to search for.
     search: Option<String>,
     /// Only entries of this namespace.
     namespace: Option<String>,
@@ -42,10 +42,10 @@ pub struct CatalogQuery {
     #[serde(rename = "type")]
     #[param(value_type = Option<EntryType>)]
     kind: Option<String>,
-    /// Only entries that run there.
+    /// Only entries with this routing.
     #[param(value_type = Option<Routing>)]
     routing: Option<String>,
-    /// What entries of type `http` are called: `http` or `cloud`.
+    /// The name of the type `http` in the answer: `http` or `cloud`.
     #[param(pattern = "^(http|cloud)$")]
     http_as: Option<String>,
 }
@@ -54,7 +54,7 @@ pub struct CatalogQuery {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EntryQuery {
-    /// What an entry of type `http` is called: `http`, or `cloud` with the gateway's proxy as its `proxy_to`.
+    /// The name of the type `http` in the answer: `http`, or `cloud` with the gateway's proxy as `proxy_to`.
     #[param(pattern = "^(http|cloud)$")]
     http_as: Option<String>,
 }
@@ -70,8 +70,7 @@ pub async fn list_entries(
     query: Result<Query<CatalogQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     if wants_event_stream(&headers) {
-        // The server never opens a stream of its own: 2026-07-28 has none, and
-        // the earlier versions allow 405.
+        // The gateway never opens a server-initiated stream: 2026-07-28 has none, and the earlier versions allow 405.
         return Ok((StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST, GET")]).into_response());
     }
     let Query(query) =
@@ -171,7 +170,7 @@ pub async fn get_entry(
     Ok(entry_response(&headers, &found))
 }
 
-/// Reads what entries of type `http` are to be called.
+/// Parses `http_as`.
 fn says_cloud(word: Option<&str>) -> Result<bool, ApiError> {
     match word {
         None | Some("http") => Ok(false),
@@ -180,8 +179,8 @@ fn says_cloud(word: Option<&str>) -> Result<bool, ApiError> {
     }
 }
 
-/// Serves an entry as clients expect one that know the type as `cloud`: they send their messages to `proxy_to`, so it
-/// is the gateway's own proxy. `integrity` stays that of the entry; this form of it is nobody's content.
+/// Serves an entry for clients that know the type as `cloud`: they send their messages to `proxy_to`, so it is the
+/// gateway's own proxy. `integrity` remains that of the stored entry, because this form is not stored.
 fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Response, ApiError> {
     let unreadable = |_| ApiError::new(ErrorCode::Internal, "the entry is not JSON");
     let mut entry: Value = serde_json::from_slice(&served.json).map_err(unreadable)?;
@@ -242,19 +241,19 @@ fn wants_json(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"))
 }
 
-/// An entry that is not there.
+/// The answer for an entry that cannot be served.
 #[derive(Debug, Serialize, ToSchema)]
 struct NotFound {
     /// `not_found`, `hash_mismatch` or `ambiguous`.
     error: &'static str,
-    /// What was asked for.
+    /// The requested name.
     message: String,
-    /// With `hash_mismatch`: the name that it has now.
+    /// With `hash_mismatch`: the present name.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<String>,
 }
 
-/// What does not exist and what is another tenant's answer alike.
+/// Nonexistent entries and those of other tenants get the same answer.
 fn not_found(name: &str) -> Response {
     let message = format!("MCP '{}' not in registry", shown(name));
     let body = NotFound { error: "not_found", message, current: None };
@@ -265,7 +264,7 @@ fn no_store() -> [(header::HeaderName, &'static str); 1] {
     [(header::CACHE_CONTROL, "private, no-store")]
 }
 
-/// Returns a name short and plain enough to echo.
+/// Returns a name truncated and escaped for echoing.
 fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(200).collect()
 }
@@ -294,7 +293,7 @@ pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMa
     response
 }
 
-/// The routing rules as they are told.
+/// The routing rules in the answer.
 #[derive(ToSchema)]
 #[schema(as = RoutingRules)]
 #[expect(dead_code, reason = "it only describes what the rules serialise to")]
@@ -304,7 +303,7 @@ struct Rules {
     rules: Vec<Vec<String>>,
 }
 
-/// Tells whether the reader has what an `ETag` names: any of a list, weak or not, or `*` (RFC 9110, 13.1.2).
+/// Returns whether `If-None-Match` matches an `ETag`: any of a list, weak or not, or `*` (RFC 9110, 13.1.2).
 fn reader_has(headers: &HeaderMap, etag: &str) -> bool {
     let (Some(known), Ok(etag)) = (headers.typed_get::<IfNoneMatch>(), etag.parse::<ETag>()) else {
         return false;
@@ -320,7 +319,7 @@ fn wants_event_stream(headers: &HeaderMap) -> bool {
         .any(|value| value.contains("text/event-stream"))
 }
 
-/// Reads a query parameter that is one of the words of a serde enum.
+/// Parses a query parameter as a variant of a serde enum.
 fn parse_word<T: serde::de::DeserializeOwned>(
     word: Option<String>,
     name: &str,

@@ -1,4 +1,4 @@
-//! `/api/v1/secrets`: keys that are stored for the upstreams of tools. Values go in and never come out.
+//! `/api/v1/secrets`: stored secrets for the upstreams of tools. Values can be written but never read.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::http::body::{ApiBytes, is_json};
 use crate::state::SharedGateway;
 
-/// The largest body: a value of 8 KiB with every byte escaped, and what is around it.
+/// The largest body: a value of 8 KiB with every byte escaped, plus the other members.
 pub const BODY_LIMIT: usize = 64 * 1024;
 
 /// The answer to a list.
@@ -34,14 +34,14 @@ struct Listed {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewSecret {
-    /// What the upstream is sent; 1 to 8192 bytes.
+    /// The value that is sent to the upstream; 1 to 8192 bytes.
     #[schema(write_only, min_length = 1, max_length = 8192)]
     value: String,
-    /// Whose it is.
+    /// The owner: `me` or `project`.
     #[serde(rename = "for")]
     owner: SecretOwner,
-    /// Where it may go: `host` or `host:port` for https, `http://host` unencrypted. Without any, only where entries
-    /// of the public catalog lead.
+    /// The hosts that may receive it: `host` or `host:port` for https, `http://host` unencrypted. Without hosts, only
+    /// the hosts of catalog entries.
     #[serde(default)]
     #[schema(max_items = 16)]
     hosts: Vec<String>,
@@ -52,7 +52,7 @@ struct NewSecret {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WhichSecret {
-    /// Whose it is.
+    /// The owner: `me` or `project`.
     #[serde(rename = "for")]
     owner: SecretOwner,
 }
@@ -68,14 +68,14 @@ pub async fn list_secrets(
     if !caller.rights.contains(Right::Admin) {
         require(&caller, Right::Execute)?;
     }
-    // Also without a master key nobody is told that there are none.
+    // Without a master key, this must fail rather than return an empty list.
     gateway.registry.check_secrets().await?;
     let tenant = Requester::new(caller, &headers).tenant();
     let secrets = gateway.registry.secrets(&tenant).await?;
     Ok((PRIVATE, Json(Listed { secrets })).into_response())
 }
 
-/// Stores a value with its hosts: 201 for a new name, 200 where it takes the place of another.
+/// Stores a value with its hosts: 201 for a new name, 200 if it replaces another value.
 #[utoipa::path(put, path = "/api/v1/secrets/{name}", tag = "secrets",
     params(("name" = String, Path, description = "The variable that a tool needs", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY")),
     request_body(content = NewSecret, example = json!({ "value": "tvly-…", "for": "me", "hosts": ["mcp.tavily.com"] })),
@@ -90,17 +90,17 @@ pub async fn put_secret(
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {
     let name: SecretName = name.parse().map_err(refused)?;
-    // A page of another origin can send a form or a text without being asked for leave.
+    // A page of another origin can send a form or a text without a preflight.
     if !is_json(&headers) {
         let error = invalid("the body must be `application/json`");
         return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     let new: Result<NewSecret, _> = serde_json::from_slice(&body);
-    // The value is nowhere but in its own type from here on, if nobody else holds the body.
+    // From here on, the value exists only in its own type, if nothing else holds the body.
     if let Ok(mut bytes) = body.try_into_mut() {
         bytes.zeroize();
     }
-    // The parser's message could quote the value, so only the place is told.
+    // The parser's message could quote the value, so only the position is returned.
     let new = new.map_err(|error| {
         let (line, column) = (error.line(), error.column());
         invalid(format!(

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::publish::servers::{self, MadeServer, PublishServer};
 use crate::state::SharedGateway;
 
-/// The largest body: an entry of 1 MiB, and what JSON may add to it.
+/// The largest body: an entry of 1 MiB, plus JSON escaping.
 pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
 
 /// Publishes an MCP server in the caller's scope.
@@ -41,7 +41,7 @@ pub async fn publish_server(
     Ok((status, [(header::LOCATION, location)], private(Json(made))).into_response())
 }
 
-/// Says of a version of a server, or of all, that it should not be used any more.
+/// Deprecates a version of a server, or all versions.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/deprecate", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use notes2" })),
@@ -58,7 +58,7 @@ pub async fn deprecate_server(
     Ok(private(Json(Named { name })))
 }
 
-/// Leaves a version of a server to those who name it.
+/// Yanks a version of a server: only requests for exactly this version still resolve.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/yank", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
@@ -74,7 +74,7 @@ pub async fn yank_server(
     Ok(private(Json(Named { name })))
 }
 
-/// Deletes a server for good, with all its versions. Its name is never given again.
+/// Deletes a server permanently, with all its versions. Its name is never reused.
 #[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers",
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     responses(

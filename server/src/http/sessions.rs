@@ -1,4 +1,4 @@
-//! `/api/v1/sessions`: a short token in the place of a key.
+//! `/api/v1/sessions`: a short-lived token instead of an API key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,38 +22,38 @@ use crate::error::ApiError;
 use crate::sessions::LONGEST;
 use crate::state::SharedGateway;
 
-/// What a new session is to be.
+/// A request for a new session.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSession {
-    /// What it may do; all that its maker may, unless it is said.
+    /// The rights of the session. Default: all rights of the credential.
     #[schema(min_items = 1)]
     can: Option<Vec<Right>>,
-    /// How long it lasts; 900, unless it is said.
+    /// The lifetime in seconds. Default: 900.
     #[schema(minimum = 1, maximum = 900)]
     #[serde(default, deserialize_with = "super::body::whole_number")]
     expires_in_seconds: Option<u64>,
 }
 
-/// A new session, shown this once.
+/// A new session, shown only once.
 #[derive(Serialize, ToSchema)]
 struct NewSession<'a> {
     /// The token, for `Authorization: Bearer`.
     session: String,
-    /// Names it in the audit log.
+    /// The session's id in the audit log.
     id: Uuid,
-    /// The scope that it acts for.
+    /// The session's scope.
     #[schema(value_type = String)]
     scope: &'a Scope,
-    /// Who acts with it.
+    /// The principal.
     principal: &'a str,
-    /// What it may do.
+    /// The rights.
     can: &'a Rights,
-    /// From when on it is refused.
+    /// When the session expires.
     expires_at: DateTime<Utc>,
 }
 
-/// Makes a session with no right that its maker lacks.
+/// Creates a session with at most the rights of the credential.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "keys",
     request_body(content = CreateSession, example = json!({ "can": ["read"], "expires_in_seconds": 300 })),
     responses((status = 201, description = "The session, shown only once", body = NewSession)))]
@@ -69,7 +69,7 @@ pub async fn create_session(
         gateway.registry.audit(&tenant, event)
     };
     if caller.session.is_some() {
-        // Else one could be made of another for ever.
+        // Otherwise sessions could be renewed forever.
         record(AuditOutcome::Refused, json!({})).await?;
         let detail = "a session is created from an API key or a token, not from another session";
         return Err(ApiError::new(ErrorCode::Forbidden, detail));

@@ -1,8 +1,8 @@
-//! What may stand in a request once: a request that two readers take for different ones is refused.
+//! Request parts that must be unique: a request that two implementations could parse differently is refused.
 //!
-//! A proxy, a firewall or a log before the gateway may take the first of two headers where the gateway takes the
-//! last. So every route refuses what is said twice, before it looks at anything else; also the same thing twice,
-//! since a reader may as well join the two.
+//! A proxy, a firewall or a log in front of the gateway may use the first of two headers where the gateway uses the
+//! last. So every route refuses duplicates before anything else, even with equal values, because an implementation
+//! may also join the two.
 
 use axum::extract::Request;
 use axum::http::uri::{Authority, Scheme};
@@ -11,8 +11,7 @@ use protocol::ErrorCode;
 
 use crate::error::ApiError;
 
-/// The headers that the gateway decides by. `Accept`, `X-Forwarded-For` and others that are lists may stand in
-/// several lines.
+/// The security-relevant headers. `Accept`, `X-Forwarded-For` and other lists may be split over several lines.
 const ONCE: [&str; 14] = [
     "authorization",
     "content-length",
@@ -29,23 +28,23 @@ const ONCE: [&str; 14] = [
     "x-api-key",
     "x-pml-client",
 ];
-/// The beginnings of more of them: arguments that stand in headers, and keys for tools.
+/// The prefixes of more of them: arguments in headers, and secrets for tools.
 const ONCE_EACH: [&str; 2] = ["mcp-param-", "x-pml-key-"];
 
-/// Checks that a request says each thing once.
+/// Checks that a request has no duplicate parts.
 ///
 /// # Errors
-/// Returns `INVALID_REQUEST` for a header that stands twice, and for a host that is missing, malformed or not the one
+/// Returns `INVALID_REQUEST` for a duplicate header, and for a host that is missing, malformed or different from that
 /// of the request's target.
 pub(super) fn check(request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
-    // Nearly always nothing stands twice, and that is known without looking for each.
+    // Almost no request has a duplicate header, which the two counts show without a search.
     if headers.len() != headers.keys_len()
         && let Some(name) = doubled(headers)
     {
         let detail = format!("the request has more than one header `{name}`");
         let refused = ApiError::new(ErrorCode::InvalidRequest, detail);
-        // Where its body ends is not sure, and so neither is where the next request begins.
+        // The end of its body is ambiguous, and so is the beginning of the next request.
         let is_length = matches!(name, "content-length" | "transfer-encoding");
         return Err(match is_length {
             true => refused.with_header(header::CONNECTION, HeaderValue::from_static("close")),
@@ -55,7 +54,7 @@ pub(super) fn check(request: &Request) -> Result<(), ApiError> {
     check_host(request.version(), request.uri(), headers)
 }
 
-/// Returns a header that stands twice although it may not.
+/// Returns a duplicate header that must be unique.
 fn doubled(headers: &HeaderMap) -> Option<&str> {
     headers.keys().map(|name| name.as_str()).find(|name| {
         let may_once = ONCE.contains(name) || ONCE_EACH.iter().any(|start| name.starts_with(start));
@@ -63,11 +62,12 @@ fn doubled(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
-/// Checks the host: `Host` names one, and a target that names one as well names the same.
+/// Checks the host: `Host` is present, and equals the host in the target, if there is one.
 fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let refused = |detail: &str| Err(ApiError::new(ErrorCode::InvalidRequest, detail));
     let Some(host) = headers.get(header::HOST) else {
-        // HTTP/2 names it in the target (RFC 9113, 8.3.1), and HTTP/1.0 need not: load balancers ask `/health` so.
+        // HTTP/2 has it in the target (RFC 9113, 8.3.1), and HTTP/1.0 may omit it: load balancers call `/health` this
+        // way.
         let is_named = version == Version::HTTP_2 && uri.authority().is_some();
         return match is_named || version == Version::HTTP_10 {
             true => Ok(()),
@@ -87,7 +87,7 @@ fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Ap
     }
 }
 
-/// Tells whether two authorities are one: in any case, with or without the port that the scheme means anyway.
+/// Returns whether two authorities are equal, ignoring case and the default port.
 fn is_same(target: &Authority, host: &Authority, scheme: Option<&Scheme>) -> bool {
     let usual = match scheme {
         Some(scheme) if *scheme == Scheme::HTTP => Some(80),

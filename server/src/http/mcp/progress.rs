@@ -1,4 +1,4 @@
-//! Tells a client how far its request is.
+//! Sends progress notifications for a request.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use rmcp::service::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How often a client hears of a request in which no call ends.
+/// The interval of notifications while no call ends.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Waits for the answer to a request, and tells its client whenever a tool call has ended, and every few seconds.
+/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and every few seconds.
 ///
-/// What is told rises in any case: it is the seconds that have gone by. Nobody knows how many there will be.
+/// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.
 pub(super) async fn tell<T>(
     peer: &Peer<RoleServer>,
     token: ProgressToken,
@@ -34,7 +34,7 @@ pub(super) async fn tell<T>(
             _ = beat.tick() => {}
         }
         let ended = *calls.borrow_and_update();
-        // A call that ended just before the answer is told as well.
+        // A call that ended just before the answer is reported as well.
         if last.is_none() || ended > said {
             say(peer, &token, started, ended).await;
             said = ended;

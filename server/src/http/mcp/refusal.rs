@@ -1,4 +1,4 @@
-//! Bodies that are no JSON-RPC message, refused as JSON-RPC says.
+//! Bodies that are not JSON-RPC messages, refused as JSON-RPC defines.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 /// The code of a body that is not JSON.
 const PARSE_ERROR: i32 = -32700;
-/// The code of JSON that is no message.
+/// The code of JSON that is not a message.
 const INVALID_REQUEST: i32 = -32600;
 
-/// Returns whether the body has an encoding that would have to be undone first.
+/// Returns whether the body is compressed.
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::CONTENT_ENCODING)
@@ -21,7 +21,7 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 
 /// Answers a body that the MCP endpoint could not read, if that is what it refused.
 ///
-/// The endpoint answers 415 for a type that it does not take, and for this too.
+/// The endpoint answers 415 both for an unsupported type and for such a body.
 pub(super) fn of_body(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Response> {
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.as_bytes().get(..16).is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"))
@@ -38,7 +38,7 @@ fn refusal(body: &Bytes) -> Response {
             (Value::Null, INVALID_REQUEST, message.to_owned())
         }
         Ok(mut message) => {
-            // An id is told back only if it could be one.
+            // An id is repeated only if it is a valid one.
             let id = message.get_mut("id").map(Value::take).unwrap_or_default();
             let id = if id.is_string() || id.is_i64() { id } else { Value::Null };
             (id, INVALID_REQUEST, "the body is not a JSON-RPC message of MCP".to_owned())

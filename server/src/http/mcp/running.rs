@@ -1,8 +1,8 @@
-//! The calls that run now, so that a notification can cancel one of them.
+//! The running calls, so that a notification can cancel one of them.
 //!
-//! Every message is a request of its own, and ids are only unique for one client: clients that share a key count
-//! alike. Each is given a session id with its handshake, which stands for nothing else and is stored nowhere, so
-//! that any replica takes it.
+//! Every message is a request of its own, and ids are unique only within a client; clients that share a key may use
+//! the same ids. Each client gets a session id with its handshake. The id has no other meaning and is not stored, so
+//! any replica accepts it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// The header with the id that a client got with its handshake.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Whose request it is, and how its client names it.
+/// The caller of a request, and the id that its client chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     tenant: Tenant,
@@ -27,7 +27,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Names a request of a caller.
+    /// Returns the name of a caller's request.
     pub(super) fn new(caller: &Caller, headers: &HeaderMap, request: RequestId) -> Self {
         let session = headers.get(SESSION).and_then(|value| value.to_str().ok());
         Self {
@@ -44,7 +44,7 @@ impl Name {
 pub(super) struct Running(Mutex<HashMap<Name, Vec<(Uuid, CancellationToken)>>>);
 
 impl Running {
-    /// Enters a call that ends with `outer`, or when it is cancelled by its name.
+    /// Registers a call that is cancelled with `outer`, or by its name.
     pub(super) fn enter(self: &Arc<Self>, name: Name, outer: &CancellationToken) -> Entry {
         let (id, cancel) = (Uuid::new_v4(), outer.child_token());
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Running {
     }
 }
 
-/// A call that runs; it is taken out when this ends.
+/// A running call; dropping this removes it.
 pub(super) struct Entry {
     running: Arc<Running>,
     name: Name,
@@ -90,7 +90,7 @@ impl Drop for Entry {
     }
 }
 
-/// Returns which request a message cancels, if that is what it does.
+/// Returns the request that a message cancels, if it is a cancellation.
 pub(super) fn cancelled(body: &[u8]) -> Option<RequestId> {
     #[derive(Deserialize)]
     struct Message {

@@ -1,7 +1,7 @@
-//! `POST /v0.1/auth/github-at`: how `mcp-publisher login` gets what it publishes with.
+//! `POST /v0.1/auth/github-at`: the login of `mcp-publisher`.
 //!
-//! Of its ways to log in, this one takes a token that the user has: `mcp-publisher login github --token KEY`. The
-//! token is an API key of this gateway, and what it is exchanged for is the key itself: it ends when the key does.
+//! Of its login methods, this one accepts an existing token: `mcp-publisher login github --token KEY`. The token is
+//! an API key of this gateway, and it is exchanged for the key itself, with the key's expiry.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,7 +21,7 @@ use crate::state::SharedGateway;
 /// The largest body.
 pub const BODY_LIMIT: usize = 16 * 1024;
 
-/// What is exchanged.
+/// The token to exchange.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
@@ -30,7 +30,7 @@ pub struct Exchange {
     github_token: String,
 }
 
-/// What to publish with.
+/// The credential to publish with.
 #[derive(Serialize, ToSchema)]
 struct RegistryToken {
     /// The key.
@@ -39,7 +39,7 @@ struct RegistryToken {
     expires_at: i64,
 }
 
-/// Exchanges an API key for what `mcp-publisher` publishes with: the key itself.
+/// Exchanges an API key for the credential that `mcp-publisher` publishes with: the key itself.
 #[utoipa::path(post, path = "/v0.1/auth/github-at", tag = "official",
     request_body(content = Exchange, example = json!({ "github_token": "pml_key_…" })),
     responses(
@@ -52,12 +52,12 @@ pub async fn exchange_key(
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {
     let refused = || ApiError::new(ErrorCode::Unauthorized, "the API key is not valid");
-    // The key stands in the body, so a body without one is a request without a key.
+    // The key is in the body, so a body without one is a request without a credential.
     let body: Exchange = serde_json::from_slice(&body).map_err(|_| refused())?;
     let bearer = format!("Bearer {}", body.github_token);
     let mut value = HeaderValue::from_str(&bearer).map_err(|_| refused())?;
     value.set_sensitive(true);
-    // As if the request carried it: checked and counted in the same way.
+    // Checked and counted as if it were in the request's header.
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
     let caller = auth::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
     require_publish(&caller)?;

@@ -1,4 +1,4 @@
-//! `POST /v0.1/publish`: what the official registry's `mcp-publisher` sends.
+//! `POST /v0.1/publish`: the request of the official registry's `mcp-publisher`.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use crate::http::openapi::Problem;
 use crate::publish::official;
 use crate::state::SharedGateway;
 
-/// The largest body: a server.json of 64 KiB, and what JSON may add to it.
+/// The largest body: a server.json of 64 KiB, plus JSON escaping.
 pub const BODY_LIMIT: usize = 256 * 1024;
 
-/// A server.json of the official registry; members that are not listed here are kept as they are.
+/// A server.json of the official registry; members that are not listed here are preserved.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what is read from a map")]
 struct ServerJson {
     /// `org.project/namespace`, with the key's own scope.
     #[schema(pattern = "^[A-Za-z0-9._-]+/[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", max_length = 200)]
     name: String,
-    /// What it does.
+    /// The description.
     #[schema(min_length = 1, max_length = 100, pattern = "[^\\s]")]
     description: String,
     /// Three numbers.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     version: String,
-    /// Ways to start it; the first that can be started as it stands is used.
+    /// The packages; the first one that can be started as described is used.
     #[schema(value_type = Option<Vec<Object>>)]
     packages: Option<Vec<Value>>,
-    /// Where it is reached, if no package can be started.
+    /// The remote addresses, used if no package can be started.
     #[schema(value_type = Option<Vec<Object>>)]
     remotes: Option<Vec<Value>>,
 }
 
 /// Publishes a version of an MCP server in the caller's scope, as `org.project/namespace`.
 ///
-/// It is what `POST /api/v1/servers` does, by a server.json. Programs can call its tools once they are known: list them
-/// in `_meta`, at `io.modelcontextprotocol.registry/publisher-provided`, `ai.casys.pml/tools`, or publish with
-/// `pml publish --mcp`, which asks the server.
+/// Equivalent to `POST /api/v1/servers`, with a server.json. Programs can call only listed tools: list them in
+/// `_meta`, at `io.modelcontextprotocol.registry/publisher-provided`, `ai.casys.pml/tools`, or publish with
+/// `pml publish --mcp`, which reads them from the server.
 #[utoipa::path(post, path = "/v0.1/publish", tag = "official", operation_id = "publish_official_server",
     request_body(content = ServerJson, description = "A server.json", example = json!({
         "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
@@ -64,7 +64,7 @@ pub async fn publish_server(
     require_publish(&caller)?;
     let made = official::publish(&gateway, &caller, body).await.map_err(|error| {
         let detail = error.message.clone();
-        // The member in which clients of the official API look for the reason.
+        // The member that clients of the official API read the reason from.
         told_of_publishing(error).with_member("error", detail)
     })?;
     let reader = asked.on_behalf_of(caller.tenant());
