@@ -9,7 +9,7 @@ pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
     const SHOWN: usize = 10;
     let told = tools.iter().take(SHOWN).map(|tool| {
         let tool = crate::escape_text(tool);
-        format!("the program ended before its call of `{tool}` did, so that may have happened or not; `await` every call")
+        format!("the program ended before its call of `{tool}`, which may or may not have taken effect; `await` every call")
     });
     let more = tools.len().saturating_sub(SHOWN);
     told.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()

@@ -49,7 +49,7 @@ pub fn search_tools() -> ToolDescriptor {
                     "description": { "type": "string" },
                     "routing": { "enum": ["client", "server"] },
                     "score": { "type": "number" },
-                    "offline": { "type": "string", "description": "The gateway could not be asked; it said so before." },
+                    "offline": { "type": "string", "description": "The gateway is unreachable, as reported before." },
                 },
                 "required": ["id", "signature", "description", "routing", "score"],
             } } },
@@ -186,7 +186,7 @@ impl DiscoverRequest {
         match self.limit.map(|limit| limit as usize) {
             None => Ok(DEFAULT_LIMIT),
             Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` is a number from 1 to {MOST}"))),
+            Some(_) => Err(invalid(&format!("`limit` must be a number from 1 to {MOST}"))),
         }
     }
 }

@@ -134,7 +134,7 @@ pub struct RunNote {
     /// Wall time in milliseconds.
     #[serde(serialize_with = "rounded")]
     pub duration_ms: f64,
-    /// What the program printed.
+    /// The program's output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<ConsoleLine>,
     /// Whether lines are missing because the console limit was reached.

@@ -53,7 +53,7 @@ fn check_segment(segment: &str, kind: &'static str) -> Result<(), NameError> {
     } else if segment.len() > SEGMENT_LIMIT {
         "it is longer than 128 characters"
     } else if !segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
-        "only ASCII letters, digits, `_` and `-` may stand in it"
+        "it may contain only ASCII letters, digits, `_` and `-`"
     } else if segment.starts_with('-') {
         "it may not start with `-`"
     } else {

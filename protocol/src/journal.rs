@@ -114,13 +114,13 @@ pub enum JournalRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalMismatch {
     /// Another program.
-    #[error("the program is not the one of the journal")]
+    #[error("the program differs from the journal's")]
     Code,
     /// Other arguments of the program.
-    #[error("the program's arguments are not those of the journal")]
+    #[error("the program's arguments differ from the journal's")]
     Args,
     /// A call of another tool.
-    #[error("call {index} was of `{recorded}`, now it is of `{made}`")]
+    #[error("call {index} was `{recorded}` and is now `{made}`")]
     Tool {
         /// The call.
         index: u64,
@@ -130,7 +130,7 @@ pub enum JournalMismatch {
         made: ToolId,
     },
     /// Other arguments of a call.
-    #[error("call {index} of `{tool}` has other arguments than in the journal")]
+    #[error("call {index} of `{tool}` has different arguments than in the journal")]
     CallArgs {
         /// The call.
         index: u64,
@@ -178,7 +178,7 @@ impl Journal {
             return Err(refusal(1, "the first line must be the run"));
         };
         if run.version != VERSION {
-            let reason = format!("version {} is not known, only {VERSION}", run.version);
+            let reason = format!("version {} is unknown; only {VERSION} is supported", run.version);
             return Err(JournalRefusal::Line { line: 1, reason });
         }
         let (mut calls, mut places) = (Vec::<JournalCall>::new(), HashMap::new());
@@ -301,10 +301,7 @@ mod tests {
         ));
         assert_eq!(journal.answer(3, &eval, &json!({})), Ok(None));
         let other = journal.answer(1, &read, &json!({})).unwrap_err();
-        assert_eq!(
-            other.to_string(),
-            "call 1 was of `math:eval`, now it is of `filesystem:read_file`"
-        );
+        assert_eq!(other.to_string(), "call 1 was `math:eval` and is now `filesystem:read_file`");
         let other = journal.answer(1, &eval, &json!({ "a": 1, "b": 3 })).unwrap_err();
         assert_eq!(other, JournalMismatch::CallArgs { index: 1, tool: eval });
     }

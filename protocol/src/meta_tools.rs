@@ -98,8 +98,7 @@ pub const DISCOVER: MetaTool = MetaTool {
     aliases: &["pml:discover", "pml__discover", "discover"],
     description: "\
 Finds tools to call in a program: by what they do (`intent`, or several `intents` at once), by `pattern` \
-(`filesystem:*`) or by exact `name` (`json:parse`). Answers, best first, with one line, a TypeScript signature \
-and a score from 0 to 1 each; what does not fit is not listed. `include: [\"schemas\"]` adds full descriptions \
+(`filesystem:*`) or by exact `name` (`json:parse`). Returns the matching tools, best first, each with one line, a TypeScript signature and a score from 0 to 1. `include: [\"schemas\"]` adds full descriptions \
 and JSON Schemas.",
     hints: Hints { read_only: true, destructive: false, idempotent: true, open_world: false },
     input: discover_schema,
@@ -112,8 +111,7 @@ pub const CONTINUE: MetaTool = MetaTool {
     title: "Answer a paused program",
     aliases: &["pml:continue", "pml__continue", "continue", "continue_workflow"],
     description: "\
-Continues or ends a run that answered `approval_required`. Ask the user first; pass their decision \
-on unchanged. The run goes on where it stood; nothing is done twice.",
+Continues or ends a run that answered `approval_required`. Ask the user first; pass their decision on unchanged. The run continues where it stopped; nothing is done twice.",
     hints: RUNS_PROGRAMS,
     input: continue_schema,
     output: envelope_schema,
@@ -126,9 +124,7 @@ pub const CREATE: MetaTool = MetaTool {
     aliases: &["pml:create", "pml__create", "create"],
     description: "\
 Publishes a program under a name, so that programs can call it as `await mcp.namespace.action({ ... })`. \
-Publish what has run well: pass its `code`, and the `execution_id` of the run. It begins with a comment \
-`/** what it does */`, or has a `description`; `args` are its parameters, `return` its result. A version \
-never changes. Example: `{ \"name\": \"reports.weekly\", \"code\": \"/** Counts. */ return args.items.length\" }`.",
+Publish a program after a successful run: pass its `code`, and the `execution_id` of the run. It begins with a comment `/** what it does */`, or has a `description`; `args` are its parameters, `return` its result. Versions are immutable. Example: `{ \"name\": \"reports.weekly\", \"code\": \"/** Counts. */ return args.items.length\" }`.",
     hints: Hints { read_only: false, destructive: false, idempotent: false, open_world: false },
     input: create_schema,
     output: envelope_schema,
@@ -145,7 +141,7 @@ fn envelope_schema() -> Value {
         "properties": {
             "status": {
                 "enum": ["success", "execute_locally", "error", "approval_required"],
-                "description": "How it ended, or what has to happen first.",
+                "description": "The outcome, or what has to happen first.",
             },
             "result": { "description": "With `success`: what the program returned." },
             "error_code": { "type": "string", "description": "With `error`: a stable code." },
@@ -159,12 +155,12 @@ fn envelope_schema() -> Value {
                 "type": "string",
                 "description": "With `approval_required`: the question for the user.",
             },
-            "execution_id": { "type": "string", "description": "Names the run." },
-            "console": { "type": "array", "description": "What the program printed." },
+            "execution_id": { "type": "string", "description": "The run's id." },
+            "console": { "type": "array", "description": "The program's output." },
             "warnings": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "What the user should know although the program ran.",
+                "description": "Warnings for the user.",
             },
         },
         "required": ["status"],
@@ -179,7 +175,7 @@ fn found_schema() -> Value {
             "tools": {
                 "type": "array",
                 "items": { "type": "object" },
-                "description": "The tools that fit, best first.",
+                "description": "The matching tools, best first.",
             },
             "results": {
                 "type": "array",
@@ -189,13 +185,13 @@ fn found_schema() -> Value {
             "suggestions": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "For a `name` that nobody has: names like it.",
+                "description": "For an unknown `name`: similar names.",
             },
-            "missing": { "type": "string", "description": "What could not be asked, and why." },
+            "missing": { "type": "string", "description": "The sources that could not be searched, and why." },
             "not_started": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "Servers of the user whose tools are known after their first call.",
+                "description": "The user's servers whose tools are unknown until their first call.",
             },
             "status": { "type": "string", "description": "`error` when the search failed." },
             "error_code": { "type": "string", "description": "With `error`: a stable code." },
@@ -226,17 +222,17 @@ fn execute_schema() -> Value {
                     "timeout_ms": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": "Wall time; can only shorten the limit.",
+                        "description": "The wall-time limit; can only lower the default.",
                     },
                     "dry_run": {
                         "type": "boolean",
-                        "description": "Analyse and say where it would run; run nothing.",
+                        "description": "Only analyse the program and return where it would run; run nothing.",
                     },
                     "eager": { "type": "boolean" },
                     "include": {
                         "type": "array",
                         "items": { "enum": crate::Include::ALL },
-                        "description": "What to tell beyond the result, the console and what failed.",
+                        "description": "Additional fields of the answer.",
                     },
                 },
                 "additionalProperties": false,
@@ -255,7 +251,7 @@ fn continue_schema() -> Value {
                 "type": "string",
                 "description": "The `workflow_id` of the `approval_required` answer.",
             },
-            "approved": { "type": "boolean", "description": "What the user decided." },
+            "approved": { "type": "boolean", "description": "The user's decision." },
             "always": {
                 "type": "boolean",
                 "description": "Whether the user allows this tool from now on.",
@@ -271,11 +267,11 @@ fn create_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "name": { "type": "string", "description": "How programs will call it: `namespace.action`." },
+            "name": { "type": "string", "description": "The name that programs call it by: `namespace.action`." },
             "code": { "type": "string", "description": "The TypeScript program, at most 64 KiB." },
             "execution_id": {
                 "type": "string",
-                "description": "The `execution_id` of a run that ended with success; the program must be the very one that ran.",
+                "description": "The `execution_id` of a successful run; the program must be exactly the one that ran.",
             },
             "version": {
                 "type": "string",
@@ -283,15 +279,15 @@ fn create_schema() -> Value {
             },
             "visibility": {
                 "enum": visibilities,
-                "description": "Who may know of it. Default: as before, and first the project.",
+                "description": "Visibility. Default: unchanged; `project` on first publish.",
             },
             "description": {
                 "type": "string",
-                "description": "What it does. Default: what its first comment says.",
+                "description": "The description. Default: the program's first comment.",
             },
             "parameters": {
                 "type": "object",
-                "description": "JSON Schema of its `args`. Default: what its use of them shows.",
+                "description": "JSON Schema of its `args`. Default: derived from the program.",
             },
         },
         "required": ["name"],
@@ -309,7 +305,7 @@ fn discover_schema() -> Value {
                 "items": { "type": "string" },
                 "minItems": 1,
                 "maxItems": 10,
-                "description": "Several of those, each with results of its own.",
+                "description": "Several intents, each with its own results.",
             },
             "pattern": {
                 "type": "string",

@@ -83,7 +83,7 @@ impl FromStr for ToolPattern {
             return Err(NameError::Form {
                 text: text.chars().take(64).flat_map(char::escape_debug).collect(),
                 kind: "pattern",
-                expected: "`namespace:action` without a version: a rule holds for all of them",
+                expected: "`namespace:action` without a version: a rule matches all versions",
             });
         }
         Ok(Self::Tool(tool))

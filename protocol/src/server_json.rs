@@ -43,7 +43,7 @@ pub fn place_of(server: &Value) -> Result<ServerPlace, String> {
         }
     }
     if why.is_empty() {
-        why.push("it names no package and no remote".to_owned());
+        why.push("it has no package and no remote".to_owned());
     }
     Err(format!("it can be neither started nor reached: {}", escape_text(&why.join("; "))))
 }
@@ -103,7 +103,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
     let what = format!("package `{identifier}`");
     // Before 2025-09-16 a package needed no transport, and there was one only.
     if package.get("transport").is_some() && package["transport"]["type"] != "stdio" {
-        return Err(format!("{what} does not speak over stdio"));
+        return Err(format!("{what} does not use stdio"));
     }
     let plain = |extra: &str| {
         !identifier.is_empty()
@@ -115,26 +115,26 @@ fn install_of(package: &Value) -> Result<Install, String> {
         "npm" => ("npx", "https://registry.npmjs.org", plain("@/._-")),
         "pypi" => ("uvx", "https://pypi.org", plain("._-")),
         "oci" => ("docker", "https://docker.io", plain("/._:-")),
-        _ => return Err(format!("{what} is of a kind that is not known, `{kind}`")),
+        _ => return Err(format!("{what} has the unknown type `{kind}`")),
     };
     if !name_is_plain {
-        return Err(format!("{what} has no name of its kind"));
+        return Err(format!("{what} has no valid name for its type"));
     }
     let stated = package["registryBaseUrl"].as_str().map(|url| url.trim_end_matches('/'));
     if stated.is_some_and(|url| url != base) {
-        return Err(format!("{what} comes from another place than `{base}`"));
+        return Err(format!("{what} does not come from `{base}`"));
     }
     // An image may have its tag in its name.
     let spec = match (kind, version) {
         ("oci", "") if identifier.rsplit('/').next().is_some_and(|last| last.contains(':')) => {
             let tag = identifier.rsplit(':').next().unwrap_or_default();
             if !is_exact(tag) {
-                return Err(format!("{what} has no version that stays"));
+                return Err(format!("{what} has no immutable version"));
             }
             identifier.to_owned()
         }
         (_, version) if !is_exact(version) => {
-            return Err(format!("{what} has no version that stays"));
+            return Err(format!("{what} has no immutable version"));
         }
         ("oci", version) => format!("{identifier}:{version}"),
         (_, version) => format!("{identifier}@{version}"),
@@ -168,7 +168,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
         if !harmless.contains(&option)
             || argument["value"].as_str().is_some_and(|value| value.contains('='))
         {
-            return Err(format!("{what} wants `{option}` of what runs it"));
+            return Err(format!("{what} needs the runtime option `{option}`"));
         }
     }
     args.push(spec);
@@ -179,7 +179,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
         let value = match value {
             Some(value) if !open => Some(value),
             _ if argument["isRequired"] == true => {
-                return Err(format!("{what} needs an argument that somebody must give"));
+                return Err(format!("{what} needs an argument without a fixed value"));
             }
             _ => None,
         };
@@ -193,7 +193,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
                 args.push(name.to_owned());
             }
             (Some("named"), Some(_), None) => {}
-            _ => return Err(format!("{what} has an argument of no kind")),
+            _ => return Err(format!("{what} has an argument of an unknown type")),
         }
     }
     Ok(Install { command: command.to_owned(), args, env_required })
@@ -203,13 +203,13 @@ fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
     let url = remote["url"].as_str().unwrap_or_default();
     let what = format!("remote `{url}`");
     if remote["type"] != "streamable-http" {
-        return Err(format!("{what} does not speak Streamable HTTP"));
+        return Err(format!("{what} does not use Streamable HTTP"));
     }
     let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
     let good = host.is_some_and(|host| !host.is_empty() && !host.contains('@'))
         && !url.contains(|c: char| c.is_whitespace() || c.is_control() || c == '{');
     if !good {
-        return Err(format!("{what} is no address of its own over TLS"));
+        return Err(format!("{what} is not a complete `https` address"));
     }
     let mut variables = Vec::new();
     for header in remote["headers"].as_array().into_iter().flatten() {

@@ -22,7 +22,7 @@ pub enum Visibility {
 
 /// Says that a word names no visibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a visibility is `private`, `project`, `org` or `public`")]
+#[error("a visibility must be `private`, `project`, `org` or `public`")]
 pub struct UnknownVisibility;
 
 impl Visibility {

@@ -327,7 +327,7 @@ fn write_cursor(last: &Fqdn) -> String {
 }
 
 fn read_cursor(cursor: &str) -> Result<[String; 4], RegistryError> {
-    let invalid = || RegistryError::Invalid("the cursor is not one of this catalog".to_owned());
+    let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     let text = unhex(cursor).ok_or_else(invalid)?;
     let parts: Vec<&str> = text.split(CURSOR_MARK).collect();
     let [scope, namespace, name] = parts[..] else { return Err(invalid()) };

@@ -93,7 +93,7 @@ impl Operator {
     ) -> Result<Fqdn, RegistryError> {
         if eager && class == Effects::Write {
             return Err(RegistryError::Invalid(
-                "only a tool that changes nothing may run before the program reaches it".to_owned(),
+                "only a read-only tool may run before the program reaches it".to_owned(),
             ));
         }
         self.change_tool_class(fqdn, Some((class, eager))).await

@@ -17,7 +17,7 @@ pub(crate) async fn explain(options: &PgConnectOptions, error: Error) -> Registr
     let error = match error {
         Error::PoolTimedOut => match tokio::time::timeout(LIMIT, options.connect()).await {
             Ok(Ok(_)) => {
-                return no_connection(options, "all of its connections are taken".to_owned());
+                return no_connection(options, "all of its connections are in use".to_owned());
             }
             Ok(Err(error)) => error,
             Err(_) => return no_connection(options, "it does not answer".to_owned()),

@@ -9,7 +9,7 @@ pub enum RegistryError {
     #[error("the database is unavailable")]
     Unavailable(#[source] sqlx::Error),
     /// No connection comes about.
-    #[error("{place} cannot be connected to: {reason}")]
+    #[error("cannot connect to {place}: {reason}")]
     NoConnection {
         /// Database, address and role; never the password.
         place: String,
@@ -20,7 +20,7 @@ pub enum RegistryError {
     #[error("`{0}` is not in the registry")]
     NotFound(String),
     /// Several projects of the organisation have the short name.
-    #[error("`{name}` is ambiguous; name one of {}", candidates.join(", "))]
+    #[error("`{name}` is ambiguous; use one of {}", candidates.join(", "))]
     Ambiguous {
         /// The short name.
         name: String,
@@ -34,13 +34,13 @@ pub enum RegistryError {
     #[error("{0}")]
     NotAllowed(String),
     /// The name is pinned to a content that is no longer there.
-    #[error("the content of `{}` changed; it is `{current}` now", current.unpinned())]
+    #[error("the content of `{}` has changed; it is now `{current}`", current.unpinned())]
     HashMismatch {
         /// The name with the hash of the present content.
         current: Fqdn,
     },
     /// The stored content does not have the hash that it was stored with.
-    #[error("the stored content of `{0}` does not have its recorded hash; it is not served")]
+    #[error("the stored content of `{0}` does not match its recorded hash; it is not served")]
     IntegrityMismatch(Fqdn),
     /// Something of that name exists already.
     #[error("{0}")]
@@ -56,22 +56,22 @@ pub enum RegistryError {
     InvalidCredential,
     /// There is no master key to seal and open secrets with.
     #[error(
-        "this gateway stores no secrets, because it has no master key; set `PML_MASTER_KEY` or `PML_MASTER_KEY_FILE`"
+        "this gateway cannot store secrets, because it has no master key; set `PML_MASTER_KEY` or `PML_MASTER_KEY_FILE`"
     )]
     NoMasterKey,
     /// Secrets are sealed under a master key that was not given.
     #[error(
-        "the secrets in this database are sealed under master key `{id}`, which is not among those that were given"
+        "the secrets in this database are encrypted under master key `{id}`, which is not configured"
     )]
     WrongMasterKey {
         /// The name of the key.
         id: String,
     },
     /// A stored secret was changed or moved in the database, or its key was.
-    #[error("the stored secret `{0}` cannot be read")]
+    #[error("the stored secret `{0}` cannot be decrypted")]
     UnreadableSecret(String),
     /// A stored secret may not go to the host that it is needed for.
-    #[error("the stored key `{name}` may not go to `{host}`")]
+    #[error("the stored secret `{name}` may not be sent to `{host}`")]
     NotForHost {
         /// The variable that it stands for.
         name: String,
@@ -86,7 +86,7 @@ pub enum RegistryError {
     NotMigrated,
     /// The role could pass by row-level security.
     #[error(
-        "role `{role}` owns tables or passes by row-level security; connect as `pml_app` to serve"
+        "role `{role}` owns tables or bypasses row-level security; connect as `pml_app` to serve"
     )]
     UnsafeRole {
         /// The role's name.
@@ -96,7 +96,7 @@ pub enum RegistryError {
     #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// The database answered with an error that should not happen.
-    #[error("the database refused a query")]
+    #[error("the database rejected a query")]
     Database(#[source] sqlx::Error),
 }
 

@@ -246,7 +246,7 @@ impl Registry {
                 match done {
                     Some(true) => Ok(()),
                     Some(false) => {
-                        Err(RegistryError::Conflict(format!("execution `{id}` ended already")))
+                        Err(RegistryError::Conflict(format!("execution `{id}` has already ended")))
                     }
                     None => Err(RegistryError::NotFound(id.to_string())),
                 }

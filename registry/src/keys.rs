@@ -60,7 +60,7 @@ impl FromStr for Right {
     fn from_str(text: &str) -> Result<Self, RegistryError> {
         Self::ALL.into_iter().find(|right| right.as_str() == text).ok_or_else(|| {
             RegistryError::Invalid(format!(
-                "`{}` is not a right; there are `execute`, `read`, `publish` and `admin`",
+                "`{}` is not a right; use `execute`, `read`, `publish` or `admin`",
                 text.escape_debug()
             ))
         })

@@ -110,9 +110,8 @@ impl Registry {
                     .fetch_one(&mut *connection)
                     .await?;
                     if there >= MOST {
-                        let message = format!(
-                            "project `{scope}` has {MOST} links; revoke one that is not used"
-                        );
+                        let message =
+                            format!("project `{scope}` has {MOST} links; revoke an unused one");
                         return Err(RegistryError::Conflict(message));
                     }
                     let event =

@@ -228,7 +228,7 @@ fn hear(state: &watch::Sender<State>, renewed: Option<Instant>) {
         was_silent || renewed.is_some()
     });
     if was_silent {
-        tracing::info!("The database is heard again");
+        tracing::info!("The database answers again");
     }
 }
 

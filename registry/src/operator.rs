@@ -82,7 +82,7 @@ impl Operator {
     pub async fn create_scope(&self, scope: &Scope) -> Result<bool, RegistryError> {
         if scope.org() == Scope::public().org() {
             return Err(RegistryError::Invalid(
-                "organisation `pml` is reserved for the public catalog".to_owned(),
+                "organisation `pml` is reserved for the catalog".to_owned(),
             ));
         }
         let tenant = Tenant::of(scope.clone());
@@ -122,7 +122,7 @@ pub(crate) async fn make(
         && let Some(near) = look_alike::among(scope.org(), [Scope::public().org()])
     {
         return Err(RegistryError::Invalid(format!(
-            "organisation `{}` could be taken for `{near}`; use a name of its own",
+            "organisation `{}` looks like `{near}`; choose a different name",
             scope.org()
         )));
     }

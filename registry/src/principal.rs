@@ -97,7 +97,7 @@ impl FromStr for Principal {
             Ok(Self(text.to_owned()))
         } else {
             Err(RegistryError::Invalid(
-                "a principal is 1 to 128 ASCII letters, digits or `. _ : @ + -`".to_owned(),
+                "a principal must be 1 to 128 ASCII letters, digits or `. _ : @ + -`".to_owned(),
             ))
         }
     }

@@ -240,7 +240,7 @@ impl Operator {
 
 fn not_public(org: &str) -> Result<(), RegistryError> {
     if org == Scope::public().org() {
-        let reason = "organisation `pml` holds the public catalog and stays";
+        let reason = "organisation `pml` contains the catalog and cannot be deleted";
         return Err(RegistryError::Invalid(reason.to_owned()));
     }
     Ok(())
@@ -248,7 +248,7 @@ fn not_public(org: &str) -> Result<(), RegistryError> {
 
 /// Says that a name cannot be given, to whoever manages the organisation.
 pub(crate) fn taken(scope: &Scope) -> RegistryError {
-    RegistryError::Conflict(format!("`{scope}` is or was a project; a name is never given again"))
+    RegistryError::Conflict(format!("`{scope}` is or was a project; names are never reused"))
 }
 
 async fn delete(
@@ -382,7 +382,7 @@ fn write_cursor(name: &str) -> String {
 }
 
 fn read_cursor(org: &str, cursor: &str) -> Result<String, RegistryError> {
-    let invalid = || RegistryError::Invalid("the cursor is not one of this list".to_owned());
+    let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) || cursor.len() > 256 {
         return Err(invalid());
     }

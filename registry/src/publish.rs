@@ -284,7 +284,7 @@ pub(crate) fn check_reserved(namespace: &str) -> Result<(), RegistryError> {
 pub(crate) fn check_shipped(namespace: &str, is_known: bool) -> Result<(), RegistryError> {
     match look_alike::of_shipped(namespace) {
         Some(near) if !is_known => Err(RegistryError::Invalid(format!(
-            "namespace `{namespace}` could be taken for `{near}`; use a name of its own"
+            "namespace `{namespace}` looks like `{near}`; choose a different name"
         ))),
         _ => Ok(()),
     }
@@ -328,7 +328,7 @@ async fn check_name(
     .await?;
     if seen.is_gone {
         return Err(RegistryError::Conflict(format!(
-            "`{id}` was deleted, or its server was; a name is never given again"
+            "`{id}` or its server was deleted; names are never reused"
         )));
     }
     if seen.is_tool {
@@ -337,7 +337,7 @@ async fn check_name(
     check_shipped(id.namespace(), seen.is_known)?;
     match seen.look_alike {
         Some(near) => Err(RegistryError::Invalid(format!(
-            "namespace `{}` could be taken for `{near}`; use that one or a name of its own",
+            "namespace `{}` looks like `{near}`; use that one or choose a different name",
             id.namespace()
         ))),
         None => Ok(seen.is_public),
@@ -383,7 +383,8 @@ async fn claim(
     let before = content::visibility(&found.visibility);
     let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
     if found.owner != owner {
-        let message = format!("`{id}` is another principal's, who alone says who may know of it");
+        let message =
+            format!("`{id}` belongs to another principal, who alone can change its visibility");
         return Err(RegistryError::Conflict(message));
     }
     let detail = serde_json::json!({ "from": before.as_str(), "to": wanted.as_str() });

@@ -157,7 +157,7 @@ impl Operator {
                 let candidate = approve::only_one(connection, &judged).await?;
                 if candidate.status == "deleted" {
                     let message =
-                        format!("`{}` {} was taken back there", judged.name, candidate.version);
+                        format!("`{}` {} was withdrawn there", judged.name, candidate.version);
                     return Err(RegistryError::Invalid(message));
                 }
                 approve::publish(connection, actor, &judged.name, candidate, &namespace, tools)

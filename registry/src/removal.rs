@@ -117,7 +117,7 @@ async fn delete(
     };
     if owner != actor.principal_name() && !is_admin {
         let message = format!(
-            "`{}` is another principal's: who published it first deletes it, or whoever has the right `admin`",
+            "`{}` belongs to another principal: only that principal, or one with the right `admin`, can delete it",
             entry.shown()
         );
         return Err(RegistryError::NotAllowed(message));

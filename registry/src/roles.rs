@@ -54,7 +54,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, RegistryError> {
         Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| {
             RegistryError::Invalid(format!(
-                "`{}` is not a role; there are `owner`, `admin`, `member` and `viewer`",
+                "`{}` is not a role; use `owner`, `admin`, `member` or `viewer`",
                 text.escape_debug()
             ))
         })

@@ -110,7 +110,7 @@ impl RouteSource {
 
     async fn reload_or_warn(&self) {
         if let Err(error) = self.reload().await {
-            tracing::warn!(error = %error, "Routes could not be read; the last ones stay");
+            tracing::warn!(error = %error, "Could not read the routes; keeping the previous ones");
         }
     }
 }
@@ -226,7 +226,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                     followed.entries.set_listening(false);
                     followed.forget(|_| true);
                     if let Err(error) = ended {
-                        tracing::warn!(error = %error, "The listener for changes was lost");
+                        tracing::warn!(error = %error, "Lost the connection for change notifications");
                     }
                     tokio::time::sleep(RETRY).await;
                 }

@@ -65,7 +65,8 @@ impl Registry {
             EntryType::Http => Routing::Server,
             EntryType::Stdio => Routing::Client,
             other => {
-                let message = format!("a server is `stdio` or `http`, not `{}`", other.as_str());
+                let message =
+                    format!("a server must be `stdio` or `http`, not `{}`", other.as_str());
                 return Err(RegistryError::Invalid(message));
             }
         };

@@ -41,7 +41,7 @@ impl FromStr for Version {
         match parts.as_deref() {
             Some(&[major, minor, patch]) => Ok(Self { major, minor, patch }),
             _ => Err(RegistryError::Invalid(format!(
-                "`{}` is not a version; one is three numbers, for example `1.2.0`",
+                "`{}` is not a version; write three numbers, for example `1.2.0`",
                 text.escape_debug()
             ))),
         }
@@ -96,7 +96,7 @@ pub(crate) fn choose<'e, T>(
             last.version.next_patch().ok_or_else(|| {
                 let last = last.version;
                 RegistryError::Invalid(format!(
-                    "after {last} there is no next patch: name a version"
+                    "there is no next patch after {last}; set a version"
                 ))
             })?
         }
@@ -106,7 +106,7 @@ pub(crate) fn choose<'e, T>(
         None => Ok(Chosen::New(version, new)),
         Some(same) if same.content == content(&new) => Ok(Chosen::Known(same)),
         Some(_) => Err(RegistryError::Conflict(format!(
-            "version {version} of {what} is published with another content"
+            "version {version} of {what} is already published with different content"
         ))),
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     fn after_the_last_patch_there_is_none() {
         let known = [existing("0.1.999999999", "a 0.1.999999999")];
         assert_eq!(chosen(&known, None, "a").unwrap(), "known 0.1.999999999");
-        assert!(chosen(&known, None, "b").expect_err("no next").contains("name a version"));
+        assert!(chosen(&known, None, "b").expect_err("no next").contains("set a version"));
         assert_eq!(chosen(&known, Some("0.2.0"), "b").unwrap(), "new 0.2.0");
     }
 }

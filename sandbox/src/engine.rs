@@ -231,8 +231,10 @@ impl Engine {
         match written {
             // The author did not ask for this value, and all that the program does is done.
             Err(fault) if program.ends_by_itself && is_about_result(&fault) => {
-                let text =
-                    format!("the value of the last statement is no result: {}", fault.message);
+                let text = format!(
+                    "the value of the last statement is not a valid result: {}",
+                    fault.message
+                );
                 self.shared.log("warn", &text);
                 Ok(None)
             }
@@ -486,8 +488,7 @@ impl Engine {
         let Some(mut text) = text else { return Ok(None) };
         let limit = self.shared.limits.get().result_bytes;
         if text.len() > limit {
-            let message =
-                format!("the result has {} bytes, at most {limit} are allowed", text.len());
+            let message = format!("the result has {} bytes; the limit is {limit}", text.len());
             return Err(failure(FailureKind::ResultTooLarge, "LimitError", &message));
         }
         match json::clean(&mut text) {

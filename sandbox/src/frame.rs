@@ -340,7 +340,7 @@ impl Inbox {
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes(*header) as usize;
         if length > cap {
-            return Err(format!("a frame of {length} bytes, at most {cap} are allowed"));
+            return Err(format!("a frame of {length} bytes; the limit is {cap}"));
         }
         if rest.len() < HEADER + length {
             return Ok(None);

@@ -121,7 +121,8 @@ impl Birth {
         loop {
             if self.attempts == ATTEMPTS {
                 let why = &self.why;
-                let message = format!("the process that children are forked of is gone: {why}");
+                let message =
+                    format!("the process that children are forked from has exited: {why}");
                 (self.done)(Err(io::Error::other(message)));
                 return None;
             }
@@ -213,7 +214,7 @@ impl Zygote {
                 (birth.done)(Err(io::Error::other(message)));
             }
             (What::Fork { birth, .. }, Answer::Reaped(_)) => {
-                (birth.done)(Err(io::Error::other("a zygote answered what it was not asked")));
+                (birth.done)(Err(io::Error::other("a zygote sent an unexpected answer")));
             }
             (What::Reap { ended }, Answer::Reaped(Ok(code))) => tell(ended, Ended::Exit(code)),
             (What::Reap { ended }, Answer::Reaped(Err(signal))) => {
@@ -226,13 +227,13 @@ impl Zygote {
     /// Takes hold of a child that was forked.
     fn child_of(self: &Arc<Self>, pid: u32, socket: UnixStream) -> io::Result<Child> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("a forked child has no number"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("a forked child has no process id"))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         // Only a living zygote keeps the number from being given to another process.
         if self.process.is_alive() {
             Ok(Child::forked(pid, pidfd, socket, Arc::clone(self)))
         } else {
-            Err(io::Error::other("the process that children are forked of has died"))
+            Err(io::Error::other("the process that children are forked from has died"))
         }
     }
 

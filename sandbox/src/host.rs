@@ -215,7 +215,9 @@ impl<'a> Conversation<'a> {
                 }
                 let size = args.get().len();
                 if size > self.limits.argument_bytes || !args.get().starts_with('{') {
-                    return Err(format!("the arguments of call {id} are too large or no object"));
+                    return Err(format!(
+                        "the arguments of call {id} are too large or not an object"
+                    ));
                 }
                 self.calls = id;
                 self.unanswered.insert(id, format!("{namespace}:{action}"));
@@ -243,7 +245,7 @@ impl<'a> Conversation<'a> {
                 Ok(Some(Ending::Complete(Err(self.believe(failure)?))))
             }
             FromChild::Ready { .. } | FromChild::Unavailable { .. } => {
-                Err("the child told its seal twice".to_owned())
+                Err("the child reported its seal twice".to_owned())
             }
         }
     }
@@ -269,7 +271,7 @@ impl<'a> Conversation<'a> {
 
     fn believe(&self, told: ChildFailure) -> Result<Failure, String> {
         let mut kind = FailureKind::claimed(&told.kind)
-            .ok_or_else(|| "a failure of a kind that is not the child's to tell".to_owned())?;
+            .ok_or_else(|| "a failure of a type that the child may not report".to_owned())?;
         if kind == FailureKind::Exception
             && self.result_refused
             && told.code.as_deref() == Some(RESULT_TOO_LARGE)
@@ -344,7 +346,7 @@ impl<'a> Conversation<'a> {
             }
             self.result_refused = true;
             let message = format!(
-                "the tool's result has {} bytes, at most {limit} are allowed; ask for less",
+                "the tool's result has {} bytes; the limit is {limit}; request less",
                 text.get().len()
             );
             Err(CallError {

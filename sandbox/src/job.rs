@@ -48,19 +48,19 @@ impl Default for JobLimits {
 #[non_exhaustive]
 pub enum JobFailure {
     /// The CPU or the wall time ran out.
-    #[error("the job took longer than it may")]
+    #[error("the job exceeded its time limit")]
     TimedOut,
     /// The address space ran out.
-    #[error("the job needed more memory than it may")]
+    #[error("the job exceeded its memory limit")]
     OutOfMemory,
     /// The child died.
-    #[error("the job's process died ({})", .signal.map_or("it left by itself".to_owned(), |s| format!("signal {s}")))]
+    #[error("the job's process died ({})", .signal.map_or("it exited by itself".to_owned(), |s| format!("signal {s}")))]
     Crashed {
         /// The signal that ended it, if one did. 11 is what a stack that ran out looks like.
         signal: Option<i32>,
     },
     /// The input is larger than the limit.
-    #[error("the job's input has {bytes} bytes, at most {limit} are allowed")]
+    #[error("the job's input has {bytes} bytes; the limit is {limit}")]
     InputTooLarge {
         /// How large it is.
         bytes: usize,
@@ -68,7 +68,7 @@ pub enum JobFailure {
         limit: usize,
     },
     /// The output is larger than the limit.
-    #[error("the job's output has more than the {limit} bytes that are allowed")]
+    #[error("the job's output exceeds the limit of {limit} bytes")]
     OutputTooLarge {
         /// How large it may be.
         limit: usize,

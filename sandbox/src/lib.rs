@@ -125,7 +125,7 @@ pub use tool::{CallError, ToolCall, ToolCaller};
 #[non_exhaustive]
 pub enum SandboxError {
     /// This system has no way to seal a child.
-    #[error("programs can be contained only on Linux; run this on such a system")]
+    #[error("programs can be sandboxed only on Linux; run this on such a system")]
     PlatformUnsupported,
     /// The pool was asked to run nothing at all.
     #[error("a pool needs at least one worker")]

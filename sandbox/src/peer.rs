@@ -22,7 +22,7 @@ pub(crate) async fn await_ready(
             return match frame::read_from_child(body)? {
                 FromChild::Ready { layers } => Ok(layers),
                 FromChild::Unavailable { message } => Err(message),
-                _ => Err("the child spoke before its seal was told".to_owned()),
+                _ => Err("the child sent a message before it reported its seal".to_owned()),
             };
         }
         let left = deadline.saturating_duration_since(Instant::now());

@@ -206,18 +206,17 @@ async fn post_mortem(child: Child) -> Failure {
         }
         Ended::Signal(libc::SIGSYS) => (
             FailureKind::Crashed,
-            "the program's process asked the kernel for something forbidden and was killed"
-                .to_owned(),
+            "the program's process made a forbidden system call and was killed".to_owned(),
         ),
         Ended::Signal(signal) => {
             (FailureKind::Crashed, format!("the program's process was killed by signal {signal}"))
         }
         Ended::Exit(code) => (
             FailureKind::Crashed,
-            format!("the program's process left without a result (code {code})"),
+            format!("the program's process exited without a result (code {code})"),
         ),
         Ended::Unknown => {
-            (FailureKind::Crashed, "the program's process left without a result".to_owned())
+            (FailureKind::Crashed, "the program's process exited without a result".to_owned())
         }
     };
     Failure::new(kind, message)

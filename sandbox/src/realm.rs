@@ -125,7 +125,7 @@ impl Shared {
         if args.len() > limits.argument_bytes {
             self.argument_refused.set(true);
             return Called::Refused(format!(
-                "the arguments of mcp.{namespace}.{action} have {} bytes, at most {} are allowed",
+                "the arguments of mcp.{namespace}.{action} have {} bytes; the limit is {}",
                 args.len(),
                 limits.argument_bytes
             ));

@@ -97,7 +97,7 @@ pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
     }
     match (dumpable_behavior(), no_new_privs()) {
         (Ok(DumpableBehavior::NotDumpable), Ok(true)) => {}
-        _ => return Err("a fork has lost a layer".to_owned()),
+        _ => return Err("a fork lacks a layer".to_owned()),
     }
     limit(Resource::Nofile, DESCRIPTORS)?;
     limit(Resource::Nproc, 0)?;
@@ -189,7 +189,8 @@ fn keep_processes_apart() -> Result<(), Broken> {
         _ => return Err("no process can be forked".to_owned()),
     }
     let mut said = [0; 512];
-    let length = ours.read(&mut said).map_err(|e| format!("the first fork is not heard: {e}"))?;
+    let length =
+        ours.read(&mut said).map_err(|e| format!("cannot read from the first fork: {e}"))?;
     match &said[..length] {
         b"" => Err("the first fork died while it was sealed".to_owned()),
         said if said == SEALED.as_bytes() => Ok(()),
@@ -238,8 +239,7 @@ fn landlock() -> Result<LayerReport, Broken> {
             let state = LayerState::Partial("the kernel knows an older landlock".to_owned());
             Ok(LayerReport { state, ..layer })
         }
-        RulesetStatus::NotEnforced => Err("landlock: the kernel has none, or it is switched off; \
-             it comes with Linux 5.13 and is named in /sys/kernel/security/lsm"
+        RulesetStatus::NotEnforced => Err("landlock: the kernel does not support it, or it is disabled; it requires Linux 5.13 and must be listed in /sys/kernel/security/lsm"
             .to_owned()),
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for SelfTest {
             let kind = if layer.mandatory { "mandatory" } else { "best effort" };
             let state = match &layer.state {
                 LayerState::Holds => "holds".to_owned(),
-                LayerState::Partial(why) => format!("holds in part ({why})"),
+                LayerState::Partial(why) => format!("holds partially ({why})"),
                 LayerState::Absent(why) => format!("is absent ({why})"),
             };
             writeln!(f, "layer  {:<28} {state}, {kind}", layer.name)?;
@@ -81,7 +81,7 @@ mod asking {
         let layers = pool.layers().await?;
         let control = pool.probe(PROBES.len()).await?;
         if control != Ended::Exit(EXIT_ANSWERED) {
-            let message = format!("a child was asked to do nothing, and {}", told(control));
+            let message = format!("a child without a task failed: {}", told(control));
             return Err(SandboxError::Unavailable(message));
         }
         let mut calls = Vec::with_capacity(PROBES.len());
@@ -101,8 +101,8 @@ mod asking {
             Ended::Signal(libc::SIGSYS) => "the kernel killed the child (SIGSYS)".to_owned(),
             Ended::Signal(signal) => format!("the child died of signal {signal}"),
             Ended::Exit(EXIT_ANSWERED) => "the kernel gave an answer".to_owned(),
-            Ended::Exit(code) => format!("the child left with code {code}"),
-            Ended::Unknown => "how the child ended is not known".to_owned(),
+            Ended::Exit(code) => format!("the child exited with code {code}"),
+            Ended::Unknown => "the child's exit status is unknown".to_owned(),
         }
     }
 }

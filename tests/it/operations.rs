@@ -152,8 +152,7 @@ fn a_dead_database_is_told() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
-        let words =
-            format!("error: {place} as `{role}` cannot be connected to: Connection refused");
+        let words = format!("error: cannot connect to {place} as `{role}`: Connection refused");
         assert!(stderr.contains(&words) && stderr.contains("start that Postgres"), "{stderr}");
         assert!(stderr.contains(variable) && !stderr.contains("canary"), "{stderr}");
     }

@@ -107,7 +107,7 @@ fn a_server_is_published_with_what_it_lists() {
     let (code, _, told) = run(&project, &["unpublish", "recall", "--yes"]);
     assert!(code != Some(0) && told.contains("GONE"), "{told}");
     let (code, _, told) = run(&project, &publish);
-    assert!(code == Some(1) && told.contains("never given again"), "{told}");
+    assert!(code == Some(1) && told.contains("never reused"), "{told}");
 }
 
 /// The official registry's server.json is read as it is: what it names is started, and what moves is not.
@@ -141,8 +141,8 @@ fn a_server_json_of_the_official_registry_is_published() {
     assert_eq!(found["install"]["command"], "npx");
     assert!(found["tools"].as_array().unwrap().len() >= 9, "{found}");
     for (field, value, why) in [
-        ("/packages/0/version", json!("latest"), "no version that stays"),
-        ("/packages/0/transport/type", json!("sse"), "does not speak over stdio"),
+        ("/packages/0/version", json!("latest"), "no immutable version"),
+        ("/packages/0/transport/type", json!("sse"), "does not use stdio"),
         ("/version", json!("2.1.0-beta"), "--version"),
     ] {
         let before = std::mem::replace(file.pointer_mut(field).unwrap(), value);

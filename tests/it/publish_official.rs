@@ -259,7 +259,7 @@ fn what_cannot_be_published_is_refused_with_its_reason() {
         ("description", json!(""), 400, "`description`"),
         ("description", json!("x".repeat(101)), 400, "at most 100"),
         ("packages", json!([]), 400, "neither started nor reached"),
-        ("/packages/0/version", json!("latest"), 400, "no version that stays"),
+        ("/packages/0/version", json!("latest"), 400, "no immutable version"),
         ("_meta", json!({ PUBLISHER: { TOOLS: "add" } }), 400, TOOLS),
         ("_meta", json!({ PUBLISHER: { "blob": "x".repeat(70_000) } }), 400, "at most 65536"),
     ] {

@@ -100,7 +100,7 @@ fn the_operator_says_what_a_tool_does() {
     assert_eq!(shown(), Value::Null);
     for (arguments, told) in [
         (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),
-        (&["tools", "set", name, "write", "--eager"], "only a tool that changes nothing"),
+        (&["tools", "set", name, "write", "--eager"], "only a read-only tool"),
         (&["tools", "unset", name], "you have not marked"),
         (&["tools", "set", name, "maybe"], "maybe"),
     ] {

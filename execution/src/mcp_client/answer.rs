@@ -67,7 +67,7 @@ pub(super) async fn read<B: Budget>(
     }
     match serde_json::from_slice(&body) {
         Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
-        Err(error) => Err(unexpected(format!("the answer is no message of MCP: {error}"))),
+        Err(error) => Err(unexpected(format!("the answer is not an MCP message: {error}"))),
     }
 }
 

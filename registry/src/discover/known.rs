@@ -312,7 +312,7 @@ impl Registry {
         for chunk in new.chunks(CHUNK) {
             if state.tools.len() >= LARGEST {
                 let scope = audience.scope();
-                tracing::warn!(%scope, limit = LARGEST, "Too many tools: some are not found by searches");
+                tracing::warn!(%scope, limit = LARGEST, "Too many tools: searches do not find some of them");
                 break;
             }
             let rows = self.contents(audience, chunk).await?;

@@ -290,7 +290,7 @@ impl Registry {
                     .await?;
                     if ended.rows_affected() == 0 {
                         return Err(RegistryError::Conflict(format!(
-                            "key `{id}` was revoked, has expired or was rotated already"
+                            "key `{id}` was revoked, has expired or was already rotated"
                         )));
                     }
                     audit::record(connection, &actor, event).await?;
@@ -320,8 +320,7 @@ impl Registry {
             .with_detail(serde_json::json!({ "for": holder.as_str() }));
         self.audit(tenant, event).await?;
         Err(RegistryError::NotAllowed(format!(
-            "whoever holds a key of `{holder}` acts as `{holder}`, and you are `{actor}`: make keys for yourself or for \
-             a `service:NAME`; a key for somebody else is made by the operator, or by its holder"
+            "a key of `{holder}` acts as `{holder}`, and you are `{actor}`: create keys for yourself or for a `service:NAME`; only the operator or `{holder}` can create this key"
         )))
     }
 
@@ -422,7 +421,7 @@ fn write_cursor(last: &KeyRecord) -> String {
 }
 
 fn read_cursor(cursor: &str) -> Result<(DateTime<Utc>, Uuid), RegistryError> {
-    let invalid = || RegistryError::Invalid("the cursor is not one of this list".to_owned());
+    let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     let is_hex = cursor.len() == 48 && cursor.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (time, id) = cursor.split_at_checked(16).filter(|_| is_hex).ok_or_else(invalid)?;
     let micros = i64::from_str_radix(time, 16).map_err(|_| invalid())?;

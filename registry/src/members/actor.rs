@@ -49,7 +49,7 @@ impl Actor {
             return Ok(());
         }
         Err(RegistryError::NotAllowed(format!(
-            "this needs the role `{role}` in the organisation, by a key that was made with it"
+            "this needs the role `{role}` in the organisation, and a key that was created with it"
         )))
     }
 

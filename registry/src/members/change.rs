@@ -130,22 +130,22 @@ async fn decide(
         }
         if place.is_empty() && actor.org_role < Some(role) {
             return Err(RegistryError::NotAllowed(format!(
-                "only an `{role}` of the organisation makes another one"
+                "only an `{role}` of the organisation can create another one"
             )));
         }
         if role == Role::Owner && !place.is_empty() {
-            let reason = "an `owner` is one of the whole organisation, not of a project";
+            let reason = "the role `owner` is for the whole organisation, not for a project";
             return Err(RegistryError::Invalid(reason.to_owned()));
         }
         if let Some(missing) = role.rights().iter().find(|right| !actor.rights.contains(*right)) {
             let missing = missing.as_str();
             return Err(RegistryError::NotAllowed(format!(
-                "the role `{role}` has the right `{missing}`, which cannot be given by a key that lacks it"
+                "the role `{role}` has the right `{missing}`, which a key that lacks it cannot grant"
             )));
         }
     }
     if place.is_empty() && actor.org_role < before {
-        let reason = "the role of an `owner` is changed by an `owner`";
+        let reason = "only an `owner` can change the role of an `owner`";
         return Err(RegistryError::NotAllowed(reason.to_owned()));
     }
     if place.is_empty() && before == Some(Role::Owner) && role != Some(Role::Owner) {
@@ -158,7 +158,7 @@ async fn decide(
         .await?;
         if owners <= 1 {
             return Err(RegistryError::Conflict(format!(
-                "`{principal}` is the last owner of `{}`; make another one first",
+                "`{principal}` is the last owner of `{}`; create another one first",
                 actor.org
             )));
         }

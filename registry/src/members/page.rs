@@ -89,7 +89,7 @@ fn write_cursor(last: &Membership) -> String {
 
 /// Reads what [`write_cursor`] made.
 pub(super) fn read_cursor(cursor: &str) -> Result<(String, String), RegistryError> {
-    let invalid = || RegistryError::Invalid("the cursor is not one of this list".to_owned());
+    let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) || cursor.len() > 1_024 {
         return Err(invalid());
     }

@@ -37,8 +37,9 @@ pub(super) fn read_cursor(cursor: &str) -> Result<(After, Option<String>), Regis
         };
         Some((after, search))
     };
-    read()
-        .ok_or_else(|| RegistryError::Invalid("the cursor is not one of this registry".to_owned()))
+    read().ok_or_else(|| {
+        RegistryError::Invalid("the cursor does not belong to this registry".to_owned())
+    })
 }
 
 #[cfg(test)]

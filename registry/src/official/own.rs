@@ -9,7 +9,7 @@ use super::{Facts, Status, response, server_json};
 use crate::{RegistryError, Tenant, content};
 
 /// What is said of a version that was yanked.
-const YANKED: &str = "yanked: only requests for exactly this version still find it";
+const YANKED: &str = "yanked: only requests for exactly this version still resolve";
 /// The most versions of one server that are listed.
 const VERSIONS_LIMIT: usize = 1_000;
 /// How many versions are in memory at once: an entry has up to 1 MiB, most of it schemas that are not told here.

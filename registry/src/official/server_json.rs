@@ -190,7 +190,7 @@ fn argument(text: &str) -> Value {
         "value": text.replace(WORKSPACE, "{workspace}"),
         "variables": {
             "workspace": {
-                "description": "The folder that it works in",
+                "description": "The working directory",
                 "format": "filepath",
                 "isRequired": true,
             },

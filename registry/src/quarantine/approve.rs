@@ -47,10 +47,7 @@ pub(super) async fn only_one(
         .iter()
         .map(|one| format!("{}@{} ({})", judged.name, one.version, one.integrity))
         .collect();
-    Err(RegistryError::Invalid(format!(
-        "say which one, by version or integrity: {}",
-        names.join(", ")
-    )))
+    Err(RegistryError::Invalid(format!("specify a version or an integrity: {}", names.join(", "))))
 }
 
 /// Writes it into the public catalog, and what was decided beside it.
@@ -71,12 +68,12 @@ pub(super) async fn publish(
         .ok_or_else(|| RegistryError::IntegrityMismatch(fqdn.clone()))?;
     if RESERVED_NAMESPACES.contains(&namespace) {
         return Err(RegistryError::Invalid(format!(
-            "namespace `{namespace}` is reserved; give another one with `--as`"
+            "namespace `{namespace}` is reserved; choose another one with `--as`"
         )));
     }
     if let Some(near) = look_alike::of_shipped(namespace) {
         return Err(RegistryError::Invalid(format!(
-            "namespace `{namespace}` could be taken for `{near}`; give another one with `--as`"
+            "namespace `{namespace}` looks like `{near}`; choose another one with `--as`"
         )));
     }
     let taken = sqlx::query!(
@@ -91,13 +88,14 @@ pub(super) async fn publish(
     for other in taken {
         if other.namespace != namespace {
             let message = format!(
-                "namespace `{namespace}` could be taken for `{}`; give another one with `--as`",
+                "namespace `{namespace}` looks like `{}`; choose another one with `--as`",
                 other.namespace
             );
             return Err(RegistryError::Invalid(message));
         }
         if other.upstream.as_deref() != Some(name) {
-            let message = format!("namespace `{namespace}` is taken; give another one with `--as`");
+            let message =
+                format!("namespace `{namespace}` is taken; choose another one with `--as`");
             return Err(RegistryError::Conflict(message));
         }
     }
@@ -110,7 +108,7 @@ pub(super) async fn publish(
     .await?;
     if known.iter().any(|known| known.version == candidate.version) {
         let message =
-            format!("`{name}` {} was approved before, with its content of then", candidate.version);
+            format!("`{name}` {} was approved before, with different content", candidate.version);
         return Err(RegistryError::Conflict(message));
     }
     if let Some(other) = known.iter().find(|known| known.namespace != namespace) {

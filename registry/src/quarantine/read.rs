@@ -57,7 +57,9 @@ pub fn read_page(body: &[u8]) -> Result<ReadPage, String> {
         Some(Value::String(cursor)) if cursor.is_empty() => None,
         Some(Value::String(cursor)) if cursor.len() <= CURSOR_LIMIT => Some(cursor.clone()),
         Some(_) => {
-            return Err(format!("its `nextCursor` is not a text of at most {CURSOR_LIMIT} bytes"));
+            return Err(format!(
+                "its `nextCursor` is not a string of at most {CURSOR_LIMIT} bytes"
+            ));
         }
     };
     let mut read = ReadPage { next_cursor, ..ReadPage::default() };
@@ -75,12 +77,12 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
     let server = server.ok_or("it has no object `server`")?;
     let text = |field: &str, limit: usize| match server.get(field) {
         Some(Value::String(text)) if !text.is_empty() && text.len() <= limit => Ok(text.clone()),
-        _ => Err(format!("`{field}` is not a text of 1 to {limit} bytes")),
+        _ => Err(format!("`{field}` is not a string of 1 to {limit} bytes")),
     };
     let name = text("name", NAME_LIMIT)?;
     if !is_name(&name) {
         return Err(format!(
-            "`{}` is no name of the form `domain/server`",
+            "`{}` is not a name of the form `domain/server`",
             protocol::escape_text(&name)
         ));
     }
@@ -89,7 +91,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
         || !version.bytes().all(|b| b.is_ascii_graphic())
         || version.contains('@')
     {
-        return Err(format!("`{name}`: its version is none"));
+        return Err(format!("`{name}`: its version is invalid"));
     }
     text("description", SERVER_LIMIT).map_err(|why| format!("`{name}`: {why}"))?;
     for field in ["packages", "remotes"] {
@@ -99,10 +101,13 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
     }
     let content = server.to_string();
     if content.len() > SERVER_LIMIT {
-        return Err(format!("`{name}`: it has {} bytes; at most {SERVER_LIMIT}", content.len()));
+        return Err(format!(
+            "`{name}`: it has {} bytes; the limit is {SERVER_LIMIT}",
+            content.len()
+        ));
     }
     if content.contains("\\u0000") {
-        return Err(format!("`{name}`: it has a NUL in a text"));
+        return Err(format!("`{name}`: a string contains a NUL character"));
     }
     let status = match listed.pointer("/_meta/io.modelcontextprotocol.registry~1official/status") {
         None => "active",
@@ -111,7 +116,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
         {
             status
         }
-        Some(_) => return Err(format!("`{name}`: its status is none")),
+        Some(_) => return Err(format!("`{name}`: its status is invalid")),
     };
     let mut flags = Vec::new();
     look(server, &mut flags);

@@ -48,7 +48,7 @@ impl KeyHost {
         hosts.sort();
         hosts.dedup();
         if hosts.len() > MOST {
-            return Err(RegistryError::Invalid(format!("a key has at most {MOST} hosts")));
+            return Err(RegistryError::Invalid(format!("a secret has at most {MOST} hosts")));
         }
         Ok(hosts)
     }
@@ -80,7 +80,7 @@ impl FromStr for KeyHost {
         read().ok_or_else(|| {
             // What was sent may be the value, in the wrong place: it is not repeated.
             RegistryError::Invalid(
-                "a host is written `api.example.com`, with a port where it is not 443, and `http://…` where nothing is encrypted; no path, no wildcard, no dot at the end"
+                "write a host as `api.example.com`, with a port unless it is 443, or `http://…` for an unencrypted connection; no path, no wildcard, no trailing dot"
                     .to_owned(),
             )
         })

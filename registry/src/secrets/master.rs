@@ -34,7 +34,7 @@ pub enum MasterKeyError {
     #[error("it is not 32 bytes in base64 or hex")]
     Malformed,
     /// Nobody drew it by lot.
-    #[error("it is made of words or of a pattern, so that others can guess it")]
+    #[error("it consists of words or a pattern, so that others can guess it")]
     Weak,
 }
 

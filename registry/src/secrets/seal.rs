@@ -60,7 +60,7 @@ impl SealingKey {
             Err(_) => {
                 // The plaintext must not stay behind either.
                 sealed.zeroize();
-                let reason = "the value is too large to be sealed".to_owned();
+                let reason = "the value is too large to encrypt".to_owned();
                 return Err(RegistryError::Invalid(reason));
             }
         };

@@ -39,7 +39,7 @@ impl FromStr for SecretName {
         } else {
             // What was sent may be the value, in the wrong place: it is not repeated.
             Err(RegistryError::Invalid(
-                "a secret's name is a capital letter and up to 127 capital letters, digits or `_`"
+                "a secret's name must be a capital letter followed by up to 127 capital letters, digits or `_`"
                     .to_owned(),
             ))
         }
@@ -63,7 +63,9 @@ impl SecretValue {
     /// Returns [`RegistryError::Invalid`] for an empty or a larger one.
     pub fn new(text: Zeroizing<String>) -> Result<Self, RegistryError> {
         if text.is_empty() || text.len() > VALUE_LIMIT {
-            return Err(RegistryError::Invalid("a secret's value has 1 to 8192 bytes".to_owned()));
+            return Err(RegistryError::Invalid(
+                "a secret's value must have 1 to 8192 bytes".to_owned(),
+            ));
         }
         Ok(Self(text))
     }

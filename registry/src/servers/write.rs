@@ -38,7 +38,7 @@ pub(super) async fn publish(
         let row = seed::row(scope, &new.server, Some(&version))?;
         if row.content.len() > CONTENT_LIMIT {
             let message =
-                format!("the entry has {} bytes; at most {CONTENT_LIMIT}", row.content.len());
+                format!("the entry has {} bytes; the limit is {CONTENT_LIMIT}", row.content.len());
             return Err(RegistryError::Invalid(message));
         }
         Ok(row)
@@ -127,28 +127,28 @@ async fn check_name(
     .await?;
     let conflict = |what: String| Err(RegistryError::Conflict(what));
     if seen.is_gone {
-        return conflict(format!("`{namespace}` was deleted; a name is never given again"));
+        return conflict(format!("`{namespace}` was deleted; names are never reused"));
     }
     if seen.is_public {
         return conflict(format!(
-            "`{namespace}` is a server of the public catalog; whoever calls it means that one"
+            "`{namespace}` is a server of the catalog; calls of that name mean that one"
         ));
     }
     if seen.is_operators {
-        return conflict(format!("`{namespace}` is a server that the operator keeps here"));
+        return conflict(format!("`{namespace}` is a server that the operator maintains here"));
     }
     if let Some(name) = seen.taken {
         return conflict(format!("`{namespace}:{name}` is or was a capability here"));
     }
     if seen.is_clients && routing == Routing::Server {
         return Err(RegistryError::Invalid(format!(
-            "the operator's rules say that tools of `{namespace}` run on the user's machine; an `http` server needs another name"
+            "the operator's rules route tools of `{namespace}` to the user's machine; an `http` server needs a different name"
         )));
     }
     check_shipped(namespace, seen.is_known)?;
     match seen.look_alike {
         Some(near) => Err(RegistryError::Invalid(format!(
-            "namespace `{namespace}` could be taken for `{near}`; use a name of its own"
+            "namespace `{namespace}` looks like `{near}`; choose a different name"
         ))),
         None => Ok(()),
     }
@@ -191,8 +191,9 @@ async fn claim(
     let before = content::visibility(&found.visibility);
     let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
     if found.owner != owner {
-        let message =
-            format!("`{namespace}` is another principal's, who alone says who may know of it");
+        let message = format!(
+            "`{namespace}` belongs to another principal, who alone can change its visibility"
+        );
         return Err(RegistryError::Conflict(message));
     }
     let detail = serde_json::json!({ "from": before.as_str(), "to": wanted.as_str() });

@@ -384,7 +384,7 @@ async fn a_look_alike_of_the_organisations_is_refused() {
     publish(&registry, &core, "hidden:send", Visibility::Project, "return 1").await;
     let like = capability("bi11ing:send", "return 2");
     let refused = registry.publish(&web, like.clone()).await.unwrap_err();
-    assert!(refused.to_string().contains("could be taken for `billing`"), "{refused}");
+    assert!(refused.to_string().contains("looks like `billing`"), "{refused}");
     let refused = registry.publish_server(&web, server("bil1ing", "x")).await.unwrap_err();
     assert!(refused.to_string().contains("`billing`"), "{refused}");
     registry.publish(&shop, like).await.expect("elsewhere it hides nothing");
@@ -411,7 +411,7 @@ async fn a_look_alike_of_what_ships_is_refused() {
     ] {
         let refused = registry.publish(&web, capability(&format!("{name}:x"), "return 1")).await;
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains(&format!("could be taken for `{near}`")), "{refused}");
+        assert!(refused.contains(&format!("looks like `{near}`")), "{refused}");
         let refused = registry.publish_server(&web, server(name, "x")).await.unwrap_err();
         assert!(refused.to_string().contains(&format!("`{near}`")), "{refused}");
     }
@@ -428,7 +428,7 @@ async fn a_look_alike_of_what_ships_is_refused() {
     let operator = database.operator().await;
     for name in ["pmI.x", "PML.x", "p-m-l.x", "pm1.x"] {
         let refused = operator.create_scope(&name.parse().unwrap()).await.unwrap_err();
-        assert!(refused.to_string().contains("could be taken for `pml`"), "{refused}");
+        assert!(refused.to_string().contains("looks like `pml`"), "{refused}");
     }
     assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "the twin");
 }

@@ -256,7 +256,7 @@ async fn a_value_that_nobody_asked_for_fails_nothing() {
         let outcome = without_return(source).await;
         assert_eq!((outcome.result, outcome.returned_nothing), (Ok(Value::Null), true), "{source}");
         let [line] = &outcome.console[..] else { panic!("{:?}", outcome.console) };
-        let expected = format!("the value of the last statement is no result: {expected}");
+        let expected = format!("the value of the last statement is not a valid result: {expected}");
         assert!(line.level == "warn" && line.text.starts_with(&expected), "{line:?}");
     }
     let failed =

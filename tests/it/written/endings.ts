@@ -272,7 +272,7 @@ async () => {
 }
 //// a function is left at the end
 // -> null
-// >> the value of the last statement is no result: `result` is a function, which JSON cannot say; call it
+// >> the value of the last statement is not a valid result: `result` is a function, which JSON cannot say; call it
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const total = () => orders.reduce((sum: number, o: any) => sum + o.total, 0);
 total;
@@ -433,13 +433,13 @@ const read = (path: string) => mcp.filesystem.read_text_file({ path });
 ["1", "{"].map((data) => mcp.json.parse({ data }));
 //// a Map is filled last
 // -> null
-// >> the value of the last statement is no result: `result` is a Map
+// >> the value of the last statement is not a valid result: `result` is a Map
 const counts = new Map<string, number>();
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 for (const o of orders) counts.set(o.customer, (counts.get(o.customer) ?? 0) + 1);
 counts.set("all", orders.length);
 //// a tool gets a name last
 // -> null
-// >> the value of the last statement is no result: `result` is a tool
+// >> the value of the last statement is not a valid result: `result` is a tool
 let read: any;
 read = mcp.filesystem.read_text_file;

@@ -253,7 +253,7 @@ mod tests {
         let mut moving = official.clone();
         moving["packages"][0]["version"] = json!("latest");
         let why = describe(&moving.to_string()).map(drop).unwrap_err();
-        assert!(why.contains("no version that stays"), "{why}");
+        assert!(why.contains("no immutable version"), "{why}");
         for field in ["name", "description", "version", "packages"] {
             let mut lacking = official.clone();
             lacking.as_object_mut().unwrap().remove(field);
