@@ -17,12 +17,12 @@ const MODULE_HEAD: &str = "// __meta__:";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistryEntry {
-    /// The canonical name; a tool's carries its short hash.
+    /// The canonical name; a tool's includes its short hash.
     pub fqdn: String,
-    /// What kind of thing it is.
+    /// The type of the entry.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// What it does, in the publisher's words.
+    /// The publisher's description.
     pub description: String,
     /// For `stdio`: how to start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,10 +30,10 @@ pub struct RegistryEntry {
     /// For `http`: the upstream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_to: Option<String>,
-    /// Variables that its upstream needs.
+    /// The variables that its upstream needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_required: Vec<String>,
-    /// The tools it offers; for a tool's own entry, just that one.
+    /// Its tools; for a tool's own entry, only that tool.
     #[serde(default)]
     pub tools: Vec<ToolDescriptor>,
     /// What a user should know before using it.
@@ -46,11 +46,11 @@ pub struct RegistryEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub server_json: Option<Value>,
-    /// For a capability: its version, its program's hash and what that calls.
+    /// For a capability: its version, its program's hash and its calls.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = CapabilityProgram))]
     pub capability: Option<CapabilityProgram>,
-    /// Why it should not be used any more.
+    /// The deprecation message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecated: Option<String>,
     /// Where it runs.
@@ -60,7 +60,7 @@ pub struct RegistryEntry {
     pub integrity: Integrity,
 }
 
-/// The program of a capability, as its entry tells it. The text itself is served apart.
+/// The program of a capability, as described by its entry. The text itself is served separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapabilityProgram {
@@ -73,8 +73,8 @@ pub struct CapabilityProgram {
     /// The ids of the tools and capabilities that it calls, sorted.
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub calls: Vec<String>,
-    /// The MCP servers whose tools it calls itself and that run as child processes, sorted by name, as they were when
-    /// it was published. Those of the capabilities that it calls are theirs. Older versions have none.
+    /// The MCP servers whose tools it calls itself and that run as child processes, sorted by name, as of its
+    /// publication. Servers reached through other capabilities are in the entries of those. Older versions have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub mcp_deps: Vec<McpDependency>,
@@ -88,13 +88,13 @@ pub struct McpDependency {
     pub name: String,
     /// Its full name.
     pub fqdn: String,
-    /// What kind of thing it is: `stdio`.
+    /// The type: `stdio`.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// The version of its package, where its entry pins one.
+    /// The version of its package, if its entry pins one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The hash of its entry: of the command that starts it, and all that it says of itself.
+    /// The hash of its entry: the command that starts it, its tools and its descriptions.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub integrity: Integrity,
 }
@@ -106,12 +106,12 @@ pub struct McpDependency {
 pub enum EntryType {
     /// An MCP server started as a child process.
     Stdio,
-    /// An MCP server behind Streamable HTTP.
+    /// A Streamable HTTP MCP server.
     #[serde(alias = "cloud")]
     Http,
     /// A capability: a published program.
     Deno,
-    /// A tool that the gateway itself implements.
+    /// A server that the gateway itself implements.
     Native,
 }
 
@@ -127,17 +127,17 @@ impl EntryType {
     }
 }
 
-/// How a `stdio` server is started.
+/// The start command of a `stdio` server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Install {
     /// The program.
     pub command: String,
-    /// Its arguments; `${workspace}` stands for the workspace's path.
+    /// Its arguments; `${workspace}` expands to the workspace's path.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Variables that it needs from the user's environment.
+    /// The variables that it needs from the user's environment.
     #[serde(default, alias = "envRequired")]
     pub env_required: Vec<String>,
 }

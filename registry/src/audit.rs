@@ -7,14 +7,14 @@ use utoipa::ToSchema;
 
 use crate::{Registry, RegistryError, Tenant};
 
-/// How something was decided.
+/// The outcome of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditOutcome {
-    /// It may happen.
+    /// Allowed.
     Allowed,
-    /// It may not.
+    /// Refused.
     Refused,
-    /// It was tried and did not work.
+    /// Attempted and failed.
     Failed,
 }
 
@@ -56,24 +56,24 @@ impl AuditEvent {
     }
 }
 
-/// An event as it was recorded.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AuditRecord {
-    /// Its place in the tenant's chain, from 1 and without gaps.
+    /// Its position in the tenant's chain, from 1 and without gaps.
     pub seq: i64,
-    /// When it was decided: RFC 3339, in UTC.
+    /// The time of the decision: RFC 3339, in UTC.
     pub at: String,
-    /// Who acted.
+    /// The acting principal.
     pub principal: String,
-    /// What was decided about, for example `key.create`.
+    /// The action, for example `key.create`.
     pub action: String,
-    /// To what it was done.
+    /// The object of the action.
     pub target: String,
     /// `allowed`, `refused` or `failed`.
     pub outcome: String,
-    /// Further facts.
+    /// Further details.
     pub detail: Value,
-    /// SHA-256 of the hash before it and of the event, in hex.
+    /// SHA-256 of the previous hash and the event, in hex.
     pub hash: String,
 }
 
@@ -82,7 +82,7 @@ pub struct AuditRecord {
 pub struct AuditPage {
     /// The events.
     pub events: Vec<AuditRecord>,
-    /// Ask for what is before this; absent on the last page.
+    /// The `before` of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_before: Option<i64>,
 }

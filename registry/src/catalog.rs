@@ -9,7 +9,7 @@ use crate::{Registry, RegistryError, Tenant, content};
 
 /// The most entries on one page.
 const PAGE_LIMIT: u32 = 100;
-/// Up to here totals are counted exactly.
+/// The largest exact total.
 pub(crate) const EXACT_TOTAL: i64 = 10_000;
 /// Divides the parts of a cursor; no name has it.
 const CURSOR_MARK: char = '/';
@@ -17,7 +17,7 @@ const CURSOR_MARK: char = '/';
 /// Which entries to list; all of these must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogFilter {
-    /// A text in the name or the first 1,000 characters of the description, in any case.
+    /// A case-insensitive substring of the name or of the first 1,000 characters of the description.
     pub search: Option<String>,
     /// The kind of entry.
     pub kind: Option<EntryType>,
@@ -27,7 +27,7 @@ pub struct CatalogFilter {
     pub namespace: Option<String>,
 }
 
-/// One line of the catalog.
+/// One item of the list of entries.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CatalogItem {
     /// The canonical name.
@@ -36,26 +36,26 @@ pub struct CatalogItem {
     /// The kind of entry.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// What it does: its first 1,000 characters; the entry has all of them.
+    /// The first 1,000 characters of the description; the entry has the full text.
     pub description: String,
     /// Where it runs.
     pub routing: Routing,
-    /// Who may know of it.
+    /// The visibility.
     pub visibility: Visibility,
-    /// How many tools it offers.
+    /// The number of its tools.
     pub tool_count: u32,
     /// The hash of its content.
     #[schema(value_type = String)]
     pub integrity: Integrity,
 }
 
-/// How many entries there are.
+/// The number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Total {
-    /// Exactly so many.
+    /// An exact number.
     Total(u64),
-    /// At least so many.
+    /// A lower bound.
     TotalAtLeast(u64),
 }
 
@@ -69,15 +69,15 @@ impl Total {
     }
 }
 
-/// A page of the catalog.
+/// A page of the list of entries.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CatalogPage {
     /// The entries, sorted by name.
     pub items: Vec<CatalogItem>,
-    /// Where the next page begins; `None` on the last.
+    /// The cursor of the next page; `None` on the last.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many entries pass the filter.
+    /// The number of entries that match the filter.
     #[serde(flatten)]
     pub total: Total,
 }

@@ -23,7 +23,7 @@ use crate::{Principal, Registry, RegistryError, Role, Tenant};
 use memory::Memory;
 use standing::{Standing, Subject};
 
-/// What a key may be used for.
+/// A right of a key.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]

@@ -66,15 +66,15 @@ impl fmt::Debug for Slug {
 /// A link, without its slug.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct LinkRecord {
-    /// Names it in lists and logs.
+    /// Its id in lists and logs.
     pub id: Uuid,
-    /// What its maker calls it.
+    /// A label.
     pub name: String,
-    /// The principal that made it.
+    /// The principal that created it.
     pub created_by: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Since when it leads nowhere.
+    /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<DateTime<Utc>>,
 }

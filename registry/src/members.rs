@@ -20,14 +20,14 @@ use crate::catalog::Total;
 use crate::tenant::in_tenant;
 use crate::{Caller, Operator, Principal, Registry, RegistryError, Role, Tenant};
 
-/// What a principal is.
+/// The membership of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Membership {
-    /// Who.
+    /// The principal.
     pub principal: String,
     /// Its role.
     pub role: Role,
-    /// The one project that the role is for; without one, the whole organisation.
+    /// The project that the role is limited to; absent for the whole organisation.
     pub project: Option<String>,
     /// When it first became a member.
     pub created_at: DateTime<Utc>,
@@ -40,10 +40,10 @@ pub struct Membership {
 pub struct MemberPage {
     /// The members, sorted by principal.
     pub items: Vec<Membership>,
-    /// Where the next page begins; `None` on the last.
+    /// The cursor of the next page; `None` on the last.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many there are.
+    /// The total number.
     #[serde(flatten)]
     pub total: Total,
 }

@@ -25,10 +25,10 @@ const PAGE_LIMIT: u32 = 100;
 pub struct ProjectRecord {
     /// Its name.
     pub name: String,
-    /// The scope that it is, `org.project`.
+    /// Its scope, `org.project`.
     #[schema(value_type = String)]
     pub scope: Scope,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
 }
 
@@ -37,10 +37,10 @@ pub struct ProjectRecord {
 pub struct ProjectPage {
     /// The projects, sorted by name.
     pub items: Vec<ProjectRecord>,
-    /// Where the next page begins; `None` on the last.
+    /// The cursor of the next page; `None` on the last.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many there are.
+    /// The total number.
     #[serde(flatten)]
     pub total: Total,
 }
@@ -50,7 +50,7 @@ pub struct ProjectPage {
 pub struct OrgRecord {
     /// Its name.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
     /// Since when it is no more.
     pub deleted_at: Option<DateTime<Utc>>,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{RegistryError, Right, Rights};
 
-/// What a member is, in an organisation or in one project of it. The greater role may do all that the lesser may.
+/// The role of a member, in an organisation or in one of its projects. A higher role includes the lower ones.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -16,11 +16,11 @@ use crate::{RegistryError, Right, Rights};
 pub enum Role {
     /// Reads.
     Viewer,
-    /// Runs programs and publishes as well.
+    /// Also runs programs and publishes.
     Member,
-    /// Manages keys, members and projects as well.
+    /// Also manages API keys, members and projects.
     Admin,
-    /// Makes owners and deletes projects as well; of an organisation only.
+    /// Also creates owners and deletes projects; only for an organisation.
     Owner,
 }
 

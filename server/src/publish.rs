@@ -22,32 +22,32 @@ use crate::state::SharedGateway;
 
 /// The longest description, in characters.
 const DESCRIPTION_LIMIT: usize = 4_000;
-/// The longest reason for not using a version any more, in characters.
+/// The longest deprecation message, in characters.
 const REASON_LIMIT: usize = 1_000;
 /// The largest schema, in bytes.
 const SCHEMA_LIMIT: usize = 64 * 1024;
 
-/// What is to be published.
+/// A request to publish.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publish {
-    /// The id under which programs call it: `namespace:action`, or as in code, `namespace.action`.
+    /// The id that programs call it by: `namespace:action` or, as in code, `namespace.action`.
     pub name: String,
     /// The program.
     pub code: String,
-    /// Three numbers; without them, the next patch.
+    /// Three numbers. Default: the next patch.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub version: Option<String>,
-    /// Who may know of it; without it, as before, and first the project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
-    /// What it does; without it, what the program's doc comment says.
+    /// The description. Default: the program's doc comment.
     pub description: Option<String>,
-    /// JSON Schema of its `args`; without it, what its use of them shows.
+    /// JSON Schema of its `args`. Default: derived from the program.
     #[schema(value_type = Option<Object>)]
     pub input_schema: Option<Map<String, Value>>,
 }
 
-/// What was published.
+/// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Published)]
 pub struct Made {
@@ -57,18 +57,18 @@ pub struct Made {
     pub version: String,
     /// The hash of its content.
     pub integrity: String,
-    /// Where it would run today.
+    /// Where it would run at present.
     pub routing: &'static str,
-    /// What it calls, sorted.
+    /// Its calls, sorted.
     pub calls: Vec<String>,
-    /// What its publisher should know.
+    /// Warnings for the publisher.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Whether this made it; false when the very same was published before.
+    /// Whether this request created it; false if the identical version already existed.
     #[serde(skip)]
     #[schema(ignore)]
     pub new: bool,
-    /// Where this version is served.
+    /// The path of this version.
     #[serde(skip)]
     #[schema(ignore)]
     pub location: String,

@@ -17,47 +17,47 @@ use crate::{Principal, PrincipalKind, Registry, RegistryError, Role, Tenant};
 /// The most keys on one page.
 const PAGE_LIMIT: u32 = 100;
 
-/// What a new key is to be.
+/// The properties of a new key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Who acts with it; without one, the key itself is the principal.
+    /// The principal; by default, the key itself.
     pub principal: Option<Principal>,
-    /// What its owner calls it; may be empty.
+    /// A label; may be empty.
     pub name: String,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
-    /// From when on it is refused; `None` means never.
+    /// When it expires; `None` means never.
     pub expires_at: Option<DateTime<Utc>>,
-    /// The highest role in the organisation that can act through it: its maker's.
+    /// The highest organisation role that can act through it: its creator's.
     pub org_role: Option<Role>,
 }
 
-/// A key as it is listed; the key itself cannot be had again.
+/// A key's record; the key itself cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct KeyRecord {
-    /// Names the key.
+    /// The key's id.
     pub id: Uuid,
-    /// The scope that it acts for.
+    /// Its scope.
     #[schema(value_type = String)]
     pub scope: Scope,
-    /// Who acts with it.
+    /// The principal.
     pub principal: String,
-    /// What its owner calls it.
+    /// A label.
     pub name: String,
-    /// What it may do.
+    /// Its rights.
     #[serde(rename = "can")]
     pub rights: Rights,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// From when on it is refused.
+    /// When it expires.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Since when it is refused.
+    /// When it was revoked.
     pub revoked_at: Option<DateTime<Utc>>,
-    /// The key that took its place.
+    /// The key that replaced it.
     pub replaced_by: Option<Uuid>,
-    /// The highest role in the organisation that can act through it.
+    /// The highest organisation role that can act through it.
     pub org_role: Option<Role>,
-    /// Who made the key and saw it: a principal, or `operator`; `null` for keys that are older than this record.
+    /// Who created the key and saw it: a principal, or `operator`; `null` for keys that predate this field.
     pub made_by: Option<String>,
 }
 
@@ -66,10 +66,10 @@ pub struct KeyRecord {
 pub struct KeyPage {
     /// The keys, the oldest first.
     pub items: Vec<KeyRecord>,
-    /// Where the next page begins; `None` on the last.
+    /// The cursor of the next page; `None` on the last.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many keys there are.
+    /// The total number of keys.
     #[serde(flatten)]
     pub total: Total,
 }

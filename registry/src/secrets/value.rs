@@ -15,7 +15,7 @@ const NAME_LIMIT: usize = 128;
 /// The longest value, in bytes.
 const VALUE_LIMIT: usize = 8 * 1024;
 
-/// The variable that a secret stands for: `[A-Z][A-Z0-9_]*`, at most 128 letters.
+/// The variable name of a secret: `[A-Z][A-Z0-9_]*`, at most 128 letters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SecretName(String);
 
@@ -121,22 +121,22 @@ pub struct UsedSecret {
     pub stamp: SecretStamp,
 }
 
-/// A secret as it is listed; its value cannot be had again.
+/// A secret's record; its value cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SecretRecord {
-    /// The variable that it stands for.
+    /// The variable.
     pub name: String,
-    /// Whose it is.
+    /// The owner: `me` or `project`.
     #[serde(rename = "for")]
     pub owner: SecretOwner,
-    /// Rises with each new value.
+    /// Increases with each new value.
     pub version: i64,
-    /// The hosts that it may go to; without any, entries of the public catalog alone.
+    /// The hosts that may receive it; if absent, only the hosts of catalog entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// When it was first stored.
     pub created_at: DateTime<Utc>,
-    /// When it got its present value.
+    /// When its value was last changed.
     pub updated_at: DateTime<Utc>,
 }
 

@@ -15,7 +15,7 @@ const PUBLISHER_META: &str = "io.modelcontextprotocol.registry/publisher-provide
 /// Where the tools stand among them, as `tools/list` has them: server.json has no place for tools.
 const TOOLS_META: &str = "ai.casys.pml/tools";
 
-/// What was published.
+/// The published entry.
 #[derive(Debug)]
 pub struct MadeVersion {
     /// Its name in the official API.

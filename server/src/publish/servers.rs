@@ -18,10 +18,10 @@ const LIST: usize = 64;
 const TEXT: usize = 4 * 1024;
 /// The largest server.json, in bytes.
 pub(super) const SERVER_JSON_LIMIT: usize = 64 * 1024;
-/// What is said of too few tools, and of too many.
+/// The message for too few and too many tools.
 const NO_TOOLS: &str = "a server has 1 to 500 tools";
 
-/// What is to be published.
+/// A request to publish.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishServer {
@@ -30,33 +30,33 @@ pub struct PublishServer {
     /// `stdio`, started on the user's machine, or `http`, called by the gateway.
     #[serde(rename = "type")]
     kind: ServerKind,
-    /// What it does.
+    /// The description.
     description: String,
     /// For `stdio`: how to start it.
     install: Option<Install>,
     /// For `http`: its address.
     proxy_to: Option<String>,
-    /// For `http`: the variables of the keys that it needs; the first is sent as `Authorization: Bearer`.
+    /// For `http`: the variables of its secrets; the first is sent as `Authorization: Bearer`.
     #[serde(default)]
     env_required: Vec<String>,
     /// The server.json of the official registry that describes it; the official API returns it. The other fields must
-    /// say of it what it says itself.
+    /// agree with it.
     #[schema(value_type = Option<Object>)]
     server_json: Option<Map<String, Value>>,
-    /// What it offers, as `tools/list` has it.
+    /// Its tools, in the form of `tools/list`.
     #[schema(min_items = 1, max_items = 500)]
     tools: Vec<ToolDescriptor>,
     /// What a user should know before using it.
     #[serde(default)]
     warnings: Vec<String>,
-    /// Three numbers; without them, the next patch.
+    /// Three numbers. Default: the next patch.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     version: Option<String>,
-    /// Who may know of it; without it, as before, and first the project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     visibility: Option<Visibility>,
 }
 
-/// The kinds of servers that a tenant publishes.
+/// The types of servers that a tenant can publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ServerKind {
@@ -65,7 +65,7 @@ enum ServerKind {
     Http,
 }
 
-/// What was published.
+/// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PublishedServer)]
 pub struct MadeServer {
@@ -79,11 +79,11 @@ pub struct MadeServer {
     routing: &'static str,
     /// The ids of its tools, in their order.
     pub(super) tools: Vec<String>,
-    /// Whether this made it; false when the very same was published before.
+    /// Whether this request created it; false if the identical version already existed.
     #[serde(skip)]
     #[schema(ignore)]
     pub new: bool,
-    /// Where this version is served.
+    /// The path of this version.
     #[serde(skip)]
     #[schema(ignore)]
     pub location: String,
