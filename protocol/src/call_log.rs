@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{CallNote, ErrorCode};
 
-/// Returns what to tell the user of a run that ended before these calls of tools did.
+/// Returns the warnings for a run that ended before these tool calls did.
 pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
     const SHOWN: usize = 10;
     let told = tools.iter().take(SHOWN).map(|tool| {
@@ -15,7 +15,7 @@ pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
     told.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()
 }
 
-/// What a run is told that returned `undefined` and printed nothing.
+/// The warning for a run that returned `undefined` and printed nothing.
 pub const NO_VALUE: &str =
     "the program returned no value, so its result is `null`; end it with `return …`";
 

@@ -1,4 +1,4 @@
-//! `pml_discover`: what is asked, and how a tool that was found is told to a model.
+//! `pml_discover`: the request, and the form in which a found tool is presented to a model.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -8,15 +8,15 @@ use crate::ranking::{self, Described, Intent};
 use crate::signature::signature;
 use crate::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType};
 
-/// How many tools are told by default.
+/// The default number of tools in an answer.
 const DEFAULT_LIMIT: usize = 10;
 /// The most tools that are told.
 const MOST: usize = 50;
 /// The most intents of one question.
 const INTENTS_LIMIT: usize = 10;
-/// How many names are suggested for one that nobody has.
+/// The number of names suggested for an unknown one.
 pub const SUGGESTIONS: usize = 3;
-/// How many tools that fit the words of an unknown name are held against its letters.
+/// How many tools that match the words of an unknown name are compared with it letter by letter.
 pub const NEAR: usize = 20;
 /// The id under which a program finds tools.
 pub const SEARCH_TOOLS: &str = "pml:search_tools";
@@ -74,18 +74,18 @@ pub struct DiscoverRequest {
     /// One tool's exact id, or a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many to return, 1 to 50; for several intents, for each.
+    /// The maximum number of results, 1 to 50; with several intents, for each.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limit")]
     pub limit: Option<u32>,
-    /// What else must hold of a tool.
+    /// Additional conditions on a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<DiscoverFilter>,
-    /// What to tell beyond a line and a signature.
+    /// Fields beyond the line and the signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<DiscoverInclude>,
 }
 
-/// What must hold of a tool, besides fitting.
+/// Conditions on a tool in addition to the match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiscoverFilter {
@@ -95,7 +95,7 @@ pub struct DiscoverFilter {
     /// Where it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routing>,
-    /// Whether the operator says that it changes nothing.
+    /// Whether the operator marked it as read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }
@@ -178,10 +178,10 @@ impl DiscoverRequest {
         }
     }
 
-    /// Returns how many tools are told.
+    /// Returns the number of tools in the answer.
     ///
     /// # Errors
-    /// Returns `INVALID_REQUEST` for none, or too many.
+    /// Returns `INVALID_REQUEST` if none is given, or too many.
     pub fn limit(&self) -> Result<usize, ErrorBody> {
         match self.limit.map(|limit| limit as usize) {
             None => Ok(DEFAULT_LIMIT),
@@ -223,7 +223,7 @@ pub struct FoundTool {
     pub score: f32,
     /// The version of a capability or a published server.
     pub version: Option<String>,
-    /// What its name would stand for without it.
+    /// What its name would resolve to without it.
     pub hides: Vec<String>,
     /// Its description and schemas.
     pub descriptor: ToolDescriptor,
@@ -302,7 +302,7 @@ impl FoundTool {
     }
 }
 
-/// Tells what was found for several intents; a tool that was told already is only named.
+/// Renders the results for several intents; a tool that was already rendered appears by name only.
 pub fn told_by_intent(found: Vec<(String, Vec<Value>)>) -> Value {
     let mut told: Vec<Value> = Vec::new();
     let results: Vec<Value> = found

@@ -1,11 +1,11 @@
-//! What a dry run says of a program, and the words that a plan shares with it.
+//! What a dry run reports about a program, and the vocabulary that a plan shares with it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Routing, Scope, ToolId};
 
-/// Where a tool or a program runs, as far as that is known before it runs.
+/// Where a tool or a program runs, as far as that is known in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -13,7 +13,7 @@ pub enum Side {
     Client,
     /// On the gateway.
     Server,
-    /// Nobody who was asked knows. Data that reaches it counts as leaving the machine.
+    /// Unknown to every source. Data that reaches it is treated as leaving the machine.
     Unknown,
 }
 
@@ -98,10 +98,10 @@ pub struct DryTask {
     pub tool: ToolId,
     /// The side that would run it.
     pub side: Side,
-    /// Whether it would run on the user's machine and what it is given may go elsewhere.
+    /// Whether it would run on the user's machine while its arguments may be sent elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sends_within: bool,
-    /// Where a server that is called from the user's machine is: what the tool is given goes there.
+    /// The address of a server that is called from the user's machine, which receives the tool's arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_to: Option<String>,
     /// The line of the call, from 1.
@@ -131,9 +131,8 @@ pub struct ArgsEgress {
     pub parameters: Vec<String>,
 }
 
-/// One step of a program. On every path through the program, and within one round of a loop, the
-/// calls of a step begin after those of the steps before it have ended, save where `until` or
-/// `any_time` says otherwise.
+/// One step of a program. On every path through the program, and within one iteration of a loop, the calls of a step
+/// start after those of the previous steps have ended, except where `until` or `any_time` says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The tasks that the step starts.
@@ -155,7 +154,7 @@ pub struct Step {
 /// Until when a step that is not awaited may still run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unawaited {
-    /// The last step, from 1, beside which it may run; absent if it may run until the program ends.
+    /// The last step, from 1, that it may overlap; absent if it may run until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u32>,
 }

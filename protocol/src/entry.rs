@@ -7,10 +7,10 @@ use crate::{Fqdn, Integrity, Routing};
 
 /// How deep capabilities may call one another.
 pub const CAPABILITY_DEPTH: usize = 4;
-/// How many tools and capabilities a program may reach through capabilities.
+/// The maximum number of tools and capabilities that a program may reach through capabilities.
 pub const CAPABILITY_REACH: usize = 1_000;
 
-/// What stands before the entry in the first line of a capability's module.
+/// The prefix of the entry in the first line of a capability's module.
 const MODULE_HEAD: &str = "// __meta__:";
 
 /// The metadata of a registry entry.
@@ -36,7 +36,7 @@ pub struct RegistryEntry {
     /// Its tools; for a tool's own entry, only that tool.
     #[serde(default)]
     pub tools: Vec<ToolDescriptor>,
-    /// What a user should know before using it.
+    /// Warnings for the user.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// For a server that a tenant published: its version.
@@ -111,7 +111,7 @@ pub enum EntryType {
     Http,
     /// A capability: a published program.
     Deno,
-    /// A server that the gateway itself implements.
+    /// Tools that the gateway itself implements.
     Native,
 }
 
@@ -215,8 +215,7 @@ impl RegistryEntry {
 
     /// Hashes the entry's content, as the registry does.
     ///
-    /// Who recomputes it from the body it received knows that nobody changed
-    /// the entry on the way.
+    /// A reader that recomputes it from the received body can detect changes in transit.
     pub fn content_integrity(&self) -> Integrity {
         Integrity::of_json(&Value::Object(self.content()))
     }

@@ -30,7 +30,7 @@ pub struct ExecuteRequest {
     /// mean there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<crate::Scope>,
-    /// Tools that only this machine knows; each is a client tool and none is stored.
+    /// Tools that only this machine has; each is a client tool and none is stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_tools: Vec<String>,
     /// Instead of `code`: the answer to an `approval_required`.
@@ -51,7 +51,7 @@ pub struct ExecuteOptions {
     /// Start read-only calls before the program reaches them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager: Option<bool>,
-    /// What the answer says beyond the result.
+    /// Additional fields of the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<Include>,
 }
@@ -85,10 +85,10 @@ pub struct CreateRequest {
     /// Three numbers; without them, the next patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Who may know of it; without it, as before, and first the project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<crate::Visibility>,
-    /// What it does; without it, what the program's doc comment says.
+    /// The description. Default: the program's doc comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of its `args`; without it, what its use of them shows.
@@ -116,7 +116,7 @@ pub enum Envelope {
 /// A failure, with what is known of the run that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
-    /// What went wrong.
+    /// The error message.
     #[serde(flatten)]
     pub error: ErrorBody,
     /// The run, if one was begun.
@@ -140,7 +140,7 @@ pub struct RunNote {
     /// Whether lines are missing because the console limit was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub console_truncated: bool,
-    /// What the user should know although the run went on.
+    /// Warnings of a successful run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The calls that were made, in the order they began; absent where they were not asked for.
@@ -149,7 +149,7 @@ pub struct RunNote {
     /// Those that failed, where `calls` is absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_calls: Vec<FailedCalls>,
-    /// What `_meta` says of the run; it is no part of the answer itself.
+    /// The content of `_meta` about the run; it is not part of the answer itself.
     #[serde(skip)]
     pub meta: Option<Box<RunMeta>>,
 }
@@ -219,7 +219,7 @@ pub struct ToolUse {
     /// The registry's name for it; absent for a tool that only this machine knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fqdn: Option<String>,
-    /// The version of a capability or of a published server; absent where there are none.
+    /// The version of a capability or of a published server; absent for other tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Tool or capability.
@@ -227,7 +227,7 @@ pub struct ToolUse {
     pub kind: ToolUseType,
     /// Where it runs.
     pub routing: Routing,
-    /// The hash of the registry entry; absent where there is none.
+    /// The hash of the registry entry; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrity: Option<Integrity>,
     /// For a capability: the ids of all tools it may call, transitively.
@@ -261,7 +261,7 @@ pub struct Delegation {
     pub tools_used: Vec<ToolUse>,
     /// The ids among them that run on the client.
     pub client_tools: Vec<String>,
-    /// What the user should know before it runs.
+    /// Warnings for the user before it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The program's structure.
@@ -277,7 +277,7 @@ pub struct Delegation {
 pub struct Approval {
     /// Always true; read by clients that do not look at `status`.
     pub approval_required: bool,
-    /// What is asked.
+    /// The type of the question.
     pub approval_type: ApprovalType,
     /// Names the paused run; `wl_…` is the CLI's, `ws_…` the gateway's.
     pub workflow_id: String,
@@ -292,7 +292,7 @@ pub struct Approval {
     pub expires_at: String,
 }
 
-/// What an [`Approval`] asks.
+/// The type of an [`Approval`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalType {

@@ -250,7 +250,7 @@ pub struct ErrorBody {
     pub error_code: ErrorCode,
     /// The code's number.
     pub error_number: u16,
-    /// What went wrong and with what.
+    /// What failed, and for which object.
     pub message: String,
     /// What to do next.
     pub hint: String,

@@ -21,7 +21,7 @@ pub enum NameError {
     Form {
         /// The text, shortened and escaped for display.
         text: String,
-        /// What was asked for, for example `tool id`.
+        /// The expected kind, for example `tool id`.
         kind: &'static str,
         /// The form that would be right.
         expected: &'static str,
@@ -31,7 +31,7 @@ pub enum NameError {
     Segment {
         /// The segment, shortened and escaped for display.
         segment: String,
-        /// What the segment stands for, for example `namespace`.
+        /// The kind of the segment, for example `namespace`.
         kind: &'static str,
         /// The rule that it breaks.
         reason: &'static str,

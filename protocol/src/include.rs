@@ -1,4 +1,4 @@
-//! What an answer says beyond the result: only what was asked for, because a model pays for every word.
+//! The optional fields of an answer. They are omitted by default, because a model pays for every word.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,11 +58,11 @@ pub struct FailedCalls {
     /// The capabilities that made them, the outermost first; empty for calls of the program itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
-    /// How many there were.
+    /// The total number.
     pub count: usize,
 }
 
-/// What `_meta` of an MCP result says of a run, under [`crate::meta_tools::RUN_META`].
+/// The content of an MCP result's `_meta` about a run, under [`crate::meta_tools::RUN_META`].
 ///
 /// It is for the programs between a model and us: the model does not read it, and pays nothing for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,7 +75,7 @@ pub struct RunMeta {
     /// The first calls; absent where the answer has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<CallNote>>,
-    /// How many tools and calls are left out.
+    /// The number of omitted tools and calls.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }
@@ -122,8 +122,8 @@ fn failed_calls(calls: &[CallNote]) -> Vec<FailedCalls> {
 }
 
 impl Envelope {
-    /// Keeps of a run's end only what was asked for; the first tools and calls go into its `_meta`. Failed calls
-    /// stay, as a summary.
+    /// Removes the fields that were not requested from a run's end, and copies the first tools and calls to its
+    /// `_meta`. Failed calls remain as a summary.
     #[must_use]
     pub fn with_only(mut self, include: &[Include]) -> Self {
         let mut tools_used = None;

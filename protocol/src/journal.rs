@@ -1,13 +1,12 @@
 //! The journal of a run: what a second run must be given to be the same.
 //!
-//! A program depends on its text, its arguments, the time, chance and what its tools answer, and on nothing else:
-//! a sandboxed program has no other way to learn anything. The journal holds a hash of the first two and the
-//! other three themselves. It is text of one JSON object a line, written line by line as things happen: the run
-//! first, then each call when it is answered. What a crash cuts off is the end, and a call without a line was
-//! not answered.
+//! A program depends on its text, its arguments, the time, random numbers and the answers of its tools, and on
+//! nothing else: a sandboxed program has no other input. The journal contains a hash of the first two and the values
+//! of the other three. It has one JSON object per line, written as events happen: first the run, then each call when
+//! it is answered. A crash can only cut off the end, and a call without a line was not answered.
 //!
-//! A program may race its calls with one another and with its timers, so the order of the lines counts, and each
-//! says when it was written: a second run is answered in that order, after the timers that were due before.
+//! A program may race its calls with one another and with its timers. Therefore the order of the lines matters, and
+//! each has a timestamp: a second run receives the answers in that order, after the timers that were due before.
 
 use std::collections::HashMap;
 
@@ -57,7 +56,7 @@ pub struct JournalCall {
     pub args: Integrity,
     /// When it was answered, in milliseconds since the program's start.
     pub at_ms: u64,
-    /// What the program was given.
+    /// The inputs of the program.
     pub answer: JournalAnswer,
 }
 
@@ -90,7 +89,7 @@ pub struct Journal {
     run: JournalRun,
     /// As they were answered.
     calls: Vec<JournalCall>,
-    /// Where each call of an index stands.
+    /// The position of each call, by index.
     places: HashMap<u64, usize>,
 }
 
@@ -102,7 +101,7 @@ pub enum JournalRefusal {
     Line {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// There is nothing in it.
@@ -110,7 +109,7 @@ pub enum JournalRefusal {
     Empty,
 }
 
-/// How a second run left what the journal says.
+/// How a second run deviated from the journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalMismatch {
     /// Another program.
@@ -164,7 +163,7 @@ impl JournalLine {
 }
 
 impl Journal {
-    /// Reads a journal. A last line without its end was cut off while it was written, and counts as not written.
+    /// Reads a journal. A last line without a line end was cut off while it was written, and is ignored.
     pub fn read(text: &str) -> Result<Self, JournalRefusal> {
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut lines = whole.lines().enumerate().map(|(at, line)| (at + 1, line));

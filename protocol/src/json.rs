@@ -1,4 +1,4 @@
-//! What a JSON text holds, known before anything is made of it.
+//! The size of a JSON text, determined before it is parsed.
 //!
 //! A tree takes many times the memory of its text, and how many depends on its shape. So what comes from others is
 //! counted first.
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 /// The most values and names in one message of a tool's server: as many as fit into a sandbox's heap.
 pub const MESSAGE_VALUES: usize = 500_000;
 
-/// Counts the values and names of a text. What is not JSON has some as well; its parser tells.
+/// Counts the values and names of a text. Invalid JSON gets a count as well; its parser reports the error.
 pub fn values(text: &[u8]) -> usize {
     let mut values = 0;
     let mut bytes = text.iter();

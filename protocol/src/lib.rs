@@ -1,14 +1,13 @@
 //! The words that both PML programs speak.
 //!
-//! `protocol` holds what crosses a process boundary or must be decided alike on
-//! both sides: identifiers ([`ToolId`], [`Fqdn`], [`Scope`]), the routing rules
-//! ([`RoutingRules`]), the answer envelope ([`Envelope`]), the closed list of
-//! error codes ([`ErrorCode`]), registry entries ([`RegistryEntry`]) and how a
-//! tool's MCP result becomes a value ([`unwrap_tool_result`]).
+//! `protocol` holds what crosses a process boundary or must be decided identically on both sides: identifiers
+//! ([`ToolId`], [`Fqdn`], [`Scope`]), the routing rules ([`RoutingRules`]), the answer envelope ([`Envelope`]), the
+//! closed list of error codes ([`ErrorCode`]), registry entries ([`RegistryEntry`]) and the conversion of a tool's
+//! MCP result to a value ([`unwrap_tool_result`]).
 //!
-//! It never does I/O and never depends on an async runtime, a database or HTTP.
-//! Fields may be added to the wire types; none is renamed or removed within a
-//! major version. `tests/wire/` holds what is written to files as it was written first.
+//! It never does I/O and never depends on an async runtime, a database or HTTP. Fields may be added to the wire
+//! types; none is renamed or removed within a major version. `tests/wire/` preserves the original form of data that
+//! is written to files.
 //!
 //! ```
 //! use protocol::{Routing, RoutingRules, ToolId};

@@ -1,14 +1,15 @@
 //! Names that a reader takes for another one: the one rule, for questions and for what is published.
 //!
-//! Names are ASCII, so letters of other scripts are refused by their grammar already. Two names look alike when they
-//! are the same after folding what a reader overlooks; one letter more or another word is another name, however near.
+//! Names are ASCII, so their grammar already refuses letters of other scripts. Two names look alike if they are equal
+//! after folding what a reader overlooks. A name with an additional letter or word is a different name, however
+//! similar.
 
 use crate::{RoutingRules, ToolPattern};
 
 /// Namespaces that nobody may publish in.
 pub const RESERVED_NAMESPACES: [&str; 3] = ["pml", "mcp", "proxy"];
 
-/// Returns a name without what a reader overlooks: case, separators, and letters that look alike.
+/// Returns a name without what a reader overlooks: case, separators, and differences between similar letters.
 pub fn skeleton(name: &str) -> String {
     let joined = name.to_ascii_lowercase().replace("rn", "m").replace("vv", "w");
     let alike = |c| match c {

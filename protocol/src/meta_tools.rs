@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What a client's model is told about the server as a whole.
+/// The server's instructions for a client's model.
 pub const INSTRUCTIONS: &str = "\
 PML runs small TypeScript programs that call tools. Find tools with `pml_discover`, then write one \
 program that does the whole job and submit it with `pml_execute`: call tools as \
@@ -32,7 +32,7 @@ pub struct MetaTool {
     pub title: &'static str,
     /// Other spellings that are accepted.
     pub aliases: &'static [&'static str],
-    /// What a model is told about it.
+    /// The description for a model.
     pub description: &'static str,
     /// What a client may assume of a call.
     pub hints: Hints,
@@ -58,7 +58,7 @@ const RUNS_PROGRAMS: Hints =
     Hints { read_only: false, destructive: true, idempotent: false, open_world: true };
 
 impl MetaTool {
-    /// Tells whether a client means this tool.
+    /// Returns whether a name denotes this tool.
     pub fn is(&self, name: &str) -> bool {
         name == self.name || self.aliases.contains(&name)
     }

@@ -1,7 +1,7 @@
 //! What strangers wrote, as it is shown to a model: escaped, cut, and marked.
 //!
-//! The registry keeps texts as they were published. A model reads them as part of its prompt, so what a human
-//! would not see stands there as escapes, length is bounded, and a text that speaks to the model is flagged.
+//! The registry stores texts as they were published. A model reads them as part of its prompt, so invisible
+//! characters are escaped, the length is limited, and a text that addresses the model is flagged.
 
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ use crate::program_error::escape;
 pub const DESCRIPTION_LIMIT: usize = 2_000;
 /// The most characters of a description's first line.
 const LINE_LIMIT: usize = 160;
-/// A sentence that ends before this is an abbreviation, or says too little.
+/// A sentence that ends before this is an abbreviation, or too short.
 const LINE_START: usize = 12;
 /// The most characters of a description within a schema.
 const SCHEMA_TEXT_LIMIT: usize = 500;
 /// The largest schema, as JSON; a larger one is shown without its texts, or not at all.
 const SCHEMA_LIMIT: usize = 32 * 1024;
 
-/// What was done to a text, or what to know of it.
+/// The changes made to a text, and the warnings about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextFlag {
     /// It has characters that do not show; they stand as escapes.
@@ -50,7 +50,7 @@ impl TextFlags {
         self.0.iter().map(|flag| flag.as_str()).collect()
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are no flags.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -123,7 +123,7 @@ pub fn schema_for_model(schema: &Value, flags: &mut TextFlags) -> Value {
     schema
 }
 
-/// Looks at a text and says what there is to know of it, without changing it.
+/// Inspects a text and returns its flags, without changing it.
 pub fn flags_of(text: &str) -> TextFlags {
     let mut flags = TextFlags::default();
     shown(text, DESCRIPTION_LIMIT, &mut flags);
@@ -178,8 +178,9 @@ fn shown(text: &str, limit: usize, flags: &mut TextFlags) -> String {
     out
 }
 
-/// Tells whether a text has the marks by which descriptions have taken over agents: tags that look like part of the
-/// prompt, and commands to forget or to keep secret. Others pass; the flag is a hint for the reader, not a filter.
+/// Returns whether a text has the marks of known prompt injections in descriptions: tags that look like part of the
+/// prompt, and commands to forget or to keep secrets. Others are not detected; the flag is a hint for the reader, not
+/// a filter.
 fn speaks_to_the_model(text: &str) -> bool {
     const MARKS: [&str; 14] = [
         "<important",

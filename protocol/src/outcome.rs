@@ -1,4 +1,4 @@
-//! How the result of an MCP `tools/call` becomes a value, alike on both sides.
+//! The conversion of an MCP `tools/call` result to a value, identical on both sides.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

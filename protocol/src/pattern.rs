@@ -36,8 +36,9 @@ impl ToolPattern {
         }
     }
 
-    /// Tells whether the pattern grants a tool. A pattern without a scope speaks of short names: it grants nothing
-    /// that a program names in full, since whoever wrote it did not have a stranger's tool of that name in mind.
+    /// Returns whether the pattern grants a tool. A pattern without a scope applies to short names only. It does not
+    /// grant a tool that a program names in full, because the author of the pattern did not mean another
+    /// organisation's tool of that name.
     pub fn grants(&self, id: &ToolId) -> bool {
         let same_scope = match self {
             Self::Any => true,

@@ -1,10 +1,10 @@
-//! How the failure of a running program is told, alike on both sides.
+//! How the failure of a running program is reported, identically on both sides.
 
 use serde_json::{Map, Value};
 
 use crate::{CallLog, ErrorBody, ErrorCode};
 
-/// What the sandbox says of a program that did not end well.
+/// The sandbox's report of a failed program.
 #[derive(Debug, Clone)]
 pub struct ProgramFailure<'a> {
     /// The code that the sandbox's kind of failure stands for.
@@ -27,9 +27,9 @@ pub struct ProgramFailure<'a> {
 
 /// Builds the error of a failed run.
 ///
-/// `calls` are those of this very run. Only a code that one of them failed with
-/// is believed when the program throws it: a program can throw any text, and
-/// must not be able to pretend that, say, the user denied something.
+/// `calls` are those of this run. If the program throws an error with a code, the code is used only if one of these
+/// calls failed with it: a program can throw any text, and must not be able to claim, for example, that the user
+/// refused something.
 pub fn program_error(failure: &ProgramFailure<'_>, source: &str, calls: &CallLog) -> ErrorBody {
     let thrown = failure
         .thrown_code
@@ -61,11 +61,11 @@ pub fn program_error(failure: &ProgramFailure<'_>, source: &str, calls: &CallLog
 
 /// Shows a place in a source: the line, numbered, and a caret beneath the column.
 ///
-/// Control and bidirectional characters are escaped, so that the frame shows
-/// on a terminal what stands in the source. Returns `None` past the last line.
+/// Control and bidirectional characters are escaped, so that a terminal shows the frame as it is in the source.
+/// Returns `None` past the last line.
 pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     const WIDTH: usize = 160;
-    // JavaScript has more line ends than `lines()` knows.
+    // JavaScript has more line terminators than `lines()` recognizes.
     let source = source.replace("\r\n", "\n");
     let ends = ['\n', '\r', '\u{2028}', '\u{2029}'];
     let text = source.split(ends).nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
@@ -92,8 +92,7 @@ pub(crate) fn escape(c: char) -> String {
     }
 }
 
-/// Returns a text as it may be shown to a human: control, bidirectional and
-/// zero-width characters stand as escapes, line ends too.
+/// Escapes a text for display to a human: control, bidirectional and zero-width characters, and line ends.
 pub fn escape_text(text: &str) -> String {
     text.chars().map(escape).collect()
 }

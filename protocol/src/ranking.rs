@@ -1,7 +1,7 @@
 //! How well a tool fits an intent: one measure for the gateway's tools and those of the user's machine.
 //!
-//! A score says how much of the intent the tool's texts have, from 0 to 1. It depends on the tool and the intent
-//! only, so that scores of two catalogs can be compared.
+//! A score measures how much of the intent the tool's texts contain, from 0 to 1. It depends only on the tool and the
+//! intent, so that scores of different sets of tools can be compared.
 
 mod index;
 
@@ -16,7 +16,7 @@ pub use index::{Hit, ToolIndex};
 
 /// What scores less does not fit.
 pub const SCORE_FLOOR: f32 = 0.25;
-/// What scores less than this share of the best does not fit either: something else was meant.
+/// A result below this share of the best score is irrelevant too: the intent meant something else.
 const SHARE_OF_BEST: f32 = 0.4;
 /// The most characters of an intent that count; the rest adds nothing.
 const INTENT_LIMIT: usize = 1_000;
@@ -27,20 +27,20 @@ const DESCRIPTION_LIMIT: usize = 2_000;
 /// Words of an intent beyond this number count half: a long intent names more than one tool does.
 const FULL_WORDS: usize = 3;
 
-/// How much it says that a word stands there.
+/// The weight of a word at this place.
 const IN_ACTION: f32 = 1.0;
 const IN_NAMESPACE: f32 = 0.9;
 const IN_FIRST_SENTENCE: f32 = 0.7;
 const IN_PARAMETERS: f32 = 0.5;
 const IN_DESCRIPTION: f32 = 0.45;
-/// How much less it says when the word is only the beginning of the other, misspelt, or another of the same meaning.
+/// The penalty for a word that is only a prefix, a misspelling or a synonym.
 const BEGINS: f32 = 0.8;
 const MISSPELT: f32 = 0.75;
 const SAME_MEANING: f32 = 0.75;
 /// The part of a score that is the share of the tool's own name which the intent has.
 const NAME_SHARE: f32 = 0.2;
 
-/// How much less a tool fits that says of itself that another should be used.
+/// The penalty for a tool whose description recommends another one.
 const DEPRECATED: f32 = 0.9;
 
 /// Words that say nothing about what a tool does.
@@ -68,7 +68,7 @@ const SAME: &[&[&str]] = &[
     &["remember", "memory", "memorize"],
 ];
 
-/// What a tool says of itself.
+/// The text that a tool publishes about itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Described<'a> {
     /// Its id.
@@ -79,7 +79,7 @@ pub struct Described<'a> {
     pub input_schema: &'a Value,
 }
 
-/// An intent, read once and held against many tools.
+/// An intent, parsed once and compared with many tools.
 pub struct Intent {
     /// The whole, to know a tool's own name by.
     text: String,
@@ -200,7 +200,7 @@ impl Intent {
     }
 }
 
-/// The texts of a tool, by how much it says that a word stands there.
+/// The texts of a tool, with the weight of a word in each.
 struct Texts<'a> {
     action: &'a str,
     namespace: &'a str,
@@ -232,7 +232,7 @@ pub fn rank<T>(found: &mut Vec<T>, score: impl Fn(&T) -> f32, name: impl Fn(&T) 
     found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| name(a).cmp(name(b))));
 }
 
-/// Returns the names that look most like one that nobody has, the nearest first.
+/// Returns the names most similar to an unknown one, the nearest first.
 pub fn nearest(name: &str, mut known: Vec<String>, most: usize) -> Vec<String> {
     let name: String = name.chars().take(INTENT_LIMIT).collect();
     known.sort_by_cached_key(|known| (strsim::osa_distance(&name, known), known.clone()));
@@ -265,7 +265,8 @@ fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
     0.0
 }
 
-/// Tells whether one word is the other with a slip or two: a letter missing, doubled, wrong or exchanged.
+/// Returns whether one word is the other with one or two typing errors: a letter missing, doubled, wrong or
+/// transposed.
 fn is_misspelt(written: &str, meant: &str) -> bool {
     let letters = written.chars().count();
     if letters < 4 || written.chars().next() != meant.chars().next() {

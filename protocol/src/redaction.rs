@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub use self::in_use::{KeysInUse, UsedKey, keys_in_use};
 use crate::ErrorBody;
 
-/// What stands in the place of a key.
+/// The replacement of a key.
 const REDACTED: &str = "[redacted]";
 
 /// Shorter forms occur by chance, and their loss would break honest results.
@@ -30,7 +30,7 @@ const SHORTEST_BASE64: usize = 8;
 /// Finds one key in all the forms in which it may come back.
 pub struct Redactor {
     key: Zeroizing<String>,
-    /// The longest first, so that what stands around a key goes with it.
+    /// The longest first, so that the text around a key is removed with it.
     forms: Zeroizing<Vec<String>>,
 }
 

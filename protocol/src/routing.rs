@@ -1,4 +1,4 @@
-//! Where a tool runs: pure rules, used by the gateway and the CLI alike.
+//! Where a tool runs: pure rules, used by both the gateway and the CLI.
 
 use std::collections::HashMap;
 

@@ -21,9 +21,9 @@ pub enum ServerPlace {
     },
 }
 
-/// Returns how the server of a server.json is started or reached: its first package that can be started with what the
-/// text says, else its first remote. A package is skipped when its version moves, when it needs an argument that only a
-/// user can give, or when it passes options to the program that runs it.
+/// Returns how the server of a server.json is started or reached: its first package that can be started as described,
+/// else its first remote. A package is skipped if its version is not immutable, if it needs an argument that only a
+/// user can provide, or if it passes options to its runtime.
 ///
 /// # Errors
 /// Returns why there is no way, escaped for a terminal.
@@ -86,7 +86,7 @@ fn in_camel_case(value: &Value) -> Value {
             let mut renamed = Map::with_capacity(fields.len());
             for (name, value) in fields {
                 let now = RENAMED.iter().find(|(then, _)| then == name).map(|(_, now)| *now);
-                // Where both are given, the document must not mean two things.
+                // If both are given, the document must be unambiguous.
                 let name = now.filter(|now| !fields.contains_key(*now)).unwrap_or(name);
                 renamed.insert(name.to_owned(), in_camel_case(value));
             }

@@ -23,7 +23,7 @@ const CUT: &str = "…";
 
 /// Returns a tool's call with its parameters and its result: `mcp.a.b({ path: string, head?: number }) => Promise<string>`.
 ///
-/// `result` is the schema of what the program gets, if it is known.
+/// `result` is the schema of the value that the program receives, if it is known.
 pub fn signature(
     id: &ToolId,
     parameters: &Value,
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
         union(written.collect(), count)
     }
 
-    /// Writes what `type` says, or what other keywords give away.
+    /// Renders the type that `type` declares, or that other keywords imply.
     fn typed(&mut self, schema: &'a Value, depth: usize) -> String {
         match &schema["type"] {
             Value::String(name) => self.named(name, schema, depth),
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
             |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
-        // What must be given comes first: it also survives the cut.
+        // Required parameters come first, so that they survive the truncation.
         let (must, may): (Vec<_>, Vec<_>) =
             properties.iter().partition(|(name, _)| is_required(name));
         let mut members = Vec::new();
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Joins types by `|`, each once; `count` is how many there are in all.
+/// Joins types by `|`, without duplicates; `count` is the total number.
 fn union(members: Vec<String>, count: usize) -> String {
     let mut seen: Vec<String> = Vec::new();
     for member in members {
@@ -251,7 +251,7 @@ fn in_brackets(written: &str) -> String {
     if plain { written.to_owned() } else { format!("({written})") }
 }
 
-/// Tells whether the bracket that a text begins with closes with its last character.
+/// Returns whether the opening bracket of a text is closed by its last character.
 fn closes_at_the_end(text: &str) -> bool {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {

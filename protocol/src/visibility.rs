@@ -1,4 +1,4 @@
-//! Who may know of a registry entry.
+//! The visibility of a registry entry.
 
 use std::fmt;
 use std::str::FromStr;

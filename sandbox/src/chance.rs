@@ -28,7 +28,7 @@ impl Chance {
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         if !self.seeded {
-            // What is used as a secret must not be guessed, so there is nothing to fall back to.
+            // These bytes are used as secrets and must be unpredictable, so there is no fallback.
             getrandom::fill(&mut bytes).unwrap_or_else(|_| exit(EXIT_PANIC));
             return bytes;
         }

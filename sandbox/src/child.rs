@@ -21,7 +21,7 @@ pub(crate) const JOB: &str = "job";
 /// The descriptor of the one socket.
 const SOCKET: i32 = 3;
 
-/// Exit codes that tell the host what a child could not say in a frame.
+/// Exit codes that report what a child could not send in a frame.
 pub(crate) const EXIT_NOT_A_CHILD: i32 = 2;
 pub(crate) const EXIT_PANIC: i32 = 101;
 
@@ -36,12 +36,12 @@ pub fn child_main_if_requested(jobs: &[Job]) {
     }
 }
 
-/// Tells by its first argument whether a process is a sandbox child, for what must be known before `main`.
+/// Returns, from the first argument, whether a process is a sandbox child, for decisions that come before `main`.
 pub fn marks_child(first_argument: &[u8]) -> bool {
     first_argument == CHILD_MARK.as_bytes()
 }
 
-/// What the host said when it started us.
+/// The arguments from the host.
 enum Role {
     Zygote,
     Job { job: Job, address_space: u64, stack: usize, input_bytes: usize },
@@ -63,7 +63,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     match role {
         Role::Zygote => {
             // A session of its own: the kernel shares the processor between sessions, so that programs neither slow
-            // their host down nor wait for all else that it does. Where it does not, this does no harm.
+            // down their host nor wait for the rest of its work. Kernels that do not share by session ignore it.
             let _ = rustix::process::setsid();
             let sealed = prepared.and_then(|()| {
                 // It waits for questions, and answers them in their order.
@@ -102,7 +102,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     }
 }
 
-/// Applies the last layers and tells the host which ones hold.
+/// Applies the last layers and reports to the host which ones hold.
 fn finish_seal(mut wire: Wire, mut layers: Vec<LayerReport>) -> Wire {
     match seal::apply_inner() {
         Ok(inner) => layers.extend(inner),
@@ -214,7 +214,7 @@ fn prepare_process() -> Result<(), String> {
     std::env::set_current_dir("/").map_err(|e| format!("chdir: {e}"))?;
     // For the one who looks at a list of processes.
     rustix::thread::set_name(c"pml-sandbox").map_err(|e| format!("prctl(NAME): {e}"))?;
-    // The first look at a clock asks the kernel where its fast one is.
+    // The first use of a clock makes a system call to find the fast clock.
     let _ = (monotonic(), cpu_time());
     let (name, zone) = (CString::from(c"TZ"), CString::from(c"UTC"));
     #[expect(unsafe_code, reason = "the C library reads its time zone once, from the environment")]

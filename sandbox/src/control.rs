@@ -1,7 +1,7 @@
 //! The messages between the host and a zygote: whole packets, some of the host's with a descriptor.
 //!
-//! A zygote sends none: the kernel counts those of all processes of a user that are under way, and refuses one more
-//! to a process that may have few descriptors itself.
+//! A zygote sends none: the kernel limits the descriptors that a user's processes have in flight, and refuses further
+//! ones to a process with a low descriptor limit.
 //!
 //! Unlike a program's child, a zygote has never seen anything of a tenant, so both sides are trusted.
 
@@ -18,12 +18,12 @@ use rustix::net::{
 /// The longest message.
 const MOST: usize = 512;
 
-/// What the host asks.
+/// A request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// A new child; its end of the socket comes with the message.
     Fork,
-    /// How the child with this number ended; it has died already.
+    /// How the child with this pid ended; it is already dead.
     Reap(u32),
 }
 
@@ -51,7 +51,7 @@ fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> 
     sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL).map(|_| ())
 }
 
-/// Returns the next message; an empty one means that the other side is gone.
+/// Returns the next message; an empty one means that the peer has exited.
 fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
     let mut bytes = vec![0; MOST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -89,7 +89,7 @@ impl Ask {
         }
     }
 
-    /// Returns the next question; `None` means that the host is gone.
+    /// Returns the next request; `None` means that the host has exited.
     pub(crate) fn receive(socket: impl AsFd) -> Option<(Ask, Option<OwnedFd>)> {
         let (bytes, descriptor) = receive(socket).ok()?;
         match bytes.as_slice() {
@@ -126,7 +126,7 @@ impl Answer {
         send(socket, &bytes, None)
     }
 
-    /// Returns the next answer; an error means that the zygote is gone or does not answer.
+    /// Returns the next answer; an error means that the zygote has exited or does not answer.
     pub(crate) fn receive(socket: impl AsFd) -> Result<Answer, Errno> {
         let (bytes, _) = receive(socket)?;
         let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;

@@ -27,7 +27,7 @@ pub fn keep_private() -> Result<(), String> {
     Ok(())
 }
 
-/// Does nothing: there is no such right here.
+/// Does nothing: this platform has no such right.
 pub fn give_up_tracing() {}
 
 /// Reads the variable and leaves it where it is.

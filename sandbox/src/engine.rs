@@ -32,7 +32,7 @@ const JOBS_PER_LOOK: u32 = 32;
 /// Bytes of heap after which the engine first looks for cycles. Few programs live that long; what is in no cycle
 /// is freed at once.
 const CYCLES: usize = 8 * MIB;
-/// What is read and written before there is a program.
+/// Reads and writes that happen before there is a program.
 const REHEARSED: &str = r#"{"type":"rpc_result","id":1,"ok":true,"value":[1.5,"one"]}"#;
 
 /// Everything of the language but the clocks and the weak references.
@@ -64,7 +64,7 @@ pub(crate) struct Engine {
 struct Job {
     source: String,
     args: String,
-    /// Without a `return` of its own, it ends when all that it has started has ended.
+    /// A program without a `return` ends when everything that it started has ended.
     ends_by_itself: bool,
 }
 
@@ -140,7 +140,7 @@ impl Engine {
         wire.flush();
     }
 
-    /// Says that it is ready, runs one program and waits for its end.
+    /// Reports that it is ready, runs one program and waits for its end.
     pub(crate) fn serve(&self, ready: &[u8]) -> ! {
         {
             let mut wire = self.shared.wire.borrow_mut();
@@ -151,8 +151,8 @@ impl Engine {
         let program = self.await_program();
         let result = self.run(&program);
         self.complete(&result);
-        // Leaving takes the kernel longer than many a program, and whoever waits for the result would wait for
-        // that too if it is to run on this processor.
+        // Exiting takes the kernel longer than many programs take, and the process that waits for the result would
+        // also wait for the exit if it is to run on this processor.
         self.shared.wire.borrow_mut().rest()
     }
 
@@ -242,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// Goes on until a promise is settled, and returns what it gives.
+    /// Runs jobs until a promise is settled, and returns its value.
     fn follow(
         &self,
         promise: &Persistent<Promise<'static>>,
@@ -296,8 +296,8 @@ impl Engine {
         }
     }
 
-    /// Tells of promises that failed with nobody looking: as the end of the program if that was all
-    /// it waited for, and on its console otherwise.
+    /// Reports rejected promises that nothing awaited: as the program's failure if it waited for nothing else,
+    /// otherwise on its console.
     fn tell_unhandled(&self, fatal: bool) -> Result<(), Fault> {
         let rejected = self.rejections.take();
         if rejected.is_empty() {
@@ -456,7 +456,7 @@ impl Engine {
 
     /// Tells what a program threw, or why its result could not be written.
     fn thrown<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Fault {
-        // What asks is code, too, for which nothing is left then.
+        // Asking for the reason runs code, too, and there is no CPU time left for it.
         if self.budget.is_spent() {
             return self.describe(ctx, thrown, FailureKind::Exception);
         }

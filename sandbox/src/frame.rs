@@ -27,7 +27,7 @@ pub(crate) enum ToChild<'a> {
         seed: Option<u64>,
         implicit_returns: Option<&'a [u32]>,
     },
-    /// In place of a program: what a self-test wants to know.
+    /// Instead of a program: the probe of a self-test.
     Probe { id: u64 },
     RpcResult {
         id: u64,
@@ -106,7 +106,7 @@ pub(crate) enum ToHost<'a> {
     },
 }
 
-/// Why a program failed, as its child tells it.
+/// Why a program failed, as reported by its child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChildFailure {
@@ -314,7 +314,7 @@ pub(crate) fn write(out: &mut Vec<u8>, message: &impl Serialize) {
     out[start..start + HEADER].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Collects bytes until whole frames stand in it. Never holds room for more than has arrived.
+/// Collects bytes until they contain whole frames. Never allocates more than has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,

@@ -1,13 +1,13 @@
 //! The JavaScript heap: the C library's, with a limit that remembers whether it was reached.
 //!
-//! The engine has a limit of its own, but when it is reached in a bad moment a program sees `null` thrown.
+//! The engine has a limit of its own, but if it is reached at a bad moment, a program catches a thrown `null`.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use rquickjs::allocator::Allocator;
 
-/// What the heap holds and may hold.
+/// The size and limit of the heap.
 #[derive(Debug)]
 pub(crate) struct Meter {
     used: Cell<usize>,
@@ -29,7 +29,7 @@ impl Meter {
         self.limit.set(limit);
     }
 
-    /// Tells whether an allocation was ever refused.
+    /// Returns whether an allocation was ever refused.
     pub(crate) fn ran_out(&self) -> bool {
         self.ran_out.get()
     }

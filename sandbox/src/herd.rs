@@ -1,7 +1,7 @@
 //! Zygotes, of which children for programs are forked, and when each of them is replaced.
 //!
-//! All of this happens on the nursery's thread, which never waits for a zygote: it asks, goes on, and
-//! comes back when there is an answer. A zygote answers in the order in which it is asked.
+//! All of this happens on the nursery's thread, which never blocks on a zygote: it sends the request, continues, and
+//! handles the answer when it arrives. A zygote answers in the order of the requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,13 +20,13 @@ use crate::nursery::{self, Child, Ended, OnSpawn};
 
 /// How long a zygote may take to answer, its own start included.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many zygotes are asked for one child.
+/// How many zygotes are tried for one child.
 const ATTEMPTS: u32 = 2;
 
 /// The zygotes of one pool.
 #[derive(Debug)]
 pub(crate) struct Herd {
-    /// How many children are forked of one zygote.
+    /// How many children are forked from one zygote.
     forks: u32,
     state: Mutex<State>,
 }
@@ -77,7 +77,7 @@ impl std::fmt::Debug for What {
 }
 
 impl Herd {
-    /// Returns a herd whose zygotes are each replaced after so many forks, at least one.
+    /// Returns a herd that replaces each zygote after this many forks, at least one.
     pub(crate) fn new(forks: u32) -> Arc<Herd> {
         Arc::new(Herd { forks: forks.max(1), state: Mutex::default() })
     }
@@ -164,17 +164,17 @@ impl Zygote {
         lock(&self.asked).push_back(Asked { since: Instant::now(), what });
     }
 
-    /// Asks how a child ended that has died.
+    /// Requests the exit status of a dead child.
     pub(crate) fn reap(&self, pid: Pid, ended: Option<oneshot::Sender<Ended>>) {
         let number = pid.as_raw_nonzero().get().unsigned_abs();
         match Ask::Reap(number).send(&self.control, None) {
             Ok(()) => self.expect(What::Reap { ended }),
-            // Without its parent the kernel reaps it, and how it ended is not known.
+            // Without its parent, the kernel reaps it, and its exit status is lost.
             Err(_) => tell(ended, Ended::Unknown),
         }
     }
 
-    /// Returns what tells that there is an answer.
+    /// Returns the descriptor that becomes readable when there is an answer.
     pub(crate) fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
@@ -184,7 +184,8 @@ impl Zygote {
         !lock(&self.asked).is_empty()
     }
 
-    /// Takes the answers that have come. Returns zygotes that were asked in place of this one, if it failed.
+    /// Takes the answers that have arrived. If this zygote failed, returns the zygotes that replaced it in pending
+    /// requests.
     pub(crate) fn listen(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
         loop {
             if !self.owes() {
@@ -229,7 +230,7 @@ impl Zygote {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("a forked child has no process id"))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        // Only a living zygote keeps the number from being given to another process.
+        // Only while the zygote lives, the pid cannot be reused by another process.
         if self.process.is_alive() {
             Ok(Child::forked(pid, pidfd, socket, Arc::clone(self)))
         } else {

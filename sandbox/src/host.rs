@@ -31,7 +31,7 @@ const RUNNING_MOST: usize = 8 * MIB;
 /// The code of the error that a program sees when a tool's result is too large.
 const RESULT_TOO_LARGE: &str = "TOOL_RESULT_TOO_LARGE";
 
-/// How the conversation ended.
+/// The end of the conversation.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The child told a result.
@@ -111,8 +111,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends the program and answers the child until the run ends. `cpu` tells the CPU time of the child, and
-    /// `grown` is called when it is no longer a short program.
+    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child; `grown`
+    /// is called when it is no longer a short program.
     pub(crate) async fn hold(
         &mut self,
         program: &Program,
@@ -153,8 +153,8 @@ impl<'a> Conversation<'a> {
             let may_answer = self.out.len() - self.sent < UNSENT_MOST && !self.running.is_empty();
             let may_read = self.queued_bytes < QUEUED_MOST;
             tokio::select! {
-                // The order saves wake-ups: a second timer that ends after the first disturbs nobody. What
-                // stands before the socket comes of what was read there, and so cannot keep it waiting.
+                // The order saves wake-ups: a second timer that expires after the first wakes nothing. The branches
+                // before the socket only have work that came from the socket, so they cannot starve it.
                 biased;
                 () = &mut cancelled => return stop(FailureKind::Cancelled, "the run was cancelled"),
                 () = &mut spent => {

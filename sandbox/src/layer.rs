@@ -1,4 +1,4 @@
-//! The names of the layers that hold a child, and how each of them stands.
+//! The names of the layers that confine a child, and the state of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +10,11 @@ pub struct LayerReport {
     pub name: String,
     /// Whether a child without it refuses to run anything.
     pub mandatory: bool,
-    /// Whether it holds.
+    /// Whether the layer holds.
     pub state: LayerState,
 }
 
-/// Whether a layer holds.
+/// The state of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerState {
@@ -22,7 +22,7 @@ pub enum LayerState {
     Holds,
     /// Some of it; the text says what is missing.
     Partial(String),
-    /// None of it; the text says why.
+    /// Absent; the text has the reason.
     Absent(String),
 }
 

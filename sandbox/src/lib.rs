@@ -127,7 +127,7 @@ pub enum SandboxError {
     /// This system has no way to seal a child.
     #[error("programs can be sandboxed only on Linux; run this on such a system")]
     PlatformUnsupported,
-    /// The pool was asked to run nothing at all.
+    /// The pool was configured with zero workers.
     #[error("a pool needs at least one worker")]
     NoWorkers,
     /// No child could be sealed.

@@ -15,8 +15,8 @@ pub(crate) const COMPILE_STACK: usize = 4 * MIB;
 pub(crate) const THREAD_STACK: u64 = 16 * MIB as u64;
 /// The kernel's own CPU limit on a child: only there for the day the host's watch fails.
 pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
-/// How far past its CPU limit a program may go before the host kills it. Up to there the engine can still
-/// stop it by itself and say at which line.
+/// How far a program may exceed its CPU limit before the host kills it. Until then, the engine can still stop it and
+/// report the line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
 /// CPU time after which a program makes way for others, where it has to. Most end long before.
 pub(crate) const CPU_YOUNG: Duration = Duration::from_millis(10);
@@ -34,7 +34,7 @@ pub(crate) const MAX_TIMERS: usize = 1024;
 pub(crate) const KIB: usize = 1024;
 pub(crate) const MIB: usize = 1024 * KIB;
 
-/// What one program may use. Each limit ends in a [`FailureKind`](crate::FailureKind) of its own.
+/// The limits of one program. Exceeding each of them has its own [`FailureKind`](crate::FailureKind).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time from start to end, without the time spent waiting for a human.
@@ -100,18 +100,18 @@ impl Limits {
     }
 }
 
-/// How many children a [`Pool`](crate::Pool) keeps.
+/// The number of children in a [`Pool`](crate::Pool).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Children that wait, sealed, for a program.
     pub warm: usize,
     /// Programs that run at the same time; more wait in order.
     pub max_running: usize,
-    /// Children that are forked of one process before it is replaced. They share where things lie in memory;
-    /// 1 lets no two programs share that.
+    /// How many children are forked from one process before it is replaced. They share an address space layout; with
+    /// 1, no two programs share one.
     pub forks: u32,
-    /// Whether a program that has used 10 ms of CPU time goes on only where no short program wants to run, and leaves
-    /// one processor free. For hosts that run the programs of several people.
+    /// Whether a program that has used 10 ms of CPU time runs only when no short program wants to run, and leaves one
+    /// processor free. For hosts that run the programs of several people.
     pub make_way: bool,
 }
 

@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::frame::Inbox;
 
-/// How much is read at once, at least.
+/// The minimum size of a read.
 const CHUNK: usize = 8 * 1024;
 
 /// The host's end of a child's socket.
@@ -28,7 +28,7 @@ impl Line {
         Ok(Line { socket: watch(socket, Interest::READABLE)? })
     }
 
-    /// Waits for bytes and takes those that are there; an error means that the child closed its end.
+    /// Waits for bytes and reads those that are available; an error means that the child closed its end.
     ///
     /// A future that is dropped has taken nothing.
     pub(crate) async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
@@ -40,7 +40,7 @@ impl Line {
             match rustix::io::read(self.socket.get_ref(), spare_capacity(tail)) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
-                    // A stream that gives less than was asked for is empty.
+                    // A short read means that the stream is drained.
                     if count < room {
                         ready.clear_ready();
                     }

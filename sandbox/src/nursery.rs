@@ -1,4 +1,4 @@
-//! Where child processes are started, and where every one of them is reaped.
+//! Starts every child process and reaps it.
 //!
 //! One thread does both and never ends: the kernel's parent-death signal follows the *thread* that started a
 //! child, so a thread that came and went would take the children with it.
@@ -23,7 +23,7 @@ use crate::herd::{Herd, Zygote};
 
 pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
 
-/// What kind of child is asked for.
+/// The kind of the requested child.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// This binary, started again with these arguments.
@@ -42,7 +42,7 @@ struct Nursery {
     wake: OwnedFd,
 }
 
-/// How a child ended.
+/// The exit status of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Exit(i32),
@@ -113,9 +113,9 @@ impl Child {
     /// Returns what lets the process run only where no short program wants to, and leaves it one processor fewer than
     /// the host has. Use it only while the child lives.
     ///
-    /// A low priority would not do: whoever wakes up still waits for the end of a slice, and a request wakes up
-    /// somebody a dozen times. An idle process is interrupted at once, but only by processes of the same session and
-    /// control group; for all others there is a processor on which no long program runs.
+    /// A low priority is not sufficient: a woken thread still waits for the end of a time slice, and a request wakes
+    /// threads a dozen times. A `SCHED_IDLE` process is preempted at once, but only by processes of the same session
+    /// and control group. For all others, one processor runs no long program.
     pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
         let pid = self.pid;
         move || {
@@ -142,7 +142,7 @@ impl Child {
     /// Kills the process and waits until it is gone.
     pub(crate) async fn end(mut self) -> Ended {
         let (sender, receiver) = oneshot::channel();
-        // A child that closed its socket is about to exit by itself, and how it does tells why.
+        // A child that closed its socket is about to exit by itself, and its exit status has the reason.
         self.hand_over(Some(sender));
         receiver.await.unwrap_or(Ended::Unknown)
     }

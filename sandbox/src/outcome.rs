@@ -1,4 +1,4 @@
-//! What goes into a run and what comes out of it.
+//! The input and the output of a run.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ pub struct Program {
     pub epoch_ms: Option<i64>,
     /// Seeds `Math.random` and `crypto`, so that a second run draws the same numbers.
     pub seed: Option<u64>,
-    /// The offsets in `source` at which `return await (` was put before an expression, where the author
-    /// wrote no `return` at all. Such a program ends when all that it has started has ended.
+    /// The offsets in `source` at which `return await (` was inserted before an expression, because the author wrote
+    /// no `return`. Such a program ends when everything that it started has ended.
     pub implicit_returns: Option<Vec<u32>>,
 }
 
-/// How a run ended and what it left behind.
+/// The result of a run and its other output.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The returned value, or why there is none.
+    /// The returned value, or the failure.
     pub result: Result<Value, Failure>,
-    /// Tells whether the returned value is `undefined`, which is told as `null`.
+    /// Returns whether the returned value is `undefined`, which is reported as `null`.
     pub returned_nothing: bool,
     /// What the program printed.
     pub console: Vec<ConsoleLine>,
-    /// Tells whether the program printed more than was kept.
+    /// Returns whether the console output was truncated.
     pub console_truncated: bool,
     /// Tool calls that the program made.
     pub calls: u64,

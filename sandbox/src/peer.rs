@@ -11,7 +11,7 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest `ready` frame.
 const READY_BYTES: usize = 64 * 1024;
 
-/// Reads a child's first frame: its seal holds, or it says why not.
+/// Reads a child's first frame: its seal holds, or the reason why not.
 pub(crate) async fn await_ready(
     line: &Line,
     inbox: &mut Inbox,

@@ -21,7 +21,7 @@ use crate::warm::{Lent, Warm};
 
 /// How often a run tries again when a child dies before it has seen the program.
 const START_ATTEMPTS: usize = 3;
-/// How long a child may take to ask the kernel one thing.
+/// The time limit of one probe.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a child that closed its socket may take to show why.
 const DEATH_PATIENCE: Duration = Duration::from_millis(250);
@@ -88,7 +88,7 @@ impl Pool {
 
     /// Returns the layers that hold on this machine, as a child found them.
     ///
-    /// Starts a child for it if none has told yet.
+    /// Starts a child for this if none has reported its layers yet.
     pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
         let known = self.known_layers();
         if !known.is_empty() {
@@ -98,7 +98,7 @@ impl Pool {
         Ok(self.known_layers())
     }
 
-    /// Has a sealed child ask the kernel what this number stands for, and returns how it ended.
+    /// Makes a sealed child run the probe with this number, and returns its exit status.
     pub(crate) async fn probe(&self, number: usize) -> Result<Ended, SandboxError> {
         let Ready { lent, line, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
         let mut question = Vec::new();
@@ -181,7 +181,7 @@ impl Ready {
             }
             Ending::Closed => (Err(post_mortem(lent.keep()).await), None),
         };
-        // The answer first: a child that ends may do so on the processor that whoever waits for it needs.
+        // The answer first: an exiting child may occupy the processor that the waiting process needs.
         tokio::spawn(async move { drop((lent, line, turn)) });
         let duration = started.elapsed();
         Outcome {
@@ -197,7 +197,7 @@ impl Ready {
     }
 }
 
-/// Tells why a child closed its end without a result.
+/// Returns why a child closed its end without a result.
 async fn post_mortem(child: Child) -> Failure {
     child.settle(DEATH_PATIENCE).await;
     let (kind, message) = match child.end().await {

@@ -1,7 +1,7 @@
-//! What keeps other processes of the same user out of a process that starts them.
+//! Protects a process that starts others from processes of the same user.
 //!
-//! A program that holds keys starts others that it does not trust with them, as the same user. The kernel lets
-//! processes of one user read each other, unless one of them says no.
+//! A process that holds keys starts untrusted processes as the same user. The kernel lets processes of one user read
+//! each other, unless the target opts out.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,9 +17,9 @@ use rustix::thread::{
 /// The first descriptor after the standard streams.
 const FIRST_OTHER: libc::c_uint = 3;
 
-/// Keeps other processes of the same user out of this one: they can neither trace it nor read its memory, its
-/// environment or its descriptors, and it leaves no core file. What it inherited beside the standard streams is not
-/// handed on to what it starts.
+/// Protects this process from other processes of the same user: they can neither trace it nor read its memory, its
+/// environment or its descriptors, and it writes no core file. Inherited descriptors other than the standard streams
+/// are not passed on to child processes.
 ///
 /// # Errors
 /// Returns what does not hold.
@@ -49,10 +49,10 @@ pub(crate) fn forbid_dumps() -> Result<(), String> {
     }
 }
 
-/// Gives up, for this process and all that it becomes, root's right to look into any process. Without that right
-/// [`keep_private`] holds against root too.
+/// Drops, for this process and everything that it executes, root's right to inspect any process. Without that right,
+/// [`keep_private`] protects against root too.
 pub fn give_up_tracing() {
-    // Who is not root does not have the right, and may not give it up.
+    // A process that is not root does not have the right, and may not drop it.
     let _ = remove_capability_from_bounding_set(CapabilitySet::SYS_PTRACE);
     if let Ok(mut sets) = capabilities(None) {
         for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {

@@ -102,7 +102,7 @@ pub(crate) const PROBES: &[Probe] = &[
     Probe { name: "exit by the i386 table", door: Door::I386, call: 1, arguments: [0; 4] },
 ];
 
-/// Asks what this number stands for, or nothing if it stands for none, and ends the child.
+/// Runs the probe with this number, or nothing if there is none, and exits.
 pub(crate) fn answer(number: u64) -> ! {
     let probe = usize::try_from(number).ok().and_then(|number| PROBES.get(number));
     if let Some(probe) = probe {
@@ -112,7 +112,7 @@ pub(crate) fn answer(number: u64) -> ! {
 }
 
 impl Probe {
-    /// Asks the kernel. Whoever lives to see an answer was not stopped.
+    /// Makes the system call. If it returns, the call was not blocked.
     fn ask(&self) {
         let [a, b, c, d] = self.arguments;
         match self.door {

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) in_flight: Cell<u64>,
     /// Whether a call was refused because its arguments were too large.
     pub(crate) argument_refused: Cell<bool>,
-    /// Whether a timer was refused because there were too many.
+    /// Whether a timer was refused because of the limit.
     pub(crate) timer_refused: Cell<bool>,
     last_call: Cell<u64>,
     console_spent: Cell<usize>,
@@ -107,7 +107,7 @@ impl Shared {
         stack::trim(text, &self.source.borrow(), &self.implicit_returns.borrow())
     }
 
-    /// Gives a tool its number. One whose name is too long to be called has none that is worth keeping.
+    /// Assigns a number to a tool. A tool whose name is too long to be called needs none.
     fn tool(&self, namespace: String, action: String) -> usize {
         let mut tools = self.tools.borrow_mut();
         let fits = namespace.len() <= MAX_NAME && action.len() <= MAX_NAME;
@@ -160,7 +160,7 @@ impl Shared {
         let room = self.limits.get().console_bytes - self.console_spent.get();
         self.console_full.set(text.len() > room || room == 0);
         let kept = &text[..text.floor_char_boundary(room + 4)];
-        // The host counts alike.
+        // The host counts in the same way.
         self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
         let mut wire = self.wire.borrow_mut();
         frame::write(wire.out(), &ToHost::Console { level, text: kept });
@@ -207,7 +207,7 @@ impl Timers {
         }
     }
 
-    /// Sets a timer. `id` 0 asks for a new one; `None` means that there are too many.
+    /// Sets a timer. `id` 0 requests a new one; `None` means that the limit is reached.
     fn arm(&mut self, wait: Duration, id: u64, repeats: bool) -> Option<u64> {
         if self.queue.len() >= MAX_TIMERS {
             return None;

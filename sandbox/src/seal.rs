@@ -70,7 +70,7 @@ fn close_the_rest(
     drop_capabilities()?;
     resource_limits(address_space, cpu, descriptors)?;
     forbid_dumps()?;
-    // A change of credentials above has cleared the signal, so it is asked for once more, at the end.
+    // The credential changes above have cleared the signal, so it is set once more at the end.
     end_with_host(host)?;
     Ok(["capabilities", "rlimits", "not_dumpable", "parent_death"]
         .map(LayerReport::mandatory)
@@ -172,10 +172,10 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     LayerReport::best_effort("namespaces", state)
 }
 
-/// Forks the first process of a new process namespace. It only keeps the namespace alive: later forks land
-/// in it too, and all of them end with this one, which ends with us. Without such a namespace it does no harm.
+/// Forks the init process of a new process namespace. It only keeps the namespace alive: later forks belong to it
+/// too, and all of them die with this process, which dies with us. Without such a namespace it is harmless.
 ///
-/// It is sealed as later forks will be, so that a seal that does not hold is known before there is one.
+/// It is sealed like later forks, so that a failing seal is detected before there are any.
 fn keep_processes_apart() -> Result<(), Broken> {
     let zygote = getpid();
     let filter = Filter::new()?;
@@ -198,7 +198,7 @@ fn keep_processes_apart() -> Result<(), Broken> {
     }
 }
 
-/// What the first fork says when its seal holds.
+/// What the first fork sends when its seal holds.
 const SEALED: &str = "sealed";
 
 /// The life of the first fork.
@@ -348,7 +348,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_sigaltstack,
         libc::SYS_gettid,
         libc::SYS_getpid,
-        // A thread asks it to learn where its own stack ends.
+        // A thread calls it to find the bounds of its own stack.
         libc::SYS_sched_getaffinity,
     ]
     .into_iter()

@@ -11,18 +11,18 @@ use crate::layer::{LayerReport, LayerState};
 pub struct SelfTest {
     /// The layers, as a child found them.
     pub layers: Vec<LayerReport>,
-    /// What children asked of the kernel, each in one that was sealed like any program's.
+    /// The forbidden system calls, each tried in a child that is sealed like any program's.
     pub calls: Vec<CallReport>,
 }
 
-/// What became of a child that asked the kernel for something forbidden.
+/// The result of one forbidden system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallReport {
     /// The system call.
     pub name: String,
     /// Whether the kernel killed the child for it, as it must.
     pub refused: bool,
-    /// How the child ended, in words.
+    /// How the child ended, as text.
     pub saw: String,
 }
 
@@ -74,8 +74,8 @@ mod asking {
     /// Has sealed children ask for what they must not have, one child a question.
     ///
     /// # Errors
-    /// Returns [`SandboxError::Unavailable`] when no child can be sealed, or when a child that asks for
-    /// nothing does not end as one that was answered: then the test could not tell.
+    /// Returns [`SandboxError::Unavailable`] when no child can be sealed, or when a child without a probe does not
+    /// exit as expected: then the test would be meaningless.
     pub async fn self_test() -> Result<SelfTest, SandboxError> {
         let pool = Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })?;
         let layers = pool.layers().await?;
@@ -110,7 +110,7 @@ mod asking {
 #[cfg(target_os = "linux")]
 pub use asking::self_test;
 
-/// Says that there is nothing to test.
+/// Reports that there is nothing to test.
 ///
 /// # Errors
 /// Always returns [`SandboxError::PlatformUnsupported`](crate::SandboxError::PlatformUnsupported).

@@ -4,17 +4,17 @@ use std::fmt::Write;
 
 /// The name of the program in traces.
 pub(crate) const PROGRAM_FILE: &str = "program.ts";
-/// What stands before the program. A module gives the strict rules under which the program was analysed; a
-/// script would read `<!--` as a comment. It has a line of its own because the engine counts some columns of
-/// a text's first line from 0.
+/// The text before the program. A module has the strict-mode rules under which the program was analysed; a script
+/// would read `<!--` as a comment. It is on a line of its own because the engine counts some columns of the first
+/// line from 0.
 pub(crate) const PREFIX: &str = "export default async function(){\n";
-/// What the analysis puts before an expression whose value ends the program.
+/// What the analysis inserts before an expression whose value is the program's result.
 pub(crate) const RETURN: &str = "return await (";
-/// How many lines [`PREFIX`] has.
+/// The number of lines of [`PREFIX`].
 const PREFIX_LINES: u32 = 1;
 /// The longest name of a callee that is told, in bytes.
 const CALLEE_BYTES: usize = 80;
-/// What stands after the program.
+/// The text after the program.
 pub(crate) const SUFFIX: &str = "\n}";
 
 /// A trace in the program's own coordinates.
@@ -28,8 +28,8 @@ pub(crate) struct Trace {
     pub(crate) text: String,
 }
 
-/// Keeps the program's frames, moves lines and columns back to where the author has them, and counts
-/// characters where the engine counts bytes. `returns` are the offsets of [`RETURN`] in `source`.
+/// Selects the program's frames, maps lines and columns back to the author's source, and counts characters where the
+/// engine counts bytes. `returns` are the offsets of [`RETURN`] in `source`.
 ///
 /// Innermost frames in which a constructor calls `super(…)` are left out: an error of the program's own class
 /// comes from where it is made.
@@ -66,7 +66,7 @@ pub(crate) fn trim(stack: &str, source: &str, returns: &[u32]) -> Trace {
     trace
 }
 
-/// Returns a line of the program, and how many of its bytes stand before a column.
+/// Returns a line of the program, and the number of its bytes before a column.
 fn line_of(source: &str, row: u32, column: u32) -> Option<(&str, usize)> {
     let line = lines(source).nth(row.checked_sub(1)? as usize)?;
     Some((line, line.floor_char_boundary((column as usize).saturating_sub(1))))
@@ -76,7 +76,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
 }
 
-/// Returns whether a call of `super` stands in a place, or a class, which is where the engine has one that
+/// Returns whether a position is in a call of `super` or in a class, where the engine reports a constructor that
 /// nobody wrote.
 fn is_super(source: &str, row: u32, column: u32) -> bool {
     let Some((line, at)) = line_of(source, row, column) else { return false };
@@ -98,7 +98,7 @@ fn callee(source: &str, row: u32, column: u32) -> Option<String> {
         .rfind(|c: char| !is_name(c) && !matches!(c, '.' | '?'))
         .map_or(0, |before| before + line[before..].chars().next().map_or(0, char::len_utf8));
     let name = &line[start..end];
-    // What stands before a dot alone is a call or in brackets.
+    // A name that begins with a dot follows a call or a bracket.
     (name.starts_with(|c: char| is_name(c) && !c.is_numeric()) && name.len() <= CALLEE_BYTES)
         .then(|| name.to_owned())
 }

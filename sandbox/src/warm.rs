@@ -1,4 +1,4 @@
-//! Children kept ready, so that nobody waits for a process to start.
+//! Children kept ready, so that no caller waits for a process to start.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use crate::nursery::{self, Child, Kind};
 #[derive(Debug)]
 pub(crate) struct Warm {
     kind: Kind,
-    /// How many to keep.
+    /// The number of children to keep ready.
     target: usize,
     /// Children that come back count towards `target` while they are out.
     reused: bool,

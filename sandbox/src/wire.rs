@@ -8,12 +8,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::child::exit;
 use crate::frame::Inbox;
 
-/// How much is read at once, at least.
+/// The minimum size of a read.
 const CHUNK: usize = 16 * 1024;
 
-/// The child's end of the socket. Every error on it means that the host is gone, and then so are we.
+/// The child's end of the socket. Every error on it means that the host has exited, and then the child exits too.
 pub(crate) struct Wire {
-    /// `None` only before there is a host to talk to.
+    /// `None` only before the connection to the host.
     socket: Option<OwnedFd>,
     inbox: Inbox,
     out: Vec<u8>,
@@ -67,7 +67,7 @@ impl Wire {
         self.out.reserve(CHUNK / 4);
     }
 
-    /// Hears and says nothing more, and leaves when the host does.
+    /// Stops reading and writing, and exits with the host.
     pub(crate) fn rest(&self) -> ! {
         let mut ignored = [0; 512];
         loop {

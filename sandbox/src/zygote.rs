@@ -19,11 +19,11 @@ use crate::wire::Wire;
 struct Womb {
     engine: Engine,
     filter: Filter,
-    /// The frame by which a child tells that its seal holds.
+    /// The frame by which a child reports that its seal holds.
     ready: Vec<u8>,
 }
 
-/// Forks children as the host asks, until the host is gone. `layers` hold already.
+/// Forks children on request until the host exits. `layers` already hold.
 pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
     let womb = match Womb::new(layers) {
         Ok(womb) => womb,

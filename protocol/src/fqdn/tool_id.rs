@@ -7,10 +7,10 @@ use super::{Fqdn, NameError, Scope, ShortHash, check_namespace, check_segment, s
 
 /// Names a tool: `namespace:action`, or more precisely.
 ///
-/// A full name has the scope that owns the tool in front, `org.project.namespace:action`. Either form may end with a
-/// version, `@1.2.0`; a full name also with the first four hex digits of the content hash, `.7b92`. Ids are
-/// case-sensitive and have one spelling. Rules see [`ToolId::namespace`] and [`ToolId::action`], which have neither
-/// scope nor version, so no spelling of a tool escapes a rule about it.
+/// A full name has the owning scope as a prefix, `org.project.namespace:action`. Either form may have a version
+/// suffix, `@1.2.0`; a full name also the first four hex digits of the content hash, `.7b92`. Ids are case-sensitive
+/// and have one spelling. Rules see only [`ToolId::namespace`] and [`ToolId::action`], without scope and version, so
+/// no spelling of a tool escapes a rule about it.
 ///
 /// ```
 /// use protocol::ToolId;
@@ -22,10 +22,10 @@ use super::{Fqdn, NameError, Scope, ShortHash, check_namespace, check_segment, s
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolId {
     text: String,
-    /// Where the namespace begins: after the scope and its dot.
+    /// The offset of the namespace, after the scope and its dot.
     namespace: usize,
     colon: usize,
-    /// Where the action ends.
+    /// The offset of the action's end.
     end: usize,
 }
 
@@ -172,7 +172,7 @@ impl ToolId {
         Self::from_call(self.program_namespace(), &format!("{}@{version}", self.action()))
     }
 
-    /// Tells whether an FQDN is one that it may stand for: the same names, and the scope and the hash if it has them.
+    /// Returns whether the id can resolve to an FQDN: the same names, and the same scope and hash if the id has them.
     pub fn can_be(&self, fqdn: &Fqdn) -> bool {
         fqdn.namespace() == self.namespace()
             && fqdn.action() == Some(self.action())

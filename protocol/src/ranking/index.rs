@@ -1,7 +1,7 @@
 //! Many tools, read once, from which those that fit an intent are found without looking at each.
 //!
-//! A tool has the score that [`Intent::score`] gives it. What differs is the way: an intent's words are held against
-//! the distinct words of all tools, and only the tools that have one of those are looked at.
+//! A tool's score is that of [`Intent::score`]. Only the method differs: the words of an intent are compared with the
+//! distinct words of all tools, and only the tools that have one of those are scored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::ToolId;
 
-/// Where a word stands in a tool's texts, as bits.
+/// The places of a word in a tool's texts, as bits.
 const ACTION: u8 = 1;
 const NAMESPACE: u8 = 2;
 const FIRST_SENTENCE: u8 = 4;
@@ -22,7 +22,7 @@ const PARAMETERS: u8 = 8;
 const DESCRIPTION: u8 = 16;
 const NAME: u8 = ACTION | NAMESPACE;
 const ANYWHERE: u8 = NAME | FIRST_SENTENCE | PARAMETERS | DESCRIPTION;
-/// From the place that says most to the one that says least.
+/// From the highest weight to the lowest.
 const PLACES: [(u8, f32); 5] = [
     (ACTION, IN_ACTION),
     (NAMESPACE, IN_NAMESPACE),
@@ -40,7 +40,8 @@ pub struct Hit {
     pub tool: u32,
     /// How well it fits, from [`SCORE_FLOOR`] to 1.
     pub score: f32,
-    /// It has a word of the intent, or one that begins so or means the same. Otherwise its name only looks like one.
+    /// It has a word of the intent, or one that begins with it or is a synonym. Otherwise only its name looks
+    /// similar.
     pub has_word: bool,
 }
 
@@ -78,7 +79,7 @@ struct Token {
 struct Alike {
     token: u32,
     likeness: f32,
-    /// Where it counts.
+    /// The places that are scored.
     places: u8,
     has_word: bool,
 }
@@ -147,7 +148,7 @@ impl ToolIndex {
         self.tools.len() - self.removed
     }
 
-    /// Tells whether it has none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -212,7 +213,7 @@ impl ToolIndex {
         hits.collect()
     }
 
-    /// Returns the words that are like one of an intent, as [`super::likeness`] says.
+    /// Returns the words that are similar to one of an intent, as defined by [`super::likeness`].
     fn alike(&self, word: &Word) -> Vec<Alike> {
         let mut alike = Vec::new();
         let mut add = |token: u32, likeness: f32, places: u8, has_word: bool| {
@@ -252,7 +253,7 @@ impl ToolIndex {
         if intent.words.is_empty() || text.len() > NAME_LIMIT {
             return Vec::new();
         }
-        // `mcp["a-b"]["c-d"]` ends with what its language asks for.
+        // `mcp["a-b"]["c-d"]` ends with the characters that the syntax requires.
         let text_end = text.strip_suffix("\"]").unwrap_or(text);
         let ends = text_end.char_indices().map(|(at, _)| &text_end[at..]);
         let tools = ends.filter_map(|end| self.by_action.get(end)).flatten().copied();
@@ -295,7 +296,7 @@ fn number(place: usize) -> u32 {
     u32::try_from(place).expect("an index has fewer than four billion words and tools")
 }
 
-/// Returns for each set of places how much it says that a word like this stands there.
+/// Returns the weight of a similar word for each set of places.
 fn says(counts: u8, likeness: f32) -> [f32; 32] {
     let mut says = [0.0; 32];
     for (places, says) in (0..).zip(&mut says) {

@@ -16,7 +16,7 @@ use super::{REDACTED, SHORTEST, forms};
 const LINGER: Duration = Duration::from_secs(60);
 /// The most keys that are looked for after their last use.
 const LINGERING: usize = 4_096;
-/// A key is looked for by so much of its beginning; what follows on the same line then goes with it. So what is kept
+/// Only this much of a key's beginning is searched for; the rest of the line is removed with it. So the stored part
 /// of a key is bounded, whatever its length.
 const LOOKED_FOR: usize = 48;
 /// The members of a line of JSON that the program writes itself.
@@ -28,7 +28,7 @@ pub fn keys_in_use() -> &'static Arc<KeysInUse> {
     &KEYS
 }
 
-/// Keys by value. It costs nothing while there are none, and else a look-up for each byte of a text.
+/// Keys by value. It costs nothing while it is empty, and otherwise a look-up for each byte of a text.
 #[derive(Default)]
 pub struct KeysInUse(RwLock<Index>);
 
@@ -70,7 +70,7 @@ impl Drop for UsedKey {
 }
 
 impl KeysInUse {
-    /// Begins to look for a key. One of fewer than four letters would occur by chance, and is not looked for.
+    /// Starts to search for a key. One of fewer than four letters would match by chance, and is not searched for.
     pub fn hold(self: &Arc<Self>, key: &str) -> UsedKey {
         let id = Sha256::digest(key.as_bytes()).into();
         let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +125,7 @@ impl Index {
         }
         let forms: Vec<Arc<Form>> = forms(&key[..end])
             .into_iter()
-            // Where the key stands, it is found without the scheme before it.
+            // The key is also found without the scheme before it.
             .filter(|form| !form.starts_with("Bearer "))
             .map(|text| Arc::new(Form { text: Zeroizing::new(text), is_part }))
             .collect();
@@ -133,7 +133,7 @@ impl Index {
             if let Some(start) = form.text.as_bytes().first_chunk() {
                 let alike = self.starts.entry(*start).or_default();
                 alike.push(Arc::clone(form));
-                // The longest first, so that what stands around a key goes with it.
+                // The longest first, so that the text around a key is removed with it.
                 alike.sort_by_key(|form| std::cmp::Reverse(form.text.len()));
             }
         }
@@ -180,7 +180,7 @@ impl Index {
             out += &text[kept..at];
             out += REDACTED;
             at += match form.is_part {
-                // Where the rest of the key ends is not known.
+                // The end of the rest of the key is unknown.
                 true => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
                 false => form.text.len(),
             };

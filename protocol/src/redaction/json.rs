@@ -36,7 +36,7 @@ impl Redactor {
             0 => Cow::Borrowed(text),
             _ => Cow::Owned(clean + &text[copied..]),
         };
-        // What is left stands across literals, or in what is no JSON.
+        // The rest spans several literals, or is not JSON.
         match self.text(&clean) {
             Cow::Borrowed(same) if same.len() == clean.len() => clean,
             cleaner => Cow::Owned(cleaner.into_owned()),

@@ -123,7 +123,7 @@ impl Engine {
     pub(super) fn out_of_cpu(&self, place: Option<(u32, u32)>) -> Fault {
         let limit = self.shared.limits.get().cpu_ms;
         let mut message = format!("the program used all of its {limit} ms of CPU time");
-        // At the edge of a loop the engine knows the last thing before it, and of no line where there is none.
+        // At a loop's back edge, the engine reports the last position before it, and no line if there is none.
         if let Some((line, _)) = place {
             message.push_str(&format!(", at or after line {line}"));
         }
