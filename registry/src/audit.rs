@@ -126,8 +126,8 @@ impl Registry {
         .await
     }
 
-    /// Returns the place of the tenant's first event that does not follow from those before it, `None` if all do.
-    /// Reads the whole log of the tenant.
+    /// Returns the position of the tenant's first event whose hash does not match its predecessors, `None` if all
+    /// match. Reads the whole log of the tenant.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.

@@ -14,7 +14,7 @@ pub(crate) const EXACT_TOTAL: i64 = 10_000;
 /// Divides the parts of a cursor; no name has it.
 const CURSOR_MARK: char = '/';
 
-/// Which entries to list; all of these must hold.
+/// The filter of the list; all conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogFilter {
     /// A case-insensitive substring of the name or of the first 1,000 characters of the description.
@@ -60,7 +60,7 @@ pub enum Total {
 }
 
 impl Total {
-    /// Says what a count means that stopped one above [`EXACT_TOTAL`].
+    /// Interprets a count that stopped one above [`EXACT_TOTAL`].
     pub(crate) fn of(counted: i64) -> Self {
         match counted {
             counted if counted > EXACT_TOTAL => Self::TotalAtLeast(EXACT_TOTAL.unsigned_abs()),
@@ -116,7 +116,7 @@ async fn page(
     after: Option<[String; 4]>,
     limit: usize,
 ) -> Result<CatalogPage, RegistryError> {
-    // Which index fits depends on the filters that are given.
+    // The best index depends on the given filters.
     sqlx::raw_sql("set local plan_cache_mode = force_custom_plan")
         .execute(&mut *connection)
         .await?;
@@ -134,9 +134,9 @@ async fn page(
     let empty: Vec<String> = Vec::new();
     let (named, by_default, not) =
         runs.map_or((&empty, false, &empty), |r| (&r.named, r.by_default, &r.elsewhere));
-    // A part for each way to an index, each in order and no longer than the page: all public entries, those whose
-    // row says where they run, those of which the rules say it, and what the tenant sees besides. What is not
-    // public is told apart by the tenant as an argument, beside the policy: neither depends on the other.
+    // One branch per index, each sorted and no longer than the page: all public entries, those whose row has a
+    // routing, those that a rule covers, and the other entries that the tenant can see. Entries that are not public
+    // are selected by the tenant argument, in addition to the policy: neither depends on the other.
     let rows = sqlx::query!(
         r#"with listed as (
             (select e.* from public_entries_where($4, like_pattern($5), $6, $7) e where $8::text is null
@@ -301,7 +301,7 @@ struct Runs {
     elsewhere: Vec<String>,
 }
 
-/// Reads what the rules say of a side, so that entries need not be asked one by one.
+/// Reads which entries the rules route to a side, so that entries need not be checked one by one.
 async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, RegistryError> {
     let rules =
         sqlx::query!("select pattern, routing from routing_rules").fetch_all(connection).await?;

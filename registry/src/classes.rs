@@ -1,4 +1,4 @@
-//! What the operator says of a tool's effects.
+//! The operator's marks on the effects of tools.
 
 use protocol::{Fqdn, Integrity, Scope, ShortHash, ToolId};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct ToolClass {
     pub class: Effects,
     /// Whether a call may be started before the program reaches it.
     pub eager: bool,
-    /// Whether the tool still has that content; else this says nothing of it.
+    /// Whether the tool still has that content; otherwise the mark does not apply.
     pub counts: bool,
 }
 
@@ -99,7 +99,7 @@ impl Operator {
         self.change_tool_class(fqdn, Some((class, eager))).await
     }
 
-    /// Takes back what was said of a tool; what ships counts again.
+    /// Removes the mark of a tool; the shipped mark applies again.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when nothing was said of it.

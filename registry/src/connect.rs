@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 
 /// Returns the error of a first connection with its place and its reason.
 ///
-/// A pool tries again until its time is up and does not say what was in the way, so one more attempt asks.
+/// A pool retries until its timeout and does not report the cause, so one more attempt finds it.
 pub(crate) async fn explain(options: &PgConnectOptions, error: Error) -> RegistryError {
     let error = match error {
         Error::PoolTimedOut => match tokio::time::timeout(LIMIT, options.connect()).await {

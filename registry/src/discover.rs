@@ -1,8 +1,9 @@
 //! Tools for an intent, a pattern or a name, with their schemas.
 //!
-//! What fits is found in memory, in indexes of what the tenant may see (`known`). What strangers have made public is
-//! found by the database (`strangers`), so that nobody fills the memory of all by publishing. What is answered is
-//! read by its key, in a transaction of the tenant, and verified (`read`): memory only says where to look.
+//! Matches are found in memory, in indexes of what the tenant may see (`known`). Public entries of other
+//! organisations are found by the database (`strangers`), so that nobody can fill the shared memory by publishing.
+//! The results are read by key, in a transaction of the tenant, and verified (`read`): memory only provides
+//! candidates.
 
 mod known;
 mod read;
@@ -24,10 +25,10 @@ use strangers::{Stranger, Strangers};
 const LIMIT: u32 = 100;
 /// The longest intent that is searched for; the rest adds nothing.
 const QUERY_LIMIT: usize = 1_000;
-/// Where the best tool fits less than this, the words may be misspelt: tools whose names look like them count too.
+/// If the best tool scores below this, the words may be misspelt: tools with similar names match too.
 const DOUBT: f32 = 0.5;
 
-/// What to look for.
+/// The search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiscoverQuery {
     /// One tool, or all tools of a namespace: `filesystem:read_file`, `filesystem`.
@@ -41,8 +42,8 @@ pub enum DiscoverQuery {
 /// A tool that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
-    /// What a program calls it by: its short name, or its full name where the short one stands for something else
-    /// or for nothing.
+    /// The name that a program calls it by: its short name, or its full name if the short one resolves to something
+    /// else or to nothing.
     pub id: ToolId,
     /// Its full name, pinned to its content.
     pub fqdn: Fqdn,
@@ -54,7 +55,7 @@ pub struct Discovered {
     pub kind: EntryType,
     /// Where it runs.
     pub routing: Routing,
-    /// How well it fits, from 0 to 1, as [`ranking`] says; names and patterns all fit equally.
+    /// The score, from 0 to 1, as in [`ranking`]; for names and patterns, all scores are equal.
     pub score: f32,
     /// It changes nothing, says the operator.
     pub read_only: bool,
@@ -75,7 +76,7 @@ struct Candidate<'a> {
     has_word: bool,
 }
 
-/// How far a stranger's tool is; no short name stands for it.
+/// The distance of another organisation's tool; no short name resolves to it.
 const STRANGE: u8 = 3;
 
 impl Candidate<'_> {
@@ -95,8 +96,9 @@ impl Candidate<'_> {
 }
 
 impl Registry {
-    /// Finds tools that the tenant may call: those of its own scope and organisation, the shipped ones, and what
-    /// others have made public. One that another one hides is not listed; its full name stands at the one that does.
+    /// Finds tools that the tenant may call: those of its own scope and organisation, the shipped ones, and the
+    /// public ones of other organisations. A hidden tool is not listed; its full name appears at the tool that hides
+    /// it.
     ///
     /// # Errors
     /// Returns [`RegistryError::IntegrityMismatch`] when a stored tool was
@@ -198,7 +200,7 @@ impl Registry {
         Ok(tools)
     }
 
-    /// Asks the database for strangers' tools, and for what is known of all others.
+    /// Searches the database for other organisations' tools, and memory for all others.
     async fn looked_up(
         &self,
         tenant: &Tenant,
@@ -250,7 +252,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// Tells whether an id could fit at all.
+    /// Returns whether an id could match at all.
     fn can_match(&self) -> bool {
         !self.text.is_empty() && self.text.len() <= QUERY_LIMIT && !self.text.contains('\0')
     }

@@ -87,9 +87,9 @@ pub struct Entry {
     pub entry: RegistryEntry,
     /// Its canonical name; a tool's is pinned.
     pub fqdn: Fqdn,
-    /// Who may know of it; only a public one may be cached by others.
+    /// The visibility; only a public entry may be cached by others.
     pub visibility: Visibility,
-    /// Whether it says itself where it runs, so that no rule does.
+    /// Whether the entry itself contains a routing, which overrides the rules.
     pub is_fixed: bool,
     /// For a capability: its program.
     pub code: Option<String>,
@@ -111,10 +111,10 @@ impl Registry {
     /// Returns an entry that the tenant may see.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] alike for what does not exist and what
-    /// is hidden, [`RegistryError::Gone`] for what the tenant could see until it was deleted, [`RegistryError::HashMismatch`] when the name is pinned to
-    /// another content, and [`RegistryError::IntegrityMismatch`] when the stored
-    /// content was tampered with.
+    /// Returns the same [`RegistryError::NotFound`] for nonexistent and hidden entries, [`RegistryError::Gone`] for
+    /// an entry that the tenant could see until it was deleted, [`RegistryError::HashMismatch`] when the name is
+    /// pinned to a different content, and [`RegistryError::IntegrityMismatch`] when the stored content was tampered
+    /// with.
     pub async fn entry(&self, tenant: &Tenant, name: &EntryName) -> Result<Entry, RegistryError> {
         self.entry_at(tenant, name, None).await
     }
@@ -134,7 +134,7 @@ impl Registry {
         let namespace_name = namespace.to_owned();
         let action_name = action.map(str::to_owned);
         let (namespace, action) = (namespace_name.clone(), action_name.clone());
-        // Said again beside the policy, with the tenant as an argument.
+        // In addition to the policy, with the tenant as an argument.
         let own = tenant.clone();
         let asked = name.to_string();
         let is_short = name.is_short();

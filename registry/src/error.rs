@@ -1,8 +1,8 @@
-//! What can go wrong, by what the caller can do about it.
+//! The errors of the registry, by what the caller can do about them.
 
 use protocol::{Fqdn, NameError};
 
-/// Says why the registry did not do what was asked.
+/// Why the registry could not execute a request.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The database does not answer; the same request may succeed later.
@@ -16,7 +16,7 @@ pub enum RegistryError {
         /// Why.
         reason: String,
     },
-    /// Nothing of that name exists for whoever asks.
+    /// The caller has no object of that name.
     #[error("`{0}` is not in the registry")]
     NotFound(String),
     /// Several projects of the organisation have the short name.
@@ -27,10 +27,10 @@ pub enum RegistryError {
         /// The full names.
         candidates: Vec<String>,
     },
-    /// What had the name was deleted, and whoever asks could see it.
+    /// The object of that name was deleted, and the caller could see it.
     #[error("`{0}` was deleted")]
     Gone(String),
-    /// Whoever asks may see it, but not do this to it.
+    /// The caller may see it, but may not do this to it.
     #[error("{0}")]
     NotAllowed(String),
     /// The name is pinned to a content that is no longer there.

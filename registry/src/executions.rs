@@ -63,7 +63,7 @@ pub struct NewExecution {
     pub error_code: Option<ErrorCode>,
 }
 
-/// How an execution ended.
+/// The end of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecutionEnd {
     /// With a result.
@@ -87,13 +87,13 @@ impl ExecutionEnd {
 /// The end of an execution, with its measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
-    /// How it ended.
+    /// The status.
     pub end: ExecutionEnd,
     /// The code of its error.
     pub error_code: Option<ErrorCode>,
     /// The size of its result as JSON.
     pub result_bytes: usize,
-    /// How many tool calls it made.
+    /// The number of its tool calls.
     pub calls: u32,
     /// How long it ran.
     pub duration: Duration,
@@ -115,7 +115,7 @@ pub enum ExecutionStatus {
     Cancelled,
     /// It never began.
     Refused,
-    /// Its end was not recorded in time: the gateway died, or nobody told.
+    /// Its end was not recorded in time: the gateway died, or no one reported it.
     Indeterminate,
 }
 
@@ -138,7 +138,7 @@ impl ExecutionStatus {
 pub struct ExecutionRecord {
     /// Its id.
     pub id: Uuid,
-    /// Who asked.
+    /// The caller.
     pub principal: String,
     /// Its state now.
     pub status: ExecutionStatus,
@@ -152,7 +152,7 @@ pub struct ExecutionRecord {
     pub finished_at: Option<DateTime<Utc>>,
     /// The name of the error's code.
     pub error_code: Option<String>,
-    /// How many tool calls it made.
+    /// The number of its tool calls.
     pub calls: Option<i32>,
     /// How long it ran.
     pub duration_ms: Option<i64>,
@@ -208,8 +208,8 @@ impl Registry {
     /// Records the end of an execution, once.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the tenant has no such execution
-    /// and [`RegistryError::Conflict`] when its end is recorded already.
+    /// Returns [`RegistryError::NotFound`] when the tenant has no such execution and [`RegistryError::Conflict`] when
+    /// its end is already recorded.
     pub async fn finish_execution(
         &self,
         tenant: &Tenant,

@@ -6,8 +6,8 @@ use crate::{Caller, Registry, RegistryError, Right, Rights, Role, Tenant};
 
 /// A request and the key that it carries, as hashes.
 ///
-/// What was asked is not stored: a body may have a secret in it. Its hash is taken
-/// together with the key, which is not stored either, so nobody can try out bodies.
+/// Requests are not stored, because a body may contain a secret. The hash covers the body together with the key,
+/// which is not stored either, so that nobody can test guesses of bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyKey {
     key: [u8; 32],
@@ -36,7 +36,7 @@ pub struct StoredAnswer {
     pub body: String,
 }
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     /// Nothing: it is the caller's to do, and then to [settle](Registry::settle_request).
@@ -45,14 +45,14 @@ pub enum Claim {
     Done(StoredAnswer),
     /// It was begun and has not ended.
     Running {
-        /// How long ago, in seconds. One that takes long ended with its gateway.
+        /// The age in seconds. A request that is too old died with its gateway.
         seconds: u64,
     },
     /// The key belongs to another request.
     Other,
-    /// It was sent by somebody who might do more than this caller may now, so nothing is told of it.
+    /// Its sender had more rights than this caller has now, so its answer is withheld.
     Denied {
-        /// The right that the caller lacks; `None` when it is the role in the organisation.
+        /// The right that the caller lacks; `None` if it is the role in the organisation.
         lacks: Option<Right>,
     },
 }
@@ -60,8 +60,8 @@ pub enum Claim {
 impl Registry {
     /// Claims a request of the caller's principal, unless it was sent within the last 24 hours.
     ///
-    /// What is known of it is told to whoever may still do all that its first sender could: an answer is no way
-    /// around a right that was lost since, or that another key of the same principal never had.
+    /// The answer is returned only to callers who still have all rights of the first sender: a repeated answer must
+    /// not bypass a right that was lost since, or that another key of the same principal never had.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -121,7 +121,7 @@ impl Registry {
                 )
                 .fetch_optional(connection)
                 .await?;
-                // It was given up just now: whoever asks again may have it.
+                // It was released just now: the next caller may claim it.
                 let Some(row) = found else { return Ok(Claim::Running { seconds: 0 }) };
                 // Before anything else: also whether it was another request is told to the first sender's equals only.
                 let first = Rights::of_words(&row.rights)?;

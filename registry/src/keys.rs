@@ -72,12 +72,12 @@ impl FromStr for Right {
 pub struct Rights(Vec<Right>);
 
 impl Rights {
-    /// Tells whether a right is among them.
+    /// Returns whether the set contains a right.
     pub fn contains(&self, right: Right) -> bool {
         self.0.contains(&right)
     }
 
-    /// Tells whether every one of them is among others.
+    /// Returns whether the set is a subset of another.
     pub fn is_subset(&self, others: &Self) -> bool {
         self.0.iter().all(|right| others.contains(*right))
     }
@@ -128,7 +128,7 @@ impl fmt::Display for Rights {
 /// Who calls: a key or a token that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The key's id; `None` for a token of somebody else's making.
+    /// The key's id; `None` for a token of an identity provider.
     pub key_id: Option<Uuid>,
     /// Who acts with it.
     pub principal: Principal,
@@ -142,7 +142,7 @@ pub struct Caller {
     pub org_role: Option<Role>,
     /// The session that it calls in.
     pub session: Option<Session>,
-    /// Who made the key that it calls with, or that its session was made of; `None` where that is not known.
+    /// Who created the API key, or the API key of the session; `None` if that is unknown.
     pub key_made_by: Option<Arc<str>>,
 }
 
@@ -151,7 +151,7 @@ pub struct Caller {
 pub struct Session {
     /// Names the session in the audit log.
     pub id: Uuid,
-    /// The key that it was made of, with which it ends.
+    /// The API key that it was created from, with which it ends.
     pub key_id: Option<Uuid>,
 }
 

@@ -1,14 +1,12 @@
 //! The registry of PML on Postgres.
 //!
-//! [`Registry`] is what the gateway holds: it serves as the role `pml_app`,
-//! looks up a program's tools, entries and keys for one [`Tenant`] at a time,
-//! records executions and audit events, and keeps the routing rules in memory.
-//! [`Operator`] connects as `pml_owner` for what tenants may not do: migrate,
-//! seed the public catalog, make scopes, edit routing rules.
+//! [`Registry`] is the gateway's handle: it connects as the role `pml_app`, looks up a program's tools, entries and
+//! keys for one [`Tenant`] at a time, records executions and audit events, and keeps the routing rules in memory.
+//! [`Operator`] connects as `pml_owner` for what tenants may not do: migrate, seed the catalog, create scopes, edit
+//! routing rules.
 //!
-//! Nothing crosses a tenant: the tenant is the first argument of every method
-//! and of every query, and row-level security holds where a query would forget
-//! it. The crate never speaks HTTP, never parses programs, and no other crate
+//! Nothing crosses a tenant: the tenant is the first argument of every method and of every query, and row-level
+//! security protects queries that forget it. The crate never uses HTTP and never parses programs, and no other crate
 //! has SQL.
 //!
 //! ```no_run
@@ -123,8 +121,7 @@ use routes::{Followed, Follower, RouteSource};
 /// The migrations of `migrations/`, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 
-/// How long a request waits for a connection: a dead database must be told
-/// within two seconds.
+/// How long a request waits for a connection: a dead database must be reported within two seconds.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Serves entries, routes, keys and records from Postgres.
@@ -186,10 +183,10 @@ impl Registry {
         Ok(Self { pool, routes, keys, entries, known, changes, follower, master_keys })
     }
 
-    /// Sets how long a key and a membership are believed when no change is heard: a second, unless told.
+    /// Sets how long a cached key and a cached membership stay valid without a notification: by default one second.
     ///
-    /// A change is heard at once, so this only counts while the database cannot be listened to. A test that sets hours
-    /// shows that changes are heard, and not just forgotten.
+    /// Changes are notified at once, so this matters only while the connection for notifications is lost. A test that
+    /// sets hours proves that changes are received, not just expired.
     #[must_use]
     pub fn believing_keys_for(self, time: Duration) -> Self {
         self.keys.believe_for(time);
@@ -233,10 +230,11 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// What the database holds a connection to, so that it lets go by itself of what nobody waits for any longer.
+/// The session settings with which the database itself releases the resources of lost connections.
 ///
-/// A statement and a lock have a limit. A gateway that is stopped in the middle of a transaction loses it, and with it
-/// its locks, as does one whose machine is gone; a statement whose caller has closed the connection is ended.
+/// Statements and locks have a limit. A gateway that is stopped in the middle of a transaction loses the transaction
+/// with its locks, and so does one whose machine is lost. A statement whose caller has closed the connection is
+/// cancelled.
 ///
 /// Our queries look rows up by key, so one plan fits all arguments; planning a look-up through the policies takes five
 /// times as long as running it.

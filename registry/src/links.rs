@@ -16,7 +16,7 @@ use crate::{Registry, RegistryError, Tenant};
 
 /// The most links that a project has at a time; revoked ones do not count.
 const MOST: i64 = 100;
-/// How many random bytes a slug has.
+/// The number of random bytes in a slug.
 const BYTES: usize = 16;
 
 /// The unguessable part of a link's address: 128 random bits as 32 hex digits.
@@ -191,7 +191,7 @@ impl Registry {
         .await
     }
 
-    /// Finds the project that a slug leads to. The database is asked each time: a revoked link ends at once.
+    /// Finds the project of a slug. It queries the database each time, so that a revoked link ends at once.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] for whatever is not the slug of a link.

@@ -1,9 +1,8 @@
 //! Tells a database that has fallen silent from one that is slow.
 //!
-//! A stopped machine and a cut cable send no reset: whoever waits for an answer waits on. How long an answer may take
-//! says little, because a long statement, a lock and a slow network look the same from outside. So one more connection
-//! is held open, on which nothing is asked but whether anybody is there, and that has an answer after one round trip,
-//! whatever else the database does.
+//! A stopped machine and a cut cable send no reset, so a client would wait forever. The duration of a statement is no
+//! indication, because a long statement, a lock and a slow network look the same from outside. So one more connection
+//! is held open only for liveness probes, which are answered after one round trip, whatever else the database does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +18,15 @@ use tokio_util::task::TaskTracker;
 const EVERY: Duration = Duration::from_millis(250);
 /// After how long without an answer it is tried whether the connection is to blame.
 const DOUBT: Duration = Duration::from_millis(750);
-/// How long a question may go unanswered. With [`EVERY`] before it, a caller is told within two seconds.
+/// How long a probe may stay unanswered. Together with [`EVERY`] before it, a caller gets an error within two
+/// seconds.
 const SILENCE: Duration = Duration::from_millis(1_500);
 /// How long it may take to open a connection, which takes several round trips.
 const OPENING: Duration = Duration::from_secs(5);
-/// How long the end of the connection is waited for.
+/// The time limit for closing the connection.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What is known of the database.
+/// The known state of the database.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     /// It does not say anything.
@@ -58,7 +58,7 @@ impl Liveness {
             () = death => true,
         };
         if !news {
-            // The probe has ended, and nothing more is known.
+            // The probe has stopped, and the state is unknown.
             std::future::pending().await
         }
     }
@@ -126,11 +126,11 @@ struct Questions {
     connection: Option<PgConnection>,
 }
 
-/// How a question ended.
+/// The result of a probe.
 enum Asked {
     /// It was answered.
     Answered,
-    /// Its connection broke. That is not silence: whoever uses another one is told at once too.
+    /// Its connection broke. That is not silence: requests on other connections get their own errors at once.
     Broken,
     /// It was not answered, and a new connection was opened meanwhile.
     Renewed(PgConnection),
@@ -232,11 +232,11 @@ fn hear(state: &watch::Sender<State>, renewed: Option<Instant>) {
     }
 }
 
-/// A pool of connections that serve requests, and what is known of the database at their other end.
+/// The pool of connections that serve requests, and the state of the database behind it.
 #[derive(Clone)]
 pub(crate) struct ServedPool {
     pub(crate) pool: PgPool,
     pub(crate) liveness: Liveness,
-    /// Asks as long as anybody holds the pool.
+    /// Probes as long as anything holds the pool.
     pub(crate) probe: Arc<Probe>,
 }

@@ -72,8 +72,8 @@ impl Registry {
     /// Gives a principal a role, in one project or in the whole organisation; returns it, and whether it is new.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] when the caller may not give or change the role, and
-    /// [`RegistryError::Conflict`] when the last owner would be none any more.
+    /// Returns [`RegistryError::NotAllowed`] when the caller may not assign or change the role, and
+    /// [`RegistryError::Conflict`] when the last owner would lose the role.
     pub async fn set_member(
         &self,
         caller: &Caller,
@@ -130,7 +130,7 @@ impl Operator {
     /// Gives a principal a role, in one project or in a whole organisation; returns it, and whether it is new.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when there is no such organisation or project, and else as
+    /// Returns [`RegistryError::NotFound`] when there is no such organisation or project, and otherwise the errors of
     /// [`Registry::set_member`].
     pub async fn set_member(
         &self,

@@ -1,7 +1,8 @@
 //! The registry as the official MCP registry's API shows one: MCP servers by `name` and `version`, as server.json.
 //!
-//! Listed are MCP servers that a client can start or reach itself: `stdio` with a package, and `http` through the
-//! gateway. One of ours is `org.project/namespace`; one that was approved from another registry keeps its name.
+//! The list contains MCP servers that a client can start or reach itself: `stdio` with a package, and `http` through
+//! the gateway. A server of this registry is `org.project/namespace`; one approved from another registry keeps its
+//! name.
 
 mod approved;
 mod cursor;
@@ -22,12 +23,12 @@ use crate::{Registry, RegistryError, Tenant};
 const PAGE_LIMIT: u32 = 100;
 /// The longest text that is searched for; no name is longer.
 const SEARCH_LIMIT: usize = 200;
-/// Where the registry's own facts stand in an answer.
+/// The member of an answer with the registry's metadata.
 const OFFICIAL_META: &str = "io.modelcontextprotocol.registry/official";
-/// Where ours stand.
+/// The member with PML's own metadata.
 const OWN_META: &str = "ai.casys.pml/registry";
 
-/// Which servers to list; all of these must hold.
+/// The filter of the list; all conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OfficialFilter {
     /// A part of the name, in any case.
@@ -55,7 +56,7 @@ pub struct OfficialReader {
 pub struct OfficialPage {
     /// `{server, _meta}` each.
     pub servers: Vec<Value>,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub next_cursor: Option<String>,
 }
 
@@ -99,8 +100,8 @@ impl Registry {
     /// Returns the versions of a server that the reader may see, the newest first.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] alike for what does not exist, is hidden, or has only versions that were
-    /// deleted or yanked while those are not asked for.
+    /// Returns the same [`RegistryError::NotFound`] for servers that do not exist, are hidden, or have only deleted
+    /// or yanked versions that were not requested.
     pub async fn official_versions(
         &self,
         reader: &OfficialReader,
@@ -210,7 +211,7 @@ async fn page(
     let gateway = reader.gateway.as_deref();
     let latest_only = filter.version.as_deref() == Some("latest");
     let exact = filter.version.as_deref().filter(|_| !latest_only);
-    // Who follows changes must hear of what went away.
+    // Clients that track changes must learn of deletions.
     let include_deleted = filter.include_deleted || filter.updated_since.is_some();
     let mut servers = Vec::new();
     let approved_after = match after {
@@ -295,7 +296,7 @@ impl Status {
     }
 }
 
-/// What the registry says of a version besides its server.json.
+/// The registry's metadata of a version, in addition to its server.json.
 struct Facts {
     status: Status,
     /// Why it has this status.

@@ -117,7 +117,7 @@ pub(crate) async fn make(
         sqlx::query!("insert into orgs (name) values ($1) on conflict do nothing", scope.org())
             .execute(&mut *connection)
             .await?;
-    // One that was there before goes on; the transaction ends with this.
+    // An existing organisation is exempt. The error rolls the transaction back.
     if new.rows_affected() == 1
         && let Some(near) = look_alike::among(scope.org(), [Scope::public().org()])
     {

@@ -20,7 +20,7 @@ const RESERVED: [&str; 9] = [
     "administrator",
 ];
 
-/// Names that begin like this are given by PML, each kind in its own way.
+/// The prefixes of names that PML assigns, one for each kind.
 const KINDS: [(&str, PrincipalKind); 3] = [
     ("service:", PrincipalKind::Service),
     ("key:", PrincipalKind::Key),
@@ -31,7 +31,7 @@ const KINDS: [(&str, PrincipalKind); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal(String);
 
-/// What kind of principal a name stands for.
+/// The kind of a principal's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrincipalKind {
     /// A person, or whatever else the operator or an identity provider names.
@@ -42,7 +42,7 @@ pub enum PrincipalKind {
     Key,
     /// `sub:HASH`: a subject of a token whose name has other characters than a principal.
     Subject,
-    /// A name that stands for PML itself, or that could be taken for one of the above.
+    /// A name of PML itself, or one that looks like it.
     Reserved,
 }
 
@@ -55,7 +55,7 @@ impl Principal {
     /// Returns what kind of principal the name stands for.
     pub fn kind(&self) -> PrincipalKind {
         let folded = self.0.to_ascii_lowercase();
-        // Also what a reader takes for one of them, such as `adm1n`.
+        // Also names that look like one of them, such as `adm1n`.
         let is_reserved = |name: &str| {
             let read = look_alike::skeleton(name);
             RESERVED.iter().any(|reserved| look_alike::skeleton(reserved) == read)
@@ -76,7 +76,7 @@ impl Principal {
         }
     }
 
-    /// Tells whether this principal may be handed a key of another one: whoever holds the key acts as that principal.
+    /// Returns whether this principal may receive a key of another one: whoever holds the key acts as that principal.
     ///
     /// `made_by` is who was shown the key that already exists, if there is one.
     pub(crate) fn may_hold_key_of(&self, other: &Self, made_by: Option<&str>) -> bool {

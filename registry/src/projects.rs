@@ -1,8 +1,8 @@
 //! Projects and organisations: listed, made, and deleted for good.
 //!
-//! Deleting closes. Keys are revoked, stored secrets and servers go, capabilities become nobody's to see, and each
-//! entry leaves a tombstone. The rows of the project, of published versions and of the logs stay, so that no name is
-//! ever given again and nothing that was recorded is lost.
+//! Deleting closes a project. Keys are revoked, stored secrets and servers are deleted, capabilities become
+//! invisible, and each entry leaves a tombstone. The rows of the project, of published versions and of the logs
+//! remain, so that no name is ever reused and no record is lost.
 
 use chrono::{DateTime, Utc};
 use protocol::Scope;
@@ -115,7 +115,7 @@ impl Registry {
     /// Deletes a project of the caller's organisation for good.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] to whoever does not own the organisation, and
+    /// Returns [`RegistryError::NotAllowed`] to callers who do not own the organisation, and
     /// [`RegistryError::NotFound`] when it has no such project.
     pub async fn delete_project(&self, caller: &Caller, name: &str) -> Result<(), RegistryError> {
         let actor = Actor::of(caller);
@@ -185,7 +185,7 @@ impl Operator {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when there is none of that name, and [`RegistryError::Invalid`] for the
-    /// public catalog.
+    /// organisation of the catalog.
     pub async fn delete_project(&self, scope: &Scope) -> Result<(), RegistryError> {
         not_public(scope.org())?;
         let (actor, scope) = (Actor::operator(scope.org()), scope.clone());
@@ -246,7 +246,7 @@ fn not_public(org: &str) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Says that a name cannot be given, to whoever manages the organisation.
+/// Returns the error for a name that cannot be used, for a manager of the organisation.
 pub(crate) fn taken(scope: &Scope) -> RegistryError {
     RegistryError::Conflict(format!("`{scope}` is or was a project; names are never reused"))
 }
@@ -258,7 +258,7 @@ async fn delete(
 ) -> Result<(), RegistryError> {
     lock_org(connection, scope.org()).await?;
     act_for(connection, scope.org(), "").await?;
-    // Waits for what is being written into the project, and lets nothing begin.
+    // Waits for writes to the project in progress, and blocks new ones.
     let open = sqlx::query_scalar!(
         "select name from projects where org = $1 and name = $2 and deleted_at is null for update",
         scope.org(),

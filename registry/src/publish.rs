@@ -19,7 +19,7 @@ pub struct NewCapability {
     pub id: ToolId,
     /// Its version; without one, the next patch.
     pub version: Option<Version>,
-    /// Who may know of it; without one, as before, and first its project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
     /// What it does.
     pub description: String,
@@ -46,11 +46,11 @@ pub struct Published {
     pub integrity: Integrity,
     /// Whether this made it; false when the very same was published before.
     pub new: bool,
-    /// Whether it now stands before a public entry of the same id.
+    /// Whether it now hides a public entry of the same id.
     pub hides_public: bool,
 }
 
-/// What is said of a published version afterwards.
+/// A change of a published version: deprecation or yanking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     /// It should not be used any more, and why.
@@ -143,7 +143,7 @@ impl Registry {
     }
 }
 
-/// Lets one at a time publish under an id, until the transaction ends.
+/// Serializes publishing under an id until the transaction ends.
 pub(crate) async fn lock(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -279,8 +279,8 @@ pub(crate) fn check_reserved(namespace: &str) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Refuses a namespace that a reader takes for one that ships with PML, whether the catalog has it or not. One that the
-/// scope has had since before goes on.
+/// Refuses a namespace that looks like one that ships with PML, whether the catalog has it or not. A namespace that
+/// the scope already has remains valid.
 pub(crate) fn check_shipped(namespace: &str, is_known: bool) -> Result<(), RegistryError> {
     match look_alike::of_shipped(namespace) {
         Some(near) if !is_known => Err(RegistryError::Invalid(format!(
@@ -290,8 +290,8 @@ pub(crate) fn check_shipped(namespace: &str, is_known: bool) -> Result<(), Regis
     }
 }
 
-/// Refuses an id that is an MCP server's tool, and a namespace that could be taken for another one. Tells whether a
-/// public entry has the id.
+/// Refuses an id that belongs to an MCP server, and a namespace that looks like another one. Returns whether a public
+/// entry has the id.
 async fn check_name(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -344,7 +344,7 @@ async fn check_name(
     }
 }
 
-/// Makes the capability where it is missing, and changes who may know of it where that was asked for.
+/// Creates the capability if it does not exist, and changes its visibility if requested.
 async fn claim(
     connection: &mut PgConnection,
     actor: &Tenant,

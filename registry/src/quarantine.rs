@@ -1,7 +1,7 @@
 //! Servers of another registry: read into a place apart, judged by the operator, pinned when approved.
 //!
-//! What was read is not in the catalog: nobody sees it, nothing resolves it. Approving copies the very bytes that
-//! were judged; what is read later never changes them.
+//! Imported servers are not in the catalog: nobody can see or resolve them. Approving copies exactly the reviewed
+//! bytes; later imports never change them.
 
 mod approve;
 mod read;
@@ -30,15 +30,15 @@ pub struct QuarantinedServer {
     pub version: String,
     /// The hash of its server.json.
     pub integrity: String,
-    /// What the other registry says of it: `active`, `deprecated` or `deleted`.
+    /// Its status in the other registry: `active`, `deprecated` or `deleted`.
     pub status: String,
-    /// What to look at before it is approved.
+    /// The flags to review before approval.
     pub flags: Vec<String>,
     /// Where it was read.
     pub source: String,
     /// When it was last read.
     pub seen_at: DateTime<Utc>,
-    /// `approved` or `rejected`; `None` while nobody has decided.
+    /// `approved` or `rejected`; `None` while undecided.
     pub decision: Option<String>,
     /// The namespace that it was approved as.
     pub approved_as: Option<String>,
@@ -139,12 +139,12 @@ impl Operator {
         .await
     }
 
-    /// Publishes a server of the quarantine in the public catalog, with exactly the content that is there now and the
-    /// tools that the operator knows of it: a server.json names none.
+    /// Publishes a quarantined server in the catalog, with exactly its present content and the tools that the
+    /// operator supplies: a server.json does not list any.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when it is not in quarantine, [`RegistryError::Invalid`] when it does not
-    /// say which one, cannot be started or reached by what it says, or could be taken for another, and
+    /// Returns [`RegistryError::NotFound`] when it is not in quarantine, [`RegistryError::Invalid`] when the choice
+    /// is ambiguous, or the server cannot be started or reached as described, or looks like another, and
     /// [`RegistryError::Conflict`] when the namespace or the version is taken.
     pub async fn approve(
         &self,

@@ -1,4 +1,4 @@
-//! How often tools may be called on the gateway, as the operator says.
+//! The operator's quotas on calls of tools on the gateway.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::operator::{Operator, make};
 use crate::tenant::in_tenant;
 use crate::{Rate, RegistryError, Tenant};
 
-/// Whose calls a quota counts.
+/// The callers that share a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuotaScope {
     /// Those of each scope, by itself.
@@ -92,7 +92,7 @@ impl Window {
 /// How often tools may be called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// Whose calls it counts.
+    /// The callers that share it.
     pub scope: QuotaScope,
     /// Of which tools.
     pub pattern: ToolPattern,
@@ -103,7 +103,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Tells whether a call counts.
+    /// Returns whether a call is counted.
     pub fn counts(&self, scope: &Scope, tool: &ToolId) -> bool {
         self.scope.covers(scope) && self.pattern.matches(tool)
     }

@@ -1,4 +1,4 @@
-//! How many requests may come: token buckets that all gateways draw from.
+//! Rate limits: token buckets that all gateways share.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{Registry, RegistryError};
 /// The longest that anybody is told to wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
-/// How fast a bucket fills, and how much it holds.
+/// The refill rate and the capacity of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     /// Requests that come in each second.
@@ -21,7 +21,7 @@ pub struct Rate {
 /// What a bucket gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenGrant {
-    /// How many requests may be sent.
+    /// The number of granted requests.
     pub granted: u32,
     /// If none: when there will be one.
     pub wait: Duration,
@@ -30,8 +30,8 @@ pub struct TokenGrant {
 impl Registry {
     /// Draws up to `wanted` requests from a bucket, in one statement.
     ///
-    /// A bucket is a key's, an organisation's or an address's. The last are limited
-    /// before it is known who asks, so this acts for no tenant.
+    /// A bucket belongs to a key, an organisation or an address. Addresses are limited before authentication, so this
+    /// is not bound to a tenant.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.

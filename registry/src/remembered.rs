@@ -11,11 +11,12 @@ use protocol::{Scope, ToolId};
 
 use crate::{Entry, EntryName, Registry, RegistryError, Resolved, ResolvedTool, Tenant, Version};
 
-/// How many bytes of entries are remembered, and how many of tools.
+/// The maximum sizes of the caches of entries and of tools, in bytes.
 const CAPACITY: u64 = 64 * 1024 * 1024;
-/// What is larger than this is read each time: it would push out many others.
+/// Larger ones are not cached: they would evict many others.
 const LARGEST: usize = 1024 * 1024;
-/// How long an entry or a tool is believed. A change is told at once; this is for a connection that is dead and does not say so.
+/// How long a cached entry or tool stays valid. Changes are notified at once; this limit covers a dead connection
+/// that reports nothing.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 /// An entry, and the JSON that it is served as.
@@ -27,10 +28,10 @@ pub struct ServedEntry {
     pub json: Bytes,
 }
 
-/// Whoever asks is part of what is remembered: what one tenant may see says nothing of another.
+/// The caller is part of the cache key: what one tenant may see says nothing about another.
 type Asked = (Tenant, EntryName, Option<Version>);
 
-/// Who asks, and in which scope's program the name stands.
+/// The caller, and the scope in whose program the name is used.
 type Named = (Tenant, Scope, ToolId);
 
 /// Remembers entries and tools while the listener for changes is connected, and nothing otherwise.
@@ -40,7 +41,7 @@ pub(crate) struct EntryCache {
     /// Rises when everything is forgotten. It is part of every key, so what was read before is never found after,
     /// even by a look-up that began before and remembers its answer later.
     generation: AtomicU64,
-    /// Whether changes are heard of.
+    /// Whether change notifications arrive.
     listening: AtomicBool,
 }
 
@@ -81,7 +82,7 @@ impl EntryCache {
         self.tools.invalidate_all();
     }
 
-    /// Says whether changes are heard of from now on; what was remembered before is forgotten.
+    /// Sets whether change notifications arrive from now on, and clears the cache.
     pub(crate) fn set_listening(&self, listening: bool) {
         if !listening {
             self.listening.store(false, Ordering::SeqCst);
@@ -125,8 +126,8 @@ impl Registry {
         Ok(served)
     }
 
-    /// Looks tools up as [`Registry::resolve_within`] does, and asks the database only for those that it was not just
-    /// asked for.
+    /// Resolves tools as [`Registry::resolve_within`] does, and queries the database only for those that are not
+    /// cached.
     ///
     /// # Errors
     /// As [`Registry::resolve_within`]; neither errors nor unknown tools are remembered.

@@ -1,6 +1,7 @@
 //! One capability or one server is taken out for good.
 //!
-//! Its rows stay and are nobody's to see, so the name is never given again; a tombstone tells those who could see it.
+//! Its rows remain but become invisible, so that the name is never reused; a tombstone remains for callers who could
+//! see it.
 
 use protocol::{Fqdn, Scope, ToolId};
 use serde_json::json;
@@ -50,9 +51,9 @@ impl Registry {
     /// Deletes a capability of the caller's scope for good, with all its versions.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] to whoever neither published it first nor administers the project,
-    /// [`RegistryError::Gone`] for one that was deleted, and [`RegistryError::NotFound`] when the scope has none that
-    /// the caller may see.
+    /// Returns [`RegistryError::NotAllowed`] to callers who neither published it first nor administer the project,
+    /// [`RegistryError::Gone`] for a deleted one, and [`RegistryError::NotFound`] when the scope has none that the
+    /// caller may see.
     pub async fn delete_capability(
         &self,
         caller: &Caller,
@@ -70,7 +71,7 @@ impl Registry {
         caller: &Caller,
         namespace: &str,
     ) -> Result<(), RegistryError> {
-        // What is no name is nobody's.
+        // An invalid name belongs to nobody.
         let scope = caller.scope.clone();
         Fqdn::server(scope, namespace)
             .map_err(|_| RegistryError::NotFound(namespace.to_owned()))?;
@@ -125,7 +126,7 @@ async fn delete(
     let event = AuditEvent::new(entry.action(), entry.shown(), AuditOutcome::Allowed)
         .with_detail(json!({ "owner": owner }));
     audit::record(connection, actor, event).await?;
-    // What is deleted is nobody's to see: only in this transaction may a row become so.
+    // Nobody may see deleted rows: only in this transaction may a row become invisible.
     sqlx::query!("select set_config('app.deleting', 'on', true)")
         .fetch_one(&mut *connection)
         .await?;

@@ -1,8 +1,8 @@
 //! A program's tool ids → what is needed to call them, in one query; a second one where some are unknown.
 //!
-//! A short name, `namespace:action`, stands for the nearest entry: of the scope whose program it is, then of its
-//! organisation, then of the shipped catalog. What strangers make public is reached by its full name alone, so that
-//! nobody can take the calls of programs that meant something else by publishing under a name that is free.
+//! A short name, `namespace:action`, resolves to the nearest entry: of the program's scope, then of its organisation,
+//! then of the catalog. Public entries of other organisations are reached by their full names only, so that nobody
+//! can intercept calls that meant something else by publishing under an unused name.
 
 mod near;
 
@@ -15,15 +15,15 @@ use sqlx::Executor as _;
 
 use crate::{Registry, RegistryError, Tenant, content, seed, servers};
 
-/// How many entries of one name are told of: the one that is meant, and those that it hides.
+/// The maximum number of entries reported for one name: the resolved one, and those that it hides.
 const TOLD: i64 = 4;
 
-/// What a program's tool ids stand for.
+/// The resolution of a program's tool ids.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolved {
     /// The known ones, sorted by id.
     pub tools: Vec<Arc<ResolvedTool>>,
-    /// The unknown ones, sorted by id; one of them hides none of the others.
+    /// The unknown ones, sorted by id; none of them hides the others.
     pub missing: Vec<MissingTool>,
 }
 
@@ -61,9 +61,9 @@ pub struct ResolvedTool {
     pub env_required: Vec<String>,
     /// It changes nothing, says the operator.
     pub read_only: bool,
-    /// A call may be started before the program reaches it, says the operator.
+    /// Whether a call may start before the program reaches it, according to the operator.
     pub eager: bool,
-    /// Equal arguments give equal results, says the operator.
+    /// Whether equal arguments give equal results, according to the operator.
     pub deterministic: bool,
     /// Its schemas and description.
     pub descriptor: ToolDescriptor,
@@ -87,13 +87,13 @@ pub struct ResolvedCapability {
 pub struct MissingTool {
     /// The id.
     pub id: ToolId,
-    /// Why it stands for nothing.
+    /// Why it does not resolve.
     pub why: Absence,
     /// The ids to write instead, the nearest first.
     pub suggestions: Vec<ToolId>,
 }
 
-/// Why an id stands for nothing.
+/// Why an id does not resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
     /// Nothing has it; the suggestions are written nearly as it is.
@@ -163,8 +163,8 @@ impl Registry {
                     let public = Scope::public();
                     // Planning for the very names takes longer than the look-up.
                     connection.execute("set local plan_cache_mode = force_generic_plan").await?;
-                    // Versions that were yanked are found by their number, and by nothing else. `offset 0` keeps the
-                    // look-ups apart, one by the index for each name: joined, every tool of the catalog is read.
+                    // Yanked versions are found only by their number. `offset 0` keeps the look-ups separate, one
+                    // index look-up per name: a join would read every tool of the registry.
                     let rows = sqlx::query_as!(
                         Row,
                         r#"with wanted as (

@@ -73,7 +73,7 @@ impl Registry {
     }
 }
 
-/// Holds the snapshot and knows how to replace it.
+/// The routing snapshot, and its replacement.
 pub(crate) struct RouteSource {
     pool: ServedPool,
     current: ArcSwap<Routes>,
@@ -182,7 +182,7 @@ impl Drop for Follower {
     }
 }
 
-/// What is kept in memory of the database, and follows its changes.
+/// The in-memory copies of database content, and their invalidation.
 #[derive(Clone)]
 pub(crate) struct Followed {
     pub(crate) routes: Arc<RouteSource>,
@@ -207,7 +207,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
     let stop_listening = stop.clone();
     let liveness = followed.routes.pool.liveness.clone();
     tasks.spawn(async move {
-        // A pool of its own: the listener keeps its connection for ever.
+        // A separate pool, because the listener holds its connection forever.
         let fresh = || pool_options(1, liveness.clone()).connect_lazy_with(options.clone());
         let mut pool = fresh();
         stop_listening
@@ -216,13 +216,13 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                     let ended = tokio::select! {
                         ended = listen(&pool, &followed) => ended,
                         () = liveness.doubt() => {
-                            // What died without a word tells no changes either. It is not given back to its
-                            // pool before somebody has answered on it.
+                            // A silently dead connection reports no changes either. It is returned to its pool only
+                            // after a successful round trip.
                             pool = fresh();
                             Ok(())
                         }
                     };
-                    // What nobody tells us must not be remembered.
+                    // Without notifications, nothing may be cached.
                     followed.entries.set_listening(false);
                     followed.forget(|_| true);
                     if let Err(error) = ended {
@@ -264,11 +264,11 @@ async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError>
     // A lost connection is told at once, not when it is back.
     listener.eager_reconnect(false);
     listener.listen_all([ROUTES, KEYS, ENTRIES, SECRETS]).await?;
-    // Changes between the last read and the `listen` were told to nobody.
+    // Changes between the last read and the `listen` were not notified.
     followed.forget(|_| true);
     followed.entries.set_listening(true);
     followed.routes.reload_or_warn().await;
-    // `None` says that the connection was lost; what was said meanwhile is lost too, so all begins anew.
+    // `None` means that the connection was lost, and notifications with it, so all caches are cleared.
     while let Some(first) = listener.try_recv().await? {
         let mut told = vec![first];
         // One read for all that is already here.

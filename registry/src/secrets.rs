@@ -29,22 +29,22 @@ use crate::{Registry, RegistryError, Tenant};
 use data_keys::OpenError;
 use place::{Found, Opened, Place, owner_of};
 
-/// What a stored secret is used for, as the audit log tells it.
+/// The use of a stored secret, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretUse {
     /// The tool that is called with it.
     pub tool: String,
     /// The host that it is sent to.
     pub host: KeyHost,
-    /// Whether the entry that names this host is one of the public catalog, which only the operator writes.
+    /// Whether the entry that names this host is in the catalog, which only the operator writes.
     pub by_operator: bool,
 }
 
 impl SecretUse {
     /// Tells whether a key that may go to these hosts may go to this one.
     ///
-    /// The hosts of a key count for every entry. A key without any goes where the operator says; an entry that a
-    /// tenant wrote names the variable and the address, and so could send anybody's key anywhere.
+    /// The hosts of a secret apply to every entry. A secret without hosts is used only for the operator's entries: an
+    /// entry that a tenant wrote names the variable and the address, and could send anybody's secret anywhere.
     pub fn may_have(&self, hosts: Option<&[KeyHost]>) -> bool {
         hosts.map_or(self.by_operator, |hosts| hosts.contains(&self.host))
     }
@@ -120,8 +120,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Tells whether the database has a master key already, so that another one
-    /// would be wrong.
+    /// Returns whether the database already has a master key, so that a different one would be wrong.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -246,10 +245,9 @@ impl Registry {
     /// own, else the project's, else `None`. One that may not go to the host is passed over.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotForHost`] when all that there are may not go to the host, which is recorded.
-    /// Returns [`RegistryError::UnreadableSecret`] when it was changed or moved in
-    /// the database, which is recorded as well. An error of any kind means that
-    /// nothing was recorded as used: then it must not be used.
+    /// Returns [`RegistryError::NotForHost`] when no stored secret may be sent to the host, which is recorded.
+    /// Returns [`RegistryError::UnreadableSecret`] when it was changed or moved in the database, which is recorded as
+    /// well. After any other error, no use was recorded, so the secret must not be used.
     pub async fn use_secret(
         &self,
         tenant: &Tenant,

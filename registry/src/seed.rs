@@ -30,10 +30,10 @@ pub struct CatalogServer {
     /// Variables that the upstream needs; those of a `stdio` server are in `install`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_required: Vec<String>,
-    /// Where its tools run; `None` leaves it to the rules.
+    /// Where its tools run; `None` means that the rules decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routing>,
-    /// What a user should know before using it.
+    /// Warnings for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How a text result is read.
@@ -81,7 +81,7 @@ pub(crate) struct ServerRow {
     pub(crate) tools: Vec<ToolRow>,
 }
 
-/// Who may know of a server, and what is said of it besides its content.
+/// The visibility of a server, and its metadata besides the content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement<'a> {
     pub(crate) visibility: &'a str,
@@ -89,7 +89,7 @@ pub(crate) struct Placement<'a> {
     pub(crate) deprecated: Option<&'a str>,
 }
 
-/// Where the operator's servers stand.
+/// The scope of the operator's servers.
 const OPERATORS: Placement<'static> =
     Placement { visibility: "public", owner: "operator", deprecated: None };
 

@@ -1,7 +1,7 @@
 //! MCP servers that tenants publish: once, in versions that never change.
 //!
-//! Names and versions are in tables of their own. The present version of each is written to `mcp_servers` and
-//! `tools`, where the operator's servers are as well, so whoever looks something up knows one place.
+//! Names and versions have tables of their own. The present version of each is also written to `mcp_servers` and
+//! `tools`, which contain the operator's servers as well, so that look-ups need only one place.
 
 mod write;
 
@@ -19,11 +19,11 @@ use crate::{CatalogServer, Registry, RegistryError, Remark, Tenant, Version, con
 /// A server that is about to be published.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewServer {
-    /// What it is; `stdio` or `http`, with nothing in it that only the operator says.
+    /// The content: `stdio` or `http`, without the fields that only the operator sets.
     pub server: CatalogServer,
     /// Its version; without one, the next patch.
     pub version: Option<Version>,
-    /// Who may know of it; without it, as before, and first its project.
+    /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
 }
 
@@ -45,8 +45,8 @@ pub struct PublishedServer {
 impl Registry {
     /// Publishes a version of an MCP server in the tenant's scope.
     ///
-    /// Publishing the same once more changes nothing and is no error. Where its tools run follows from its kind, and
-    /// nothing that its author says of a tool counts as the operator's word.
+    /// Publishing the identical content again changes nothing and succeeds. The routing of its tools follows from its
+    /// type, and its author's claims about a tool are never treated as the operator's.
     ///
     /// # Errors
     /// Returns [`RegistryError::Conflict`] when the version has other bytes, the name is taken or was deleted, or
@@ -140,7 +140,7 @@ impl Registry {
     }
 }
 
-/// Lets one at a time publish under a name, until the transaction ends.
+/// Serializes publishing under a name until the transaction ends.
 pub(crate) async fn lock(
     connection: &mut PgConnection,
     scope: &Scope,

@@ -14,11 +14,10 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 use crate::liveness::ServedPool;
 use crate::{Principal, Registry, RegistryError};
 
-/// How long the database has for its first answer: a caller is told within two seconds
-/// that it is gone.
+/// The time limit of the database's first answer: a caller gets an error within two seconds if it does not answer.
 const FIRST: Duration = Duration::from_millis(1_900);
-/// How long a request's whole transaction may take on a database that is heard. A silent one is told by the
-/// [probe](crate::liveness), and a statement that takes long is ended by the database itself.
+/// The time limit of a request's whole transaction on a responsive database. The [probe](crate::liveness) detects an
+/// unresponsive one, and the database itself ends long statements.
 const WHOLE: Duration = Duration::from_secs(10);
 
 /// On whose behalf something is read or written: a scope and a principal in it,
@@ -140,12 +139,11 @@ pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryErro
 impl Registry {
     /// Runs `work` in a transaction of the tenant and commits it.
     ///
-    /// The transaction is a task of its own: a caller that goes away in the
-    /// middle leaves it to finish. Dropping a half-begun transaction instead
-    /// could hand its connection, with this tenant's settings, to the next caller.
+    /// The transaction is a task of its own, which finishes even if the caller disconnects. Dropping a half-begun
+    /// transaction could hand its connection, with this tenant's settings, to the next caller.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Unavailable`] as soon as the database can be taken for gone.
+    /// Returns [`RegistryError::Unavailable`] as soon as the database is considered unavailable.
     pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,
@@ -180,9 +178,9 @@ impl ServedPool {
         self.in_time(Box::pin(statement)).await
     }
 
-    /// Gives work up when the database is silent; does not begin it while it is.
+    /// Cancels work when the database becomes unresponsive, and does not start it while it is.
     ///
-    /// The work is boxed: it is large, and would stand in the frames of whoever waits for a query, all the way up.
+    /// The work is boxed, because it is large and would be part of the future of every caller up the stack.
     async fn in_time<T: Send + 'static>(
         &self,
         work: Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send>>,
@@ -247,7 +245,7 @@ where
     }
 }
 
-/// Runs work in a task of its own, so that it ends as it should when nobody waits for it any longer.
+/// Runs work in a task of its own, so that it completes even if its caller is dropped.
 async fn in_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
 ) -> Result<T, RegistryError> {
@@ -300,9 +298,9 @@ impl Drop for Held {
 /// connection that turns out to have died while it was idle, as all of them do when the
 /// database restarts.
 ///
-/// A connection is not tested before its use, so the first message on it is the
-/// test. Nothing has happened yet that a second try could repeat. A database that says
-/// nothing to it in time is one that is gone, though the network has not told so.
+/// A connection is not tested before its use, so the first message on it is the test. Nothing has happened yet that a
+/// retry could repeat. If the database does not answer this message in time, it is unavailable, even if the network
+/// has not reported it.
 async fn first_answer<T>(
     pool: &PgPool,
     first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
@@ -340,7 +338,7 @@ fn gone() -> RegistryError {
 fn is_disconnect(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) => true,
-        // The reason that an ended connection was given: shutdown, crash.
+        // The database's reason for ending a connection: shutdown, crash.
         sqlx::Error::Database(told) => {
             matches!(told.code().as_deref(), Some("57P01" | "57P02"))
         }

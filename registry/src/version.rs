@@ -19,7 +19,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What each begins with.
+    /// The default first version.
     pub const FIRST: Self = Self { major: 0, minor: 1, patch: 0 };
 
     fn next_patch(self) -> Option<Self> {
@@ -76,8 +76,8 @@ pub(crate) enum Chosen<'e, T> {
 /// in that, which decides whether two are the same.
 ///
 /// # Errors
-/// Returns [`RegistryError::Conflict`] when the version is there with another content, and
-/// [`RegistryError::Invalid`] when none is named and there is no next patch.
+/// Returns [`RegistryError::Conflict`] when the version exists with different content, and [`RegistryError::Invalid`]
+/// when none is given and there is no next patch.
 pub(crate) fn choose<'e, T>(
     existing: &'e [Existing],
     named: Option<Version>,

@@ -184,8 +184,8 @@ impl Zygote {
         !lock(&self.asked).is_empty()
     }
 
-    /// Takes the answers that have arrived. If this zygote failed, returns the zygotes that replaced it in pending
-    /// requests.
+    /// Takes the answers that have arrived. If this zygote failed, returns the zygotes that its pending requests were
+    /// sent to instead.
     pub(crate) fn listen(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
         loop {
             if !self.owes() {

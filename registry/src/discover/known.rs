@@ -1,10 +1,9 @@
 //! The tools that tenants may see, indexed in memory: the shipped catalog for all, the entries of a project for its
 //! members, and what is private for its owner.
 //!
-//! Each index is read in transactions of whoever it is for, beneath row-level security, and kept under its name; what
-//! one tenant may see is never looked at for another. Before a search it is held against the database: at no cost
-//! while no entry of anybody was changed, and else by the stamps of its entries, so that only those are read again
-//! that differ.
+//! Each index is read in transactions of its own audience, under row-level security, and cached under that audience;
+//! what one tenant may see is never searched for another. Before a search it is validated: at no cost while no entry
+//! has changed at all, otherwise by the stamps of its entries, so that only changed ones are read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,15 +19,15 @@ use super::Candidate;
 use super::strangers::texts;
 use crate::{Principal, Registry, RegistryError, Tenant};
 
-/// How many tools are kept in memory, of all indexes together, and how long one that nobody searches in.
+/// The maximum number of cached tools of all indexes together, and the lifetime of an index that is not searched.
 const CAPACITY: u64 = 200_000;
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// The most tools of one index; those of the entries after them in the order of their names are not found.
 const LARGEST: usize = 100_000;
-/// How many entries are read by one statement.
+/// The number of entries read by one statement.
 const CHUNK: usize = 100;
-/// How long an index is believed. Each search asks the database for the number of changes, and is told of those that
-/// were under way; this is for a connection that is dead and does not say so. What is answered is read anew anyway.
+/// How long an index stays valid. Each search reads the change counter from the database, and is notified of changes
+/// in progress; this limit covers a dead connection that reports nothing. The results are read again anyway.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// Whose tools an index has.
@@ -137,7 +136,8 @@ struct Current {
 impl State {
     /// Tells whether nothing was changed since it was read.
     ///
-    /// A change counts before it is committed, and is heard of after: one of the two tells of each.
+    /// A change is counted before it is committed, and its notification arrives afterwards: one of the two reveals
+    /// each change.
     fn is_current(&self, changes: i64, generation: Option<u64>) -> bool {
         self.current.is_some_and(|current| {
             current.changes >= changes
@@ -192,7 +192,7 @@ struct Stamp {
     stamp: String,
 }
 
-/// What a tenant may see of its own organisation and of the shipped catalog, while nothing is written to it.
+/// What a tenant may see of its own organisation and of the shipped entries, while nothing is written to it.
 pub(super) struct Known {
     own: Option<Scope>,
     segments: Vec<Segment>,
@@ -242,7 +242,7 @@ impl Known {
         })
     }
 
-    /// Tells whether a tool's short name stands for a nearer one.
+    /// Returns whether a tool's short name resolves to a nearer tool.
     pub(super) fn hides(&self, tool: &Candidate<'_>) -> bool {
         tool.distance > 0
             && self.segments.iter().filter(|segment| !segment.is_shared).any(
@@ -292,7 +292,7 @@ impl Registry {
         if state.tools.is_wasteful() {
             *state = State::default();
         }
-        // What is heard of from here on may not be in what is read.
+        // Notifications from here on may concern changes that the following read misses.
         let generation = self.entries.generation();
         let (changes, stamps) = self.stamps(audience).await?;
         let present: HashMap<EntryKey, String> = stamps
@@ -330,15 +330,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Reads what tells whether an entry is the same, for all entries of an audience, and says how often any had been
-    /// changed before.
+    /// Reads the stamps of all entries of an audience, and the change counter from before.
     async fn stamps(&self, audience: &Audience) -> Result<(i64, Vec<Stamp>), RegistryError> {
         let (tenant, scope, kind) = (audience.tenant(), audience.scope(), audience.kind());
         let principal = tenant.principal_name().to_owned();
         self.in_tenant(&tenant, move |connection| {
             Box::pin(async move {
                 let changes = sqlx::query_scalar!("select last_value from entry_changes");
-                // A statement of its own: what is read after it has at least what it counts.
+                // A separate statement: a read after it sees at least the changes that it counts.
                 let changes = changes.fetch_one(&mut *connection).await?;
                 // A server's row changes with any of its tools, a capability's with its present version.
                 let stamps = sqlx::query_as!(

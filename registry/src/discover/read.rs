@@ -33,8 +33,8 @@ impl Chosen {
 }
 
 impl Registry {
-    /// Reads tools with what their short names stand for. One that is gone, that the tenant may not see (any more),
-    /// or that another one hides is left out, unless those of one scope are asked for.
+    /// Reads tools with what their short names resolve to. Omits tools that no longer exist, that the tenant may not
+    /// see (any more), or that another one hides, unless the search is limited to one scope.
     pub(super) async fn read_chosen(
         &self,
         tenant: &Tenant,
@@ -51,8 +51,8 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let public = Scope::public();
-                    // `offset 0` keeps the look-ups apart, one by the index for each name: joined, every tool of the
-                    // catalog is read.
+                    // `offset 0` keeps the look-ups separate, one index look-up per name: a join would read every
+                    // tool of the registry.
                     let rows = sqlx::query!(
                         r#"select k.nth as "nth!", r.tool_id as "tool_id!", r.org as "org!", r.project as "project!",
                             r.content as "content!", r.integrity as "integrity!", r.routing as "routing!",

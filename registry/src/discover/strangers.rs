@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::{Candidate, STRANGE};
 use crate::{Registry, RegistryError, Tenant};
 
-/// How many words are looked for, and how many entries of strangers for each. Anybody may publish, and whoever asks
-/// pays nothing: the work is bounded, by an index.
+/// The maximum number of words searched, and of entries of other organisations for each. Anybody may publish, and
+/// searching is free: the work is bounded by an index.
 const WORDS: usize = 6;
 const ENTRIES: i64 = 50;
-/// How many tools of those are held against the whole intent.
+/// The number of candidates that are scored against the whole intent.
 const TOOLS: i64 = 50;
-/// How many entries of one namespace are looked at.
+/// The number of entries of one namespace that are considered.
 const NAMED: i64 = 200;
 
 /// Which public entries of strangers are looked for.
@@ -29,7 +29,7 @@ pub(super) enum Strangers {
     Worded {
         /// Patterns of words that stand in an entry.
         patterns: Vec<String>,
-        /// What a tool of it has one of, as a `tsquery`,
+        /// The alternatives of which a matching tool has at least one, as a `tsquery`,
         terms: String,
         /// or what a part of its id looks like.
         letters: Vec<String>,
@@ -77,7 +77,7 @@ impl Stranger {
     }
 }
 
-/// What of a stored content says how well a tool fits. Its hash is checked when it is answered with.
+/// The parts of a stored content that are scored. Its hash is verified before it is returned.
 #[derive(Deserialize)]
 pub(super) struct Texts {
     tools: Vec<ToolDescriptor>,

@@ -109,12 +109,13 @@ impl KeyRow {
 impl Registry {
     /// Makes a key of the tenant and returns it, for the only time.
     ///
-    /// Whoever holds a key acts as its principal. So a principal makes keys for itself, for a service, and keys that
-    /// act for themselves; keys for somebody else are the operator's to make.
+    /// Whoever holds a key acts as its principal. So a principal creates keys for itself, for a service, and keys
+    /// that act for themselves; only the operator creates keys for somebody else.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the scope does not exist, [`RegistryError::Invalid`] when the key would
-    /// have no right or a reserved principal, and [`RegistryError::NotAllowed`] when it would act as somebody else.
+    /// Returns [`RegistryError::NotFound`] when the scope does not exist, [`RegistryError::Invalid`] when the key
+    /// would have no right or a reserved principal, and [`RegistryError::NotAllowed`] when it would act as somebody
+    /// else.
     pub async fn create_key(
         &self,
         tenant: &Tenant,
@@ -235,12 +236,12 @@ impl Registry {
         .await
     }
 
-    /// Makes a key of the same principal, rights and end, and lets the old one
-    /// end after a grace time. A key is rotated once.
+    /// Creates a key with the same principal, rights and expiry, and expires the old one after a grace time. A key
+    /// can be rotated once.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the tenant has no such key, [`RegistryError::NotAllowed`] when it is
-    /// somebody else's, and [`RegistryError::Conflict`] when it is no longer valid or has a successor.
+    /// Returns [`RegistryError::NotFound`] when the tenant has no such key, [`RegistryError::NotAllowed`] when it
+    /// belongs to somebody else, and [`RegistryError::Conflict`] when it is no longer valid or has a successor.
     pub async fn rotate_key(
         &self,
         tenant: &Tenant,
@@ -410,7 +411,7 @@ fn maker(actor: &Tenant) -> String {
     actor.principal().map_or("operator", Principal::as_str).to_owned()
 }
 
-/// Says that a name stands for PML itself.
+/// Returns the error for a reserved name.
 pub(crate) fn reserved(principal: &Principal) -> RegistryError {
     RegistryError::Invalid(format!("the principal `{principal}` is reserved; use another name"))
 }

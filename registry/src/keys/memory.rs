@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer is believed. A change is told at once; this is for the case that the telling fails.
+/// How long a cached answer stays valid. Changes are notified at once; this limit covers a lost notification.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// How many answers are remembered at most.
+/// The maximum number of cached answers.
 const REMEMBERED: usize = 10_000;
 
 /// Answers of the database, each with when it was given.

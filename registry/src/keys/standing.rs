@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Caller, Rights};
 use crate::{Principal, Registry, RegistryError, Role};
 
-/// What is asked about.
+/// The subject of a look-up, which is the cache key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     scope: Scope,
@@ -23,7 +23,7 @@ pub(crate) struct Subject {
 pub(crate) struct Standing {
     /// Whether it may do anything.
     is_valid: bool,
-    /// What it may do at most; `None` for whatever its credential says.
+    /// Its rights, at most; `None` if only the credential limits them.
     at_most: Option<Rights>,
     org_role: Option<Role>,
     expires_at: Option<DateTime<Utc>>,

@@ -53,8 +53,8 @@ impl Actor {
         )))
     }
 
-    /// Refuses whoever does not manage a project, or the organisation where none is named. To them, another project
-    /// than their own does not exist.
+    /// Refuses callers who do not manage the project, or the organisation if none is named. For them, projects other
+    /// than their own do not exist.
     pub(super) fn require(&self, project: Option<&Scope>) -> Result<(), RegistryError> {
         match project {
             None => self.require_org(Role::Admin),

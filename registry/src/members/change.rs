@@ -10,8 +10,8 @@ use crate::keys::manage::reserved;
 use crate::tenant::{Work, act_for};
 use crate::{Principal, PrincipalKind, RegistryError, Role};
 
-/// Lets one at a time change who and what an organisation has, until the transaction ends: two owners who take each
-/// other's role away, or delete each other's project, do so one after the other.
+/// Serializes changes of an organisation's members and projects until the transaction ends: two owners who remove
+/// each other's role, or delete each other's project, do so one after the other.
 pub(crate) async fn lock_org(
     connection: &mut PgConnection,
     org: &str,
@@ -38,7 +38,7 @@ impl Changed {
     }
 }
 
-/// Gives or takes a role. A refusal comes back beside the answer, so that its record is committed.
+/// Assigns or removes a role. A refusal is returned as a value, so that its audit event is committed.
 pub(super) fn change(
     actor: Actor,
     project: Option<Scope>,
@@ -124,7 +124,7 @@ async fn decide(
         return Err(RegistryError::NotFound(principal.to_string()));
     }
     if let Some(role) = role {
-        // Whoever administers a service can hold its keys, and nobody is PML itself.
+        // An administrator may hold the keys of a service, and nobody may be PML itself.
         if matches!(principal.kind(), PrincipalKind::Service | PrincipalKind::Reserved) {
             return Err(reserved(principal));
         }

@@ -10,7 +10,7 @@ use protocol::server_json::{ServerPlace, place_of};
 use super::{Facts, Status, response, server_json};
 use crate::RegistryError;
 
-/// Which approved servers to read; all of these must hold.
+/// The filter for approved servers; all conditions must hold.
 #[derive(Default, Clone, Copy)]
 pub(super) struct ApprovedQuery<'a> {
     pub(super) after: Option<&'a [String; 2]>,

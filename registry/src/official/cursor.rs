@@ -1,11 +1,11 @@
-//! Where a page of servers begins.
+//! The position of a page of servers.
 
 use serde_json::json;
 
 use crate::RegistryError;
 use crate::catalog::unhex;
 
-/// Where a page begins: behind a version of one of our own servers, or behind an approved one. Own ones come first.
+/// The position of a page: after a version of an own server, or after an approved one. Own servers come first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum After {
     Own([String; 4]),

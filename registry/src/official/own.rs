@@ -8,14 +8,14 @@ use sqlx::PgConnection;
 use super::{Facts, Status, response, server_json};
 use crate::{RegistryError, Tenant, content};
 
-/// What is said of a version that was yanked.
+/// The status message of a yanked version.
 const YANKED: &str = "yanked: only requests for exactly this version still resolve";
 /// The most versions of one server that are listed.
 const VERSIONS_LIMIT: usize = 1_000;
-/// How many versions are in memory at once: an entry has up to 1 MiB, most of it schemas that are not told here.
+/// The number of versions in memory at once: an entry has up to 1 MiB, most of it schemas that are not returned here.
 const VERSIONS_BATCH: usize = 50;
 
-/// Which own servers to read; all of these must hold.
+/// The filter for own servers; all conditions must hold.
 #[derive(Default, Clone, Copy)]
 pub(super) struct OwnQuery<'a> {
     pub(super) after: Option<&'a [String; 4]>,
@@ -34,7 +34,7 @@ pub(super) struct OwnPage {
     pub(super) servers: Vec<Value>,
     /// The last row that was looked at.
     pub(super) last: Option<[String; 4]>,
-    /// Whether there are rows behind it.
+    /// Whether more rows follow.
     pub(super) more: bool,
 }
 

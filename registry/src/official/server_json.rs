@@ -14,7 +14,7 @@ pub(crate) fn name_of(fqdn: &Fqdn) -> String {
     format!("{}/{}", fqdn.scope(), fqdn.namespace())
 }
 
-/// Describes an entry as server.json; `None` for what a client can neither start nor reach by it.
+/// Renders an entry as server.json; `None` if a client could neither start nor reach it.
 ///
 /// `gateway` is the address under which clients reach the gateway, where it is known.
 pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>) -> Option<Value> {
@@ -51,7 +51,7 @@ pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
         }
         EntryType::Deno | EntryType::Native => return None,
     };
-    // What has no version of its own is named by its content: other content is another version.
+    // A server without a version gets one from its content: different content is a different version.
     let by_content = || {
         let hash = &entry.integrity.into_bytes()[..4];
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -126,7 +126,7 @@ fn package(install: &Install) -> Option<Value> {
                         runtime.push(json!({ "type": "named", "name": rest[0] }));
                         rest = tail;
                     }
-                    // The variables are told apart, below.
+                    // The variables are listed separately, below.
                     ["-e" | "--env", variable, tail @ ..] if !variable.contains('=') => rest = tail,
                     _ => break,
                 }

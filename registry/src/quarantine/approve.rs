@@ -15,7 +15,7 @@ pub(super) struct Candidate {
     pub(super) version: String,
     integrity: String,
     content: String,
-    /// What the other registry says of it.
+    /// Its status in the other registry.
     pub(super) status: String,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn publish(
 ) -> Result<ApprovedServer, RegistryError> {
     let scope = Scope::public();
     let fqdn = Fqdn::server(scope.clone(), namespace)?;
-    // What lies in the database is looked at again: it is what will run.
+    // The stored content is verified again, because it is what will run.
     let server: Value = serde_json::from_str(&candidate.content)
         .ok()
         .filter(|server| Integrity::of_json(server).to_string() == candidate.integrity)

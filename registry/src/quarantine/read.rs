@@ -26,7 +26,7 @@ pub struct ReadServer {
     pub content: String,
     /// `active`, `deprecated` or `deleted`.
     pub status: String,
-    /// What a human should look at.
+    /// The flags for human review.
     pub flags: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct ReadPage {
     pub servers: Vec<ReadServer>,
     /// Why others may not, one line each.
     pub refused: Vec<String>,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub next_cursor: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct ReadPage {
 /// One server that is not as it should be is refused by itself.
 ///
 /// # Errors
-/// Returns what is wrong when the whole is no such page.
+/// Returns the reason if the document is not a page of servers.
 pub fn read_page(body: &[u8]) -> Result<ReadPage, String> {
     let page: Value =
         serde_json::from_slice(body).map_err(|error| format!("it is not JSON: {error}"))?;

@@ -8,11 +8,12 @@ use sqlx::PgConnection;
 use super::Absence;
 use crate::{RegistryError, Tenant};
 
-/// How many unknown ids are helped with: a program can name thousands.
+/// The maximum number of unknown ids with suggestions: a program can have thousands.
 pub(super) const HELPED: usize = 8;
-/// How many near ids are named for one that is unknown.
+/// The maximum number of suggestions for an unknown id.
 const SUGGESTIONS: i64 = 3;
-/// How many names of a scope an unknown one is compared with: each costs, and whoever asks pays nothing.
+/// The maximum number of names of a scope that an unknown one is compared with, because each comparison costs time
+/// and requests are free.
 const COMPARED: i64 = 5_000;
 
 type Near = HashMap<ToolId, (Absence, Vec<ToolId>)>;

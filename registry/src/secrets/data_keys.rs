@@ -6,9 +6,8 @@ use super::MasterKeys;
 use super::seal::{SealingKey, Unreadable};
 use crate::RegistryError;
 
-/// How often a data key seals before a new one takes over. Nonces are random, so
-/// two of them could meet after about 2^48; the standard (NIST SP 800-38D, 8.3)
-/// ends at 2^32, and the table refuses what is beyond this.
+/// The number of encryptions with a data key before a new one replaces it. Nonces are random, so two of them could
+/// collide after about 2^48; the standard (NIST SP 800-38D, 8.3) allows 2^32, and the table refuses more.
 const USES: i64 = 1 << 30;
 
 /// A data key as it is stored.
@@ -48,8 +47,8 @@ impl From<RegistryError> for OpenError {
     }
 }
 
-/// Returns the newest data key of an organisation and counts a use of it; makes
-/// one where there is none or it was used up.
+/// Returns the newest data key of an organisation and counts a use of it; creates one if there is none or it is used
+/// up.
 pub(super) async fn newest(
     connection: &mut PgConnection,
     keys: &MasterKeys,

@@ -15,8 +15,8 @@ const MOST: usize = 16;
 
 /// Where a key may go: a scheme, a host and a port, in the one form in which they are compared.
 ///
-/// It is written `api.example.com` or `api.example.com:8443` for `https`, and `http://localhost:3000` where nothing
-/// is encrypted: a key for the one never goes to the other. There are no wildcards.
+/// It is written `api.example.com` or `api.example.com:8443` for `https`, and `http://localhost:3000` for an
+/// unencrypted connection: a secret for one is never sent to the other. There are no wildcards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHost(String);
 
@@ -78,7 +78,7 @@ impl FromStr for KeyHost {
             (!name.ends_with('.') && host.0.len() <= LONGEST).then_some(host)
         };
         read().ok_or_else(|| {
-            // What was sent may be the value, in the wrong place: it is not repeated.
+            // The input may be the secret's value, in the wrong field, so it is not repeated.
             RegistryError::Invalid(
                 "write a host as `api.example.com`, with a port unless it is 443, or `http://…` for an unencrypted connection; no path, no wildcard, no trailing dot"
                     .to_owned(),

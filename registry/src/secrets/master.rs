@@ -21,10 +21,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 /// Random keys have about thirty different bytes; fewer than this is a pattern.
 const DIFFERENT_BYTES: usize = 16;
-/// What the check value of a key says once it is open.
+/// The plaintext of a key's check value.
 const CHECK: &[u8] = b"pml master key";
 
-/// Says why a text is no master key; the text itself is never told.
+/// Why a text is not a master key; the message never contains the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MasterKeyError {
     /// There is nothing.
@@ -53,7 +53,7 @@ impl MasterKey {
         Ok(Self::of(SealingKey::generate()?))
     }
 
-    /// Returns its name: a part of a hash, from which nobody gets the key back.
+    /// Returns its name: a truncated hash, from which the key cannot be derived.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -71,7 +71,7 @@ impl MasterKey {
         Self { id, key }
     }
 
-    /// Returns what tells this key from a wrong one.
+    /// Returns the check value, which distinguishes this key from a wrong one.
     pub(super) fn check_value(&self) -> Result<Vec<u8>, RegistryError> {
         self.key.seal(&Purpose::new("master key", &[&self.id]), CHECK)
     }
@@ -82,7 +82,7 @@ impl MasterKey {
         opened.is_ok_and(|value| value.as_slice() == CHECK)
     }
 
-    /// Derives a key for another purpose (HKDF, RFC 5869), from which nobody gets this one back.
+    /// Derives a key for another purpose (HKDF, RFC 5869), from which this one cannot be recovered.
     fn derive(&self, purpose: &str) -> Result<DerivedKey, RegistryError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         Hkdf::<Sha256>::new(Some(b"pml derived key"), self.key.bytes())
@@ -91,7 +91,7 @@ impl MasterKey {
         Ok(DerivedKey { id: self.id.clone(), bytes })
     }
 
-    /// Returns the key that seals handles of sessions, which nobody gets this one back from.
+    /// Returns the key that encrypts session handles, from which this one cannot be recovered.
     pub(super) fn session_key(&self) -> Result<SealingKey, Unreadable> {
         let derived = self.derive("mcp session").map_err(|_| Unreadable)?;
         SealingKey::from_slice(derived.bytes.as_ref())
@@ -185,8 +185,7 @@ fn is_weak(bytes: &[u8]) -> bool {
     different < DIFFERENT_BYTES || is_text || counts || is_mirrored || is_repeated
 }
 
-/// The master keys that a program knows: one that seals anew, and others for
-/// the time in which one takes the place of another.
+/// The master keys of a program: one that encrypts, and others during a rotation.
 #[derive(Debug, Default)]
 pub struct MasterKeys(Vec<MasterKey>);
 
@@ -196,7 +195,7 @@ impl MasterKeys {
         Self(keys)
     }
 
-    /// Tells whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where a secret stands, and what is sealed for exactly that place.
+//! The owner and name of a secret, and encryption bound to exactly these.
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -22,17 +22,17 @@ pub(super) fn owner_of(column: &str) -> SecretOwner {
 pub(super) enum Opened {
     /// There is none.
     Absent,
-    /// There are some, and none may go to the host.
+    /// There are some, but none may be sent to the host.
     NotForHost,
     /// This one.
     Value(SecretStamp, SecretValue),
 }
 
-/// What there is for whoever asks, still sealed.
+/// The caller's secret, still encrypted.
 pub(super) enum Found {
     /// There is none.
     Absent,
-    /// There are some, and none may go to the host.
+    /// There are some, but none may be sent to the host.
     NotForHost,
     /// This one.
     Row(Row),
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Where a secret stands.
+/// The owner and name of a secret.
 pub(super) struct Place {
     pub(super) tenant: Tenant,
     /// Empty for the project.
@@ -86,7 +86,8 @@ impl Place {
         Ok(Self { tenant: tenant.clone(), owner, name: name.to_string() })
     }
 
-    /// Says what is sealed: with hosts it is another kind of thing, so that none can be given to one that has none.
+    /// Returns the purpose that a value is sealed for. With hosts it is a different one, so that hosts cannot be added
+    /// to or removed from a stored secret.
     fn purpose(&self, version: i64, hosts: Option<&[String]>) -> Purpose {
         let version = version.to_string();
         let (org, project) = (self.tenant.org(), self.tenant.project());
@@ -158,7 +159,7 @@ impl Place {
         })
     }
 
-    /// Finds the secret that counts for whoever asks, without opening it.
+    /// Finds the secret that applies to the caller, without decrypting it.
     pub(super) async fn find(
         &self,
         connection: &mut PgConnection,
@@ -191,7 +192,7 @@ impl Place {
         Ok(fits.map_or(Found::NotForHost, |place| Found::Row(rows.swap_remove(place))))
     }
 
-    /// Opens the secret that counts for whoever asks, and becomes its place.
+    /// Decrypts the secret that applies to the caller, and becomes its place.
     pub(super) async fn open(
         &mut self,
         connection: &mut PgConnection,

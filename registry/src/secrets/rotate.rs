@@ -1,9 +1,8 @@
 //! A new master key takes the place of the old one.
 //!
-//! Only data keys are wrapped anew, in batches of one transaction each; what they
-//! seal stays as it is. Each data key names what it is wrapped with, so a run that
-//! was killed anywhere is simply run again, and gateways that know both keys
-//! notice nothing.
+//! Only data keys are rewrapped, in batches of one transaction each; the content that they encrypt does not change.
+//! Each data key names its master key, so an interrupted run is simply repeated, and gateways that have both keys are
+//! not affected.
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ pub struct MasterKeyStatus {
     pub id: String,
     /// Whether new data keys are wrapped with it.
     pub current: bool,
-    /// How many data keys are wrapped with it; with none left, nobody needs it any more.
+    /// The number of data keys that it wraps; if there are none, the key is no longer needed.
     pub data_keys: i64,
     /// When it was first used.
     pub created_at: DateTime<Utc>,
@@ -39,7 +38,7 @@ pub struct Rewrapped {
     pub done: usize,
     /// Those that cannot be opened, as organisation and version.
     pub unreadable: Vec<(String, i32)>,
-    /// Where the next batch begins; `None` when this was the last one.
+    /// The position of the next batch; `None` if this was the last one.
     pub next: Option<(String, i32)>,
 }
 

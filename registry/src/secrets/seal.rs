@@ -1,8 +1,7 @@
 //! Sealing: AES-256-GCM with a random nonce, bound to what the bytes stand for.
 //!
-//! A sealed value is one byte that names this form, twelve of nonce, the
-//! ciphertext and sixteen of tag. Whatever is wrong with one, opening it fails in
-//! one and the same way, so that nobody learns from an error what was almost right.
+//! A sealed value consists of one byte for the format, twelve of nonce, the ciphertext and sixteen of tag. Whatever
+//! is wrong with it, opening it fails in the same way, so that the error reveals nothing.
 
 use std::fmt;
 
@@ -20,7 +19,7 @@ const TAG_LEN: usize = 16;
 /// The bytes of a key.
 pub(super) const KEY_BYTES: usize = 32;
 
-/// Says that a sealed value cannot be opened; nobody learns why.
+/// A sealed value cannot be opened; the reason is not revealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
@@ -102,13 +101,13 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// What sealed bytes stand for; they open for nothing else.
+/// The associated data of sealed bytes; they open with nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Purpose(Vec<u8>);
 
 impl Purpose {
-    /// Names a purpose and what belongs to it. Each part goes with its length, so
-    /// that no two lists of parts are alike.
+    /// Encodes a purpose and its parts. Each part is preceded by its length, so that different lists have different
+    /// encodings.
     pub(super) fn new(kind: &str, parts: &[&str]) -> Self {
         let mut bytes = Vec::new();
         for part in std::iter::once(&kind).chain(parts) {

@@ -1,8 +1,8 @@
 //! Handles of sessions that a tenant has with an MCP server behind the gateway.
 //!
-//! A handle is the server's own session id, sealed for one principal, one scope and one server: what it stands for
-//! is told by nobody's table, so every gateway that knows the master key opens it, and for anybody else it is as
-//! unknown as one that never was. A master key that takes the place of another one opens the handles of both.
+//! A handle is the server's own session id, encrypted for one principal, one scope and one server. No table maps it,
+//! so every gateway with the master key can decrypt it, and for anybody else it is as unknown as one that never
+//! existed. During a rotation, the handles of both master keys can be decrypted.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -42,8 +42,8 @@ impl Registry {
     /// Returns the session of a server that a handle stands for.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] alike for a handle of somebody else, of another server, and for one
-    /// that is none; [`RegistryError::NoMasterKey`] without a master key.
+    /// Returns the same [`RegistryError::NotFound`] for a handle of somebody else, a handle of another server, and an
+    /// invalid one; [`RegistryError::NoMasterKey`] without a master key.
     pub fn open_session(
         &self,
         tenant: &Tenant,

@@ -37,7 +37,7 @@ impl FromStr for SecretName {
         {
             Ok(Self(text.to_owned()))
         } else {
-            // What was sent may be the value, in the wrong place: it is not repeated.
+            // The input may be the secret's value, in the wrong field, so it is not repeated.
             Err(RegistryError::Invalid(
                 "a secret's name must be a capital letter followed by up to 127 capital letters, digits or `_`"
                     .to_owned(),
@@ -82,13 +82,13 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// Whose a secret is; a principal's own goes before the project's.
+/// The owner of a secret; a principal's own overrides the project's.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SecretOwner {
-    /// Whoever stores it; nobody else uses it or knows of it.
+    /// The principal that stores it; nobody else can use or see it.
     Me,
     /// Everybody in the project.
     Project,

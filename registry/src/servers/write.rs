@@ -77,7 +77,7 @@ pub(super) async fn publish(
     Ok(told(version, row.integrity, true))
 }
 
-/// Refuses a name that is another's, could be taken for another's, or would take tools away from somebody.
+/// Refuses a name that belongs to somebody else, looks like another one, or would take over somebody's tools.
 async fn check_name(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -154,7 +154,7 @@ async fn check_name(
     }
 }
 
-/// Makes the server where it is missing, and changes who may know of it where that was asked for.
+/// Creates the server if it does not exist, and changes its visibility if requested.
 async fn claim(
     connection: &mut PgConnection,
     actor: &Tenant,
