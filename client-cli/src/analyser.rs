@@ -26,8 +26,7 @@ impl Analyser {
     /// Analyses a program.
     ///
     /// # Errors
-    /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE`
-    /// when there is none.
+    /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE` when no child can be started.
     pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));

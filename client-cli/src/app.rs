@@ -129,8 +129,8 @@ impl App {
 
     /// Returns the sandboxes of capabilities, which start with their first use.
     ///
-    /// They are apart, and enough for as many as all programs that run can have at work: a program never waits for
-    /// a place that one which waits for it holds.
+    /// They are separate, and sufficient for all concurrent programs: a program never waits for a slot held by a
+    /// program that waits for it.
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
@@ -196,8 +196,8 @@ impl App {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }
 
-    /// Asks a server of `.pml.json` what it offers, if it runs. One whose tools are not known is started for it with
-    /// `may_start`.
+    /// Lists the tools of a server in `.pml.json`, if it runs. With `may_start`, a server whose tools are unknown is
+    /// started for this.
     pub async fn list_tools(
         &self,
         namespace: &str,
@@ -221,7 +221,7 @@ impl App {
         }
     }
 
-    /// Asks a server that runs what it offers, beside everything else, if that is not known yet.
+    /// Lists the tools of a running server in the background, if they are not known yet.
     pub fn learn_tools(self: &Arc<Self>, namespace: &str) {
         if self.known_tools(namespace).is_some() {
             return;
@@ -258,8 +258,8 @@ impl App {
         answer.map_err(|error| ErrorBody::new(error.code, error.message))
     }
 
-    /// Looks whether a call could run at all, so that nobody is asked about one that cannot. Has no effect. Returns
-    /// the protected places that it touches, about which a human is asked whatever a rule allows.
+    /// Checks whether a call could run at all, so that nobody is asked about a call that cannot. Has no effect.
+    /// Returns the protected places that it touches, which need a human's approval whatever a rule allows.
     ///
     /// # Errors
     /// Returns what the call itself would fail with.
@@ -355,7 +355,7 @@ impl App {
         self.records().join("servers").join(name)
     }
 
-    /// Starts a server apart from the project's own, lists its tools and ends it.
+    /// Starts a server separately from the project's own, lists its tools and stops it.
     ///
     /// # Errors
     /// Returns why it did not start or answer.
@@ -416,8 +416,8 @@ fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud
     Cloud::new(gateway, keys)
 }
 
-/// Makes the servers of `.pml.json` known; `private_mcps` hide `mcpServers`, and
-/// one of them replaces a native namespace only where it says so.
+/// Registers the servers of `.pml.json`; `private_mcps` hide `mcpServers`, and a server replaces a native namespace
+/// only with `override`.
 fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody> {
     for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
         if local.knows(namespace) {

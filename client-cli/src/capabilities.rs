@@ -128,7 +128,7 @@ pub struct Capability {
     pub rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
     pub below: BTreeSet<ToolId>,
-    /// How many capabilities are within one another here, itself included.
+    /// The nesting depth of capabilities here, including itself.
     pub height: usize,
 }
 

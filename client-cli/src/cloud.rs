@@ -26,7 +26,7 @@ const MCP_VERSION: &str = "2026-07-28";
 /// The largest answer that is read, in bytes; a tool result may have 8 MiB.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How long a gateway may take for one call, queueing and execution included.
+/// The time limit of one call, including queueing and execution.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A gateway and the key for it.
@@ -68,7 +68,7 @@ impl Cloud {
         &self.gateway
     }
 
-    /// Tells whether there is a key for the gateway, which answers nothing without one.
+    /// Returns whether there is an API key for the gateway, which answers nothing without one.
     pub async fn has_key(&self) -> bool {
         self.key().await.is_some()
     }

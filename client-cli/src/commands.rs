@@ -224,7 +224,7 @@ pub(crate) async fn read_program(
     stop: &CancellationToken,
 ) -> Result<String, CliError> {
     let path = path.to_owned();
-    // A terminal or a FIFO may never give an end; a signal must end us all the same.
+    // A terminal or a FIFO may never end; a signal must still end the command.
     let read = tokio::task::spawn_blocking(move || read_blocking(&path));
     tokio::select! {
         read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
@@ -232,7 +232,7 @@ pub(crate) async fn read_program(
     }
 }
 
-/// Says that a signal ended the command.
+/// Returns the error for a command that was ended by a signal.
 pub(crate) fn interrupted() -> CliError {
     CliError::from_code(ErrorCode::Cancelled, "interrupted by a signal")
 }
@@ -240,7 +240,7 @@ pub(crate) fn interrupted() -> CliError {
 fn read_blocking(path: &Path) -> Result<String, CliError> {
     let shown = path.display();
     let mut bytes = Vec::new();
-    // One byte past the limit tells too large from just right.
+    // One byte beyond the limit distinguishes too large from just small enough.
     let limit = FILE_LIMIT as u64 + 1;
     let read = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut bytes)

@@ -23,8 +23,7 @@ pub const FILE: &str = ".pml.json";
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
-/// Says why `.pml.json` cannot be used. The program stops; a file that cannot
-/// be read is never taken for one without rules.
+/// Why `.pml.json` cannot be used. The program stops; an unreadable file is never treated as one without rules.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It is not valid.
@@ -36,7 +35,7 @@ pub enum ConfigError {
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The error there.
         reason: String,
     },
     /// It cannot be read or written.
@@ -136,7 +135,7 @@ impl Config {
         }
     }
 
-    /// Returns what to tell the user about settings that do not count.
+    /// Returns warnings about settings that have no effect.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.ignored_untrusted.is_empty() {
@@ -162,8 +161,7 @@ fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {
 
 /// Trusts the workspace's file as it is now, and returns what was trusted.
 ///
-/// Whoever calls this has asked the human first; see
-/// [`may_trust`](crate::consent::trust::may_trust).
+/// The caller has asked the human first; see [`may_trust`](crate::consent::trust::may_trust).
 ///
 /// # Errors
 /// Returns [`ConfigError`] when there is no valid file.
@@ -299,7 +297,7 @@ fn read_mode(workspace: &Workspace) -> Option<Mode> {
     stat.ok().map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777))
 }
 
-/// Returns the file's bytes, or `None` when there is no file.
+/// Returns the file's bytes, or `None` if there is no file.
 ///
 /// # Errors
 /// Returns [`ConfigError::Unusable`] for anything but a regular file of

@@ -1,6 +1,6 @@
-//! What the gateway says about a program: where its tools are, or its result.
+//! The gateway's answer about a program: where its tools are, or its result.
 //!
-//! Nothing has run here and nobody was asked when this returns.
+//! When this returns, nothing has run here and nobody was asked.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::consent::permissions::Verdict;
 use crate::placement::{self, Placement};
 use crate::targets::refuse_denied;
 
-/// How long a gateway may take over a program that runs here without it: what it adds is worth no more.
+/// How long to wait for a gateway if the program can run here without it: its answer is worth no more time.
 const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What came of a question to the gateway.
@@ -30,10 +30,10 @@ enum Heard {
     Nothing(Vec<String>),
 }
 
-/// What this machine knows of a program by itself.
+/// What this machine knows about a program by itself.
 #[derive(Clone, Copy)]
 struct Own {
-    /// One of its tools is here, so that it runs here, whatever the gateway says.
+    /// One of its tools is local, so it runs here, whatever the gateway answers.
     runs_here: bool,
     /// All that it needs is here.
     needs_nothing: bool,
@@ -43,18 +43,18 @@ struct Own {
 pub(crate) enum Word {
     /// It runs here, with these tools.
     RunHere(Told),
-    /// It runs here, with what this machine has: there is no gateway to ask. These are what the user should know.
+    /// It runs here, with this machine's tools only: there is no gateway. These are warnings for the user.
     RunAlone(Vec<String>),
     /// The gateway has answered already.
     Answered(Box<Envelope>),
 }
 
-/// What the gateway says of a program that runs here.
+/// The gateway's answer about a program that runs here.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// Its tools.
     pub(crate) tools: Vec<ToolUse>,
-    /// What the user should know of them, escaped.
+    /// Warnings for the user, escaped.
     pub(crate) warnings: Vec<String>,
     /// The caller's own scope.
     pub(crate) scope: Option<Scope>,
@@ -62,10 +62,9 @@ pub(crate) struct Told {
 
 /// Submits a program.
 ///
-/// Arguments leave the machine only with a program that has no part here, and
-/// that the gateway has said it runs itself. A program with a tool that a rule
-/// says to ask about runs here, wherever its tools are: only here somebody asks.
-/// So does one that reaches such a tool through a capability.
+/// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
+/// will run the program. A program with a tool that a rule asks about runs here, wherever its tools are, because only
+/// here somebody can be asked. The same holds for a program that reaches such a tool through a capability.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -86,7 +85,7 @@ pub(crate) async fn consult(
         continue_workflow: None,
         ..request
     };
-    // We need the whole answer; the agent is told what it asked for.
+    // The CLI needs all fields of the answer; the agent gets those that it requested.
     submission.options.get_or_insert_default().include = Include::ALL.to_vec();
     if submission.options.as_ref().is_some_and(|options| options.dry_run) {
         let answer = dry_run(app, &submission, own, cancel).await?;
@@ -189,7 +188,7 @@ pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
     tool.fqdn.as_deref()?.parse::<Fqdn>().ok()?.full_tool()
 }
 
-/// What the gateway says of names.
+/// The gateway's answer about names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// The tools and capabilities that it has.
@@ -202,7 +201,7 @@ pub(crate) struct Names {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Asks the gateway what tools are, by their names: a program is made of them and nothing else.
+/// Asks the gateway about tools by name, with a program that consists of the names only.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -238,7 +237,7 @@ pub(crate) async fn ask_names(
                 scope: told.scope,
             }),
             Err(error) if error.error_code == ErrorCode::ToolNotFound && now.len() > 1 => {
-                // What is unknown hides nothing else: the halves are asked about apart.
+                // An unknown name must not hide the others: the halves are queried separately.
                 let unknown = unknown_of(&error);
                 let (missing, known): (Vec<ToolId>, Vec<ToolId>) =
                     now.iter().cloned().partition(|id| unknown.contains(&id.as_str()));
@@ -345,10 +344,9 @@ fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     Ok(true)
 }
 
-/// Tells whether a rule says to ask about one of these tools.
+/// Returns whether a rule asks about one of these tools.
 ///
-/// The default, to ask where no rule stands, is for what runs on this machine
-/// or gets data from it.
+/// The default of asking when no rule matches applies only to programs that run on this machine or get data from it.
 pub(crate) fn has_ask_rule<'a>(app: &App, mut tools: impl Iterator<Item = &'a ToolId>) -> bool {
     let permissions = app.permissions();
     tools.any(|id| {
@@ -380,7 +378,7 @@ async fn dry_run(
     }
 }
 
-/// Asks the gateway what it knows of a program.
+/// Asks the gateway about a program.
 ///
 /// Returns nothing for a program whose tools are all here when there is no
 /// gateway to ask: it cannot be reached, or there is no key for it.
@@ -394,7 +392,7 @@ async fn ask_gateway(
     if own.needs_nothing && !cloud.has_key().await {
         return Ok(Heard::Nothing(Vec::new()));
     }
-    // It answers nothing without a key, and nobody has said that it may have the program.
+    // It answers nothing without a key, and nobody has decided that it may have the program.
     if cloud.gateway().is_default() && !cloud.has_key().await {
         return Err(cloud.unauthorized());
     }
@@ -428,8 +426,8 @@ async fn ask_gateway(
     }
 }
 
-/// Answers a dry run as this machine would run the program: the gateway says where its tools are,
-/// the user's rules and servers may say more.
+/// Answers a dry run as this machine would run the program: the gateway knows where its tools are; the user's rules
+/// and servers may change that.
 async fn answer_dry_run(
     app: &App,
     analysis: &Analysis,

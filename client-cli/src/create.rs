@@ -1,8 +1,8 @@
 //! `pml_create`: a program is published, after the human has said so.
 //!
-//! What is published leaves the machine for good, and others run it; so it is asked about as a call of a tool
-//! `pml:create` is, with the program itself in the question. An `allow` rule is enough for what stays with the user
-//! or the project; what the organisation or everybody may know of is asked about each time.
+//! A published program leaves the machine permanently, and others run it. So publishing needs approval like a call of
+//! a tool `pml:create`, with the program itself in the question. An `allow` rule is sufficient for the visibilities
+//! `private` and `project`; `org` and `public` are asked about each time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::consent::approvals::{Answer, Question};
 use crate::consent::permissions::Verdict;
 use crate::run::{PausedRun, RunEvent};
 
-/// How many programs are remembered by their run.
+/// The number of remembered programs of earlier runs.
 const REMEMBERED: usize = 64;
 
 /// The programs of the last runs of this process that ended with success.
@@ -58,7 +58,7 @@ pub async fn create(app: &Arc<App>, request: CreateRequest, cancel: Cancellation
     }
 }
 
-/// What is about to be published, as the gateway gets it.
+/// The publication request, as the gateway gets it.
 struct New {
     request: CreateRequest,
     arguments: Value,
@@ -71,7 +71,7 @@ impl New {
     }
 }
 
-/// Finds the program and looks whether it can be published; nobody was asked when this returns an error.
+/// Finds the program and checks whether it can be published; if this returns an error, nobody was asked.
 async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, ErrorBody> {
     if let Some(known) = request.execution_id.as_deref().and_then(|id| app.finished.code(id)) {
         if request.code.as_ref().is_some_and(|code| *code != known) {

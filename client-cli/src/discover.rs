@@ -1,7 +1,8 @@
 //! `pml_discover` and `mcp.pml.search_tools` on the user's machine: what can be called from here.
 //!
-//! That is the user's own MCP servers, the tools built into `pml`, and what the gateway has, put in one order by one
-//! measure. Without a gateway the rest is still found, with what it told before, and the answer says what is missing.
+//! These are the user's own MCP servers, the tools built into `pml`, and the gateway's tools, in one list with one
+//! scoring. Without a gateway the others are still found, along with its earlier answers, and the answer states what
+//! is missing.
 
 pub mod known;
 mod remembered;
@@ -29,7 +30,7 @@ use crate::tools;
 
 /// How long the gateway may take; what is here need not wait for it.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a server may take to say what it offers. One that starts more slowly is known the next time.
+/// How long a server may take to list its tools. The tools of a slower one are found the next time.
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A tool that was found, here or there, as it is told.
@@ -39,7 +40,7 @@ struct Told {
     value: Value,
 }
 
-/// What the gateway has, if it could be asked.
+/// The gateway's tools, if it could be queried.
 #[derive(Default)]
 struct Remote {
     /// The tools by intent; for a pattern or a name, one list.
@@ -107,7 +108,7 @@ pub async fn discover(
     Ok(answer)
 }
 
-/// Lists the tools that this machine answers by itself, and the servers whose tools are not known yet.
+/// Lists this machine's own tools, and the servers whose tools are not known yet.
 async fn tools_here(
     app: &Arc<App>,
     permissions: &Permissions,
@@ -269,7 +270,7 @@ impl Merge<'_> {
     }
 }
 
-/// Tells of one of the gateway's tools what was asked for; the gateway has told all.
+/// Reduces one of the gateway's tools to the requested fields; the gateway has sent all.
 fn told_there(value: &Value, include: &[DiscoverInclude]) -> Value {
     let mut told = value.clone();
     if let Some(fields) = told.as_object_mut().filter(|_| include.is_empty()) {
@@ -283,8 +284,8 @@ fn told_there(value: &Value, include: &[DiscoverInclude]) -> Value {
     told
 }
 
-/// Asks the gateway the same, once for each intent. It tells all that it knows of a tool, because what hides it here
-/// is told by its full name.
+/// Sends the gateway the same search, once for each intent. It requests all fields of a tool, because a tool that is
+/// hidden here is shown by its full name.
 async fn ask_gateway(
     app: &App,
     request: &DiscoverRequest,

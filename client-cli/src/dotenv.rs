@@ -48,8 +48,8 @@ pub(crate) fn write(workspace: &Workspace, text: &str) -> Result<(), Error> {
     atomic::write(workspace.directory(), NAME, text.as_bytes(), mode, Existing::Replaced)
 }
 
-/// Returns the text with a variable set: in the place of its last declaration, else at the end. All else stays,
-/// comments behind the value too. `None` when no line can carry the value.
+/// Returns the text with a variable set: it replaces the last declaration, or is appended. Everything else is
+/// preserved, including a comment after the value. `None` if no line can contain the value.
 pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
     // No variable of a process can hold it.
     if value.contains('\0') {
@@ -63,7 +63,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
         edits.push(if Some(entry.id()) == last {
             Edit::Set { entry: entry.id(), value }
         } else {
-            // An earlier value of the same variable counts for nobody, but would stay readable.
+            // An earlier value of the same variable has no effect, but would stay readable.
             Edit::Remove { item: item.id() }
         });
     }
@@ -83,7 +83,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
     reads_back.then_some(out)
 }
 
-/// Returns the text without a variable, or `None` when it has no such line.
+/// Returns the text without a variable, or `None` if it has no such line.
 pub(crate) fn unset(text: &str, name: &str) -> Option<String> {
     let (document, _) = adotenv::parse(text);
     let is_it = |item: &adotenv::Item<'_>| item.entry().is_some_and(|entry| entry.key() == name);
@@ -95,8 +95,8 @@ pub(crate) fn unset(text: &str, name: &str) -> Option<String> {
     document.edit(&edits).ok().map(|edited| edited.into_string())
 }
 
-/// Reads the variables. References such as `$HOME` stay as they are: the file may not say what another variable holds.
-/// Of two declarations the last one counts; a line that cannot be read sets nothing.
+/// Reads the variables. References such as `$HOME` are not expanded: the file must not depend on other variables. Of
+/// two declarations, the last one applies; an invalid line sets nothing.
 pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
     let (document, _) = adotenv::parse(text);
     let entries = document.effective_entries();
@@ -110,8 +110,8 @@ pub(crate) fn broken_lines(text: &str) -> Vec<usize> {
     broken.map(|diagnostic| diagnostic.line()).collect()
 }
 
-/// Writes a value so that every reader of such files finds the same one: plain, or within quotes in which nothing is
-/// expanded. `None` for a value that needs escapes.
+/// Writes a value so that every reader of such files gets the same one: plain, or in quotes without expansion. `None`
+/// for a value that needs escapes.
 fn quoted(value: &str) -> Option<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:+=@,%".contains(&b);
     if value.bytes().all(is_plain) {

@@ -26,7 +26,7 @@ pub struct CliError {
     message: String,
     frame: Option<String>,
     hint: Option<String>,
-    /// What a machine is told: the message without its place, and the details.
+    /// The machine-readable form: the message without its position, and the details.
     body: Option<Box<ErrorBody>>,
 }
 

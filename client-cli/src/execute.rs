@@ -115,8 +115,7 @@ enum Prepared {
     Answered(Box<Envelope>),
 }
 
-/// Finds out what the program needs and who runs it; nothing has run and nobody
-/// was asked when this returns an error.
+/// Determines what the program needs and who runs it; if this returns an error, nothing has run and nobody was asked.
 async fn prepare(
     app: &Arc<App>,
     request: ExecuteRequest,
@@ -147,7 +146,7 @@ async fn prepare(
         Word::RunAlone(warnings) => (consult::Told { warnings, ..Default::default() }, true),
         Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
-    // What may be called is what our own analysis found; the gateway only says where it is.
+    // Our own analysis determines what may be called; the gateway only says where it is.
     let mut resolver = Resolver::new(app, alone, cancel);
     let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told.tools));
     let targets = tokio::select! {

@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The variables that name a proxy for `https`, in the order in which `curl` reads them.
 const PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 
-/// Says why there is no client for an address.
+/// Why there is no client for an address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpClientError {
     /// A key would be sent in clear.

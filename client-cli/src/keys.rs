@@ -30,7 +30,7 @@ pub const KEY_VARIABLE: &str = "PML_API_KEY";
 /// The gateway when none is named; no key is sent to it.
 pub const DEFAULT_URL: &str = "https://pml.casys.ai";
 
-/// Where the default stands, for people.
+/// The source of the default, for messages.
 const DEFAULT_PLACE: &str = "the default";
 
 /// The largest file of keys that is read, in bytes.
@@ -39,7 +39,7 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 /// The longest key, in bytes.
 const KEY_LIMIT: usize = 4_096;
 
-/// Says why there is no gateway or no key.
+/// Why there is no gateway or no API key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The address cannot be used.
@@ -47,9 +47,9 @@ pub enum KeyError {
     Url {
         /// The address; empty where it may have something secret in it.
         text: String,
-        /// Where it stands.
+        /// The source.
         place: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The file of keys must not be used as it is.
@@ -57,7 +57,7 @@ pub enum KeyError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
     /// A variable has none of its values.
@@ -69,9 +69,9 @@ pub enum KeyError {
     /// The key has characters that no key has.
     #[error("the API key from {place} is invalid: {reason}")]
     Key {
-        /// Where it stands.
+        /// The source.
         place: String,
-        /// What is wrong with it; never the key.
+        /// The reason; never contains the key.
         reason: &'static str,
     },
 }
@@ -116,7 +116,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// What stood in `PML_API_KEY`.
+/// The value of `PML_API_KEY`.
 static VARIABLE: OnceLock<Option<String>> = OnceLock::new();
 
 /// Takes `PML_API_KEY` out of this process's environment, which others of the same user could read.
@@ -127,7 +127,7 @@ pub fn take_variable() {
     VARIABLE.get_or_init(|| taken.and_then(|text| text.into_string().ok()));
 }
 
-/// Returns what stands in `PML_API_KEY`, or stood there when it was taken.
+/// Returns the value of `PML_API_KEY`, also after it was removed from the environment.
 pub(crate) fn variable() -> Option<&'static str> {
     VARIABLE.get_or_init(|| std::env::var(KEY_VARIABLE).ok()).as_deref()
 }
@@ -205,7 +205,7 @@ fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
         }
         Err(errno) => return Err(refused(errno.to_string())),
     };
-    // Asked of the open file, so that nobody can swap it after the check.
+    // Checked on the open file, so that nobody can swap it after the check.
     let facts = file.metadata().map_err(|error| refused(error.to_string()))?;
     if !facts.is_file() {
         return Err(refused("it is not a regular file".to_owned()));

@@ -1,10 +1,9 @@
 //! PML's companion on the user's machine.
 //!
-//! It serves MCP on stdin and stdout, analyses programs, lets the gateway decide
-//! where they run, and runs the local ones in a sealed sandbox, with every tool
-//! call under the user's rules. It never takes the gateway's word for what a
-//! program calls, runs no code but what was submitted and the capabilities that
-//! the user let run, and never links the gateway or its database.
+//! It serves MCP on stdin and stdout, analyses programs, lets the gateway decide where they run, and runs the local
+//! ones in a sealed sandbox, with the user's rules on every tool call. It never trusts the gateway about what a
+//! program calls, runs only submitted code and the capabilities that the user approved, and never links the gateway
+//! or its database.
 
 pub mod analyser;
 pub mod app;

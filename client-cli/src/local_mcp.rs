@@ -43,7 +43,7 @@ pub struct ServerSpec {
     pub remote: Option<Remote>,
     /// Whether the registry names it, and not the user.
     pub of_registry: bool,
-    /// The folder that it runs in, in the place of one of the workspace.
+    /// Its working directory, instead of one in the workspace.
     pub apart: Option<PathBuf>,
 }
 
@@ -57,8 +57,8 @@ pub struct Grant {
 }
 
 impl ServerSpec {
-    /// Makes a server that the registry names. `apart` is an empty folder: what lies in the folder of a program may
-    /// decide what it does, as `node_modules` and `.npmrc` do for `npx`.
+    /// Creates a server from a registry entry. `apart` is an empty folder: files in a program's folder may influence
+    /// it, as `node_modules` and `.npmrc` do for `npx`.
     pub fn of_registry(install: &Install, apart: PathBuf) -> Self {
         // `uvx` does not read what projects say, and servers that it starts take paths in the workspace.
         let apart = (install.command != "uvx").then_some(apart);
@@ -105,7 +105,7 @@ struct Shared {
     environment: Arc<Environment>,
     supervisor: Supervisor,
     timing: Timing,
-    /// Cancelled at the end: starts under way stop, and nothing starts any more.
+    /// Cancelled at the end: pending starts are aborted, and no new ones begin.
     closing: CancellationToken,
 }
 
@@ -226,7 +226,7 @@ impl LocalServers {
         }
     }
 
-    /// Ends every server and waits until they are gone; none starts after this.
+    /// Stops every server and waits until they have exited; none starts after this.
     pub async fn shutdown(&self) {
         self.shared.closing.cancel();
         let servers: Vec<Arc<Server>> = {

@@ -1,6 +1,6 @@
 //! One run on this machine: what its program and the capabilities within it share.
 //!
-//! Whoever calls, the same rules decide, the same human is asked, one question at a time, and the same limits count.
+//! Whoever makes a call, the same rules, the same human, one question at a time, and the same limits apply.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::run::RunEvent;
 use crate::targets::{Target, refuse_denied};
 use crate::workspace::protected::{Granted, Protected};
 
-/// How long no call like it may come before a question is asked.
+/// How long to wait for further identical calls before a question is asked.
 const SETTLING: Duration = Duration::from_millis(30);
 
 /// How often that is waited for at most.
@@ -43,7 +43,7 @@ pub(crate) struct LocalRun {
 #[derive(Default)]
 struct State {
     log: CallLog,
-    /// How many calls began, those of capabilities included.
+    /// The number of calls, including those of capabilities.
     calls: u64,
     /// The tools allowed with "always" since the run began.
     always: HashSet<ToolId>,
@@ -60,7 +60,7 @@ type Alike = (ToolId, Vec<ToolId>, Integrity);
 /// Calls that are one question.
 #[derive(Default)]
 struct Together {
-    /// How many wait.
+    /// The number of waiting calls.
     waiting: u64,
     /// How many of them a human has allowed.
     allowed: u64,
@@ -88,8 +88,8 @@ impl Waits<'_> {
         }
     }
 
-    /// Waits until no more calls like this one come, and returns how many wait: calls that a program begins together
-    /// arrive one after the other.
+    /// Waits until no further calls like this one arrive, and returns how many wait: calls that a program starts
+    /// together arrive one after the other.
     async fn settle(&self) -> u64 {
         let count = || self.run.state().alike.get(&self.alike).map_or(1, |alike| alike.waiting);
         let mut known = count();
@@ -111,7 +111,7 @@ impl Drop for Waits<'_> {
         let Some(together) = state.alike.get_mut(&self.alike) else { return };
         together.waiting -= 1;
         if together.waiting == 0 {
-            // Nothing that was allowed is kept for a call that nobody has seen.
+            // An approval is never kept for a call that nobody has seen.
             state.alike.remove(&self.alike);
         }
     }
@@ -121,9 +121,9 @@ impl Drop for Waits<'_> {
 pub(crate) struct Ended {
     /// Its calls.
     pub(crate) log: CallLog,
-    /// Why it was ended from outside of its program, if it was.
+    /// The reason, if it was ended from outside of its program.
     pub(crate) refused: Option<ErrorBody>,
-    /// What the user should know although the run went on.
+    /// Warnings of a successful run.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) clocks: &'a [WallClock],
 }
 
-/// Whether the human is asked about a call.
+/// Whether a call needs a human's approval.
 enum Asked {
     /// It may run.
     No,
@@ -152,7 +152,7 @@ enum Asked {
 }
 
 impl LocalRun {
-    /// Makes a run; `events` gets its questions, and `cancel` ends it.
+    /// Creates a run; `events` receives its questions, and `cancel` ends it.
     pub(crate) fn new(
         app: Arc<App>,
         id: String,
@@ -212,7 +212,7 @@ impl LocalRun {
         failed: Option<ErrorCode>,
     ) {
         self.state().log.record_within(outer, index, note, failed);
-        // Whoever followed the run may be gone.
+        // The follower of the run may no longer exist.
         let _ = self.events.send(RunEvent::CallEnded);
     }
 
@@ -221,7 +221,7 @@ impl LocalRun {
         self.state().log.within(outer)
     }
 
-    /// Keeps what the user should know.
+    /// Stores a warning for the user.
     pub(crate) fn warn(&self, warning: String) {
         self.state().warnings.push(warning);
     }
@@ -233,7 +233,7 @@ impl LocalRun {
     /// Ends the whole run, whatever its programs would catch.
     fn end(&self, code: ErrorCode, message: String) -> ErrorBody {
         let refused = ErrorBody::new(code, message);
-        // The first refusal ended the run; what came of that is not told instead.
+        // The first refusal ended the run; its consequences are not reported instead.
         self.state().refused.get_or_insert_with(|| refused.clone());
         self.cancel.cancel();
         refused
@@ -274,7 +274,7 @@ impl LocalRun {
         };
         // The question before this one may have been answered for this call, or with "always".
         if waits.is_allowed() {
-            // What it starts may not have been kept for the call that was asked about.
+            // The start may not have been pinned for the call that was asked about.
             if let Asked::No | Asked::Yes { start: None, .. } = self.rules(id, target)? {
                 return Ok(granted);
             }

@@ -1,8 +1,8 @@
 //! `.pml/mcp.lock`: what of the registry the user let start here, servers and capabilities.
 //!
-//! A server of the registry is a command that somebody else wrote, a capability a program. Neither starts before the
-//! user saw it, and only as long as it is still what they saw. A server may change, and is asked about again; a
-//! version of a capability never does, so other bytes for it are refused.
+//! A server from the registry is a command that somebody else wrote, and a capability is a program. Neither starts
+//! before the user has seen it, and only while it is unchanged. A changed server is asked about again. A version of a
+//! capability is immutable, so different bytes for it are refused.
 
 mod capabilities;
 mod file;
@@ -21,8 +21,8 @@ use crate::workspace::Workspace;
 
 /// What of the registry may start in a workspace.
 ///
-/// The file lies in the workspace, where a repository can ship one. So what it
-/// says counts only together with the user's own record, outside of it.
+/// The file is in the workspace, where a repository can supply one. So it is effective only together with the user's
+/// own record, outside of the workspace.
 #[derive(Debug)]
 pub struct Lockfile {
     workspace: Arc<Workspace>,
@@ -42,8 +42,8 @@ impl Lockfile {
         Ok(Self { workspace, store, approved: Mutex::default() })
     }
 
-    /// Returns what to ask before the server may start, or `None` when the user
-    /// has let exactly this content start before, with all that it gets.
+    /// Returns the question to ask before the server may start, or `None` if the user has already allowed exactly
+    /// this content, with everything that it receives.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock any more.
@@ -143,7 +143,7 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
     }
 }
 
-/// Variables that always hold, or lead to, what somebody else lets their owner in by.
+/// Variables that always contain a credential, or lead to one.
 const CREDENTIALS: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",

@@ -26,7 +26,7 @@ pub(crate) fn start(filter: &str) -> Result<(), CliError> {
         .with_ansi(std::io::stderr().is_terminal())
         .event_format(Lines(fmt::format().with_target(false)));
     registry().with(filter).with(limits()).with(lines).init();
-    // What a panic says may hold a key as well, so it is written as all else is.
+    // A panic message may contain a key as well, so it is logged through the same redactor.
     std::panic::set_hook(Box::new(|panic| tracing::error!("a thread {panic}")));
     Ok(())
 }
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// What may be logged at all, whatever the filter says.
+/// The targets that may be logged at all, whatever the filter allows.
 ///
 /// Libraries log whole messages at their lower levels, and those hold programs,
 /// arguments and results. Their warnings stay, but for those of the MCP

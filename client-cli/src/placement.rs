@@ -1,8 +1,8 @@
-//! Where the tools of a program would run, told without running it, and who says so.
+//! Where the tools of a program would run, without running it, and the source of each location.
 //!
-//! In this order: the user's own servers, the tools of `pml`, the gateway, what it said last, the
-//! capabilities that ran here before, its routing rules as they were read last, the table that ships with `pml`. What none of them knows is
-//! said as unknown.
+//! The sources, in order: the user's own servers, the tools of `pml`, the gateway, its last answer, the capabilities
+//! that ran here before, its cached routing rules, the table that ships with `pml`. Tools that none of them knows are
+//! reported as unknown.
 
 mod finder;
 mod learned;
@@ -28,7 +28,7 @@ use crate::tools;
 /// How long a plan waits for the gateway.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Who says where a tool runs.
+/// The source of a tool's location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
@@ -55,12 +55,12 @@ pub(crate) enum Source {
 pub(crate) struct Placed {
     pub(crate) side: Side,
     pub(crate) source: Source,
-    /// How long ago the source said so, in seconds.
+    /// The age of the source's answer, in seconds.
     pub(crate) age_s: Option<u64>,
     pub(crate) capability: Option<Reached>,
-    /// It is of this machine, and asks the gateway with what it is given.
+    /// It runs on this machine, and sends its arguments to the gateway.
     asks_gateway: bool,
-    /// It is called from this machine, and this is where what it is given goes.
+    /// It is called from this machine, and its arguments are sent to this address.
     pub(crate) sends_to: Option<String>,
     well_known: bool,
 }
@@ -94,7 +94,7 @@ impl Placed {
     }
 }
 
-/// Whether the gateway was asked.
+/// Whether the gateway was queried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// It answered.
@@ -115,13 +115,12 @@ pub(crate) struct Placement {
     pub(crate) gateway: String,
     /// The gateway, if a run sends it the text of the program.
     pub(crate) text_goes_to: Option<String>,
-    /// What else there is to know: what hides what, which rule changes something.
+    /// Further notes: hidden entries, rules that change the location.
     pub(crate) notes: Vec<String>,
 }
 
 impl Placement {
-    /// Finds where a program's tools run. The gateway gets their names, and nothing else of the
-    /// program; with `offline` it is not asked.
+    /// Finds where a program's tools run. The gateway gets only their names; with `offline` it is not queried.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` for settings or a lock that do not parse. A gateway that does not
@@ -229,13 +228,13 @@ impl Placement {
     }
 }
 
-/// Keeps what the gateway has said, for when it does not answer. It is no more than a memory: what
-/// cannot be kept is asked again.
+/// Caches the gateway's answer, for use while it is unreachable. It is only a cache: if it cannot be written, the
+/// gateway is queried again.
 pub(crate) async fn learn(app: &App, told: &[ToolUse]) {
     Learned::learn_later(app, told).await;
 }
 
-/// Tells whether a tool is one of `pml` itself, which nobody need be asked about.
+/// Returns whether a tool is one of `pml` itself, for which no source need be queried.
 fn is_of_pml(app: &App, id: &ToolId) -> bool {
     !app.is_configured(id)
         && (app.is_local(id) || id.is_plain() && tools::is_native(id.namespace()))

@@ -1,7 +1,8 @@
 //! The files of a program, read and made one text.
 //!
-//! A program may import files of its own: those beneath the workspace, or beneath the folder of the entry file where
-//! that lies elsewhere. What they say is a stranger's text, so they are parsed where the analysis is: in a sealed child.
+//! A program may import files of its own: those beneath the workspace, or beneath the folder of the entry file if
+//! that is outside of the workspace. Their content is untrusted, so it is parsed where the analysis runs: in a sealed
+//! child.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::b
 
 /// The largest imported file that is read, in bytes: what is larger cannot be a part of a program.
 const FILE_BYTES: u64 = 64 * 1024;
-/// How much is read in all, in bytes, before a program is too large whatever else it imports.
+/// The total number of bytes read before a program is too large whatever else it imports.
 const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
 
 /// Reads a program from a file with all that it imports, or from stdin for `-`.

@@ -1,7 +1,7 @@
-//! Which file a program's name means: never one that somebody could put into the workspace.
+//! Resolves a program's name to a file, never to one that somebody could have put into the workspace.
 //!
-//! Whoever can write into the workspace could otherwise choose what runs by the name of `npx`, or what runs `npx`
-//! itself: many programs are scripts, and the kernel looks for their interpreter.
+//! Otherwise, anybody who can write to the workspace could choose what runs under the name `npx`, or the interpreter
+//! of `npx` itself: many programs are scripts, and the kernel resolves their interpreter.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,16 +11,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Where programs are looked for when the user has no `PATH`, or none that can be used.
+/// The default search path if the user has no `PATH`, or no usable one.
 const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How many links are followed, as many as the kernel follows.
+/// The maximum number of followed links, the same as the kernel's.
 const LINKS_LIMIT: usize = 40;
 
-/// How many interpreters may run each other, one less than the kernel's limit.
+/// The maximum chain of interpreters, one less than the kernel's limit.
 const INTERPRETERS_LIMIT: usize = 4;
 
-/// How much of a script the kernel reads to find its interpreter.
+/// How many bytes of a script the kernel reads to find its interpreter.
 const FIRST_LINE: u64 = 256;
 
 /// Says why a program cannot be run.
@@ -52,7 +52,7 @@ pub enum ProgramError {
         program: String,
         /// What its first line names.
         interpreter: String,
-        /// What is wrong with that.
+        /// The reason.
         why: &'static str,
     },
 }
@@ -72,7 +72,7 @@ pub struct Program {
     pub file: PathBuf,
     /// The programs that run it, if it is a script: its interpreter, and that one's.
     pub interpreters: Vec<PathBuf>,
-    /// Whether the workspace decides what it is; only a path that says so leads there.
+    /// Whether the workspace determines the file; only an explicit path may lead there.
     pub is_of_workspace: bool,
 }
 
@@ -240,9 +240,9 @@ fn named_for_env(argument: &str) -> Option<String> {
     name.map(str::to_owned)
 }
 
-/// Tells whether a path is in a folder, or some link on its way is: whoever can write there decides where it leads.
+/// Returns whether a path is in a folder, or a link on its way is: whoever can write there determines where it leads.
 ///
-/// What is not there leads nowhere; a chain of links without an end is taken for one that does.
+/// A missing file leads nowhere; an endless chain of links is treated as leading into the folder.
 fn leads_through(path: &Path, root: Option<&Path>) -> bool {
     let Some(root) = root else { return false };
     let mut rest: VecDeque<OsString> = parts(path).collect();

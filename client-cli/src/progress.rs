@@ -1,4 +1,4 @@
-//! How far a request of the agent is, for one that asked to be told.
+//! The progress of a request, for an agent that subscribed to it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use rmcp::service::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How often the agent hears of a request in which no call ends.
+/// The interval of notifications while no call ends.
 const BEAT: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
-    /// Counts the tool calls that have ended in the request that this task answers, where somebody listens.
+    /// Counts the tool calls that have ended in the request of this task, if there is a subscriber.
     static ENDED: watch::Sender<u64>;
 }
 
-/// Says that a tool call has ended in the request that this task answers.
+/// Reports that a tool call has ended in the request of this task.
 pub(crate) fn call_ended() {
     // Commands of the terminal have nobody who listens.
     let _ = ENDED.try_with(|calls| calls.send_modify(|ended| *ended += 1));
 }
 
-/// Waits for the answer to a request, and tells its agent whenever a tool call has ended, and every few seconds.
+/// Waits for the answer to a request, and notifies its agent whenever a tool call ends, and every few seconds.
 ///
-/// What is told rises in any case: it is the seconds that have gone by. Nobody knows how many there will be.
+/// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.
 pub(crate) async fn tell<T>(
     peer: &Peer<RoleServer>,
     token: ProgressToken,
@@ -45,7 +45,7 @@ pub(crate) async fn tell<T>(
             _ = beat.tick() => {}
         }
         let ended = *calls.borrow_and_update();
-        // A call that ended just before the answer is told as well.
+        // A call that ended just before the answer is reported as well.
         if last.is_none() || ended > said {
             say(peer, &token, started, ended).await;
             said = ended;

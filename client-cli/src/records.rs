@@ -1,6 +1,7 @@
 //! What `pml` remembers between runs: small files with the user's own records, which no workspace can ship.
 //!
-//! They are a memory and nothing more: what cannot be read was never known, and what cannot be kept is asked again.
+//! They are only a cache: an unreadable record is treated as absent, and if one cannot be written, the gateway is
+//! queried again.
 
 use std::fs::File;
 use std::io::{self, Read as _};

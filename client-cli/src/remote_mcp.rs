@@ -48,7 +48,7 @@ pub async fn tools(
     let told =
         asked.unwrap_or_else(|_| Err(format!("did not answer within {} s", TIMEOUT.as_secs())));
     told.map_err(|what| {
-        // What it says may be what it was sent.
+        // Its message may contain what it was sent.
         let what = match key {
             Some(key) => what.replace(key, "[redacted]"),
             None => what,

@@ -30,7 +30,7 @@ pub async fn resume(
         (true, false) => Answer::Once,
         (true, true) => Answer::Always,
     };
-    // The program may have ended without waiting for this call; then its end is told.
+    // The program may have ended without waiting for this call; then the end is reported.
     let _ = resumed.answer.send(answer);
     resumed.run.follow(&app.approvals, &cancel).await
 }

@@ -1,7 +1,7 @@
-//! Where each call of a local run goes, and whether it may go at all.
+//! Where each call of a local run goes, and whether it is permitted.
 //!
-//! Every call passes here, of the program and of the capabilities within it: declared, permitted, perhaps asked
-//! about, then run by a native tool, a local MCP server, a program of its own or the gateway.
+//! Every call passes through here, of the program and of its capabilities: it must be declared and permitted,
+//! possibly approved, and is then executed by a native tool, a local MCP server, a nested program or the gateway.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::failure;
 use crate::local_run::{LocalRun, Wish};
 use crate::targets::{Resolver, Target};
 
-/// How many calls of one program are at work at the same time.
+/// The maximum number of concurrent calls of one program.
 const WORKING: usize = 64;
 
 /// Answers the calls of one program: that of a run, or of a capability within it.
@@ -47,7 +47,7 @@ struct Caller {
     outer: Vec<u64>,
     /// The clocks of the programs that wait for it.
     clocks: Vec<WallClock>,
-    /// So many of its calls are at work at the same time; those that wait for a human do not count.
+    /// The limit of concurrent calls; calls that wait for a human are not counted.
     working: Semaphore,
     /// It has one of its capabilities at work, and the others wait: the processes of a run do not grow with what it
     /// calls.

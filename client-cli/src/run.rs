@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::consent::approvals::{Approvals, Question};
 use crate::progress;
 
-/// What a run tells the one who follows it.
+/// The events that a run sends to its follower.
 pub enum RunEvent {
     /// It waits for a human.
     Asks(Box<Question>),
@@ -21,7 +21,7 @@ pub enum RunEvent {
     Ended(Box<Envelope>),
 }
 
-/// A run that goes on by itself and can be followed until it asks or ends.
+/// A run that proceeds by itself and can be followed until it asks or ends.
 pub struct PausedRun {
     events: mpsc::UnboundedReceiver<RunEvent>,
     cancel: CancellationToken,
@@ -30,7 +30,7 @@ pub struct PausedRun {
 }
 
 impl PausedRun {
-    /// Starts a run. `story` gets the sender for its questions and returns the end.
+    /// Starts a run. `story` receives the sender for its questions and returns the end.
     pub fn start<F>(
         code_hash: Integrity,
         story: impl FnOnce(mpsc::UnboundedSender<RunEvent>, CancellationToken) -> F,
@@ -43,13 +43,13 @@ impl PausedRun {
         let story = story(sender.clone(), cancel.clone());
         let task = tokio::spawn(async move {
             let envelope = story.await;
-            // Nobody may be left to hear it: the run was dropped.
+            // There may be no receiver: the run was dropped.
             let _ = sender.send(RunEvent::Ended(Box::new(envelope)));
         });
         Self { events, cancel, code_hash, task: Some(task) }
     }
 
-    /// Follows the run until it ends or asks; in that case `approvals` keeps it.
+    /// Follows the run until it ends or asks; if it asks, `approvals` keeps it.
     ///
     /// `caller` is the request on whose behalf it is followed: when that is
     /// cancelled, so is the run.
@@ -91,7 +91,7 @@ impl Drop for PausedRun {
     fn drop(&mut self) {
         self.cancel.cancel();
         let Some(task) = self.task.take() else { return };
-        // The story ends by itself once cancelled; this only bounds it.
+        // The story ends by itself once it is cancelled; this only limits the wait.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let abort = task.abort_handle();

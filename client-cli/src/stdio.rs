@@ -38,7 +38,7 @@ pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()>
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {
             greeted = handler.serve(transport) => greeted,
-            // A client that cannot hear us is gone, whether or not stdin has ended.
+            // A client that does not read our output is gone, whether or not stdin has ended.
             _ = &mut written => return Ok(()),
         };
         match greeted {
@@ -109,8 +109,7 @@ impl ServerHandler for StdioHandler {
         Ok(result.into())
     }
 
-    // rmcp answers empty lists where a server declares nothing; a client must hear
-    // that there is no such method.
+    // rmcp answers empty lists if a server declares nothing, but a client must learn that the method does not exist.
 
     async fn list_prompts(
         &self,

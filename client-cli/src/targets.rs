@@ -1,7 +1,8 @@
 //! Where the tools of a program run, and those of the capabilities that it reaches.
 //!
-//! Everything that a run could come to is found before it starts, so that what cannot run, or is denied, is refused
-//! before anything has happened. The gateway says where things are; what a capability calls, our own analysis says.
+//! Everything that a run could reach is resolved before it starts, so that a program that cannot run, or is denied,
+//! is refused before anything has happened. The gateway determines where things are; our own analysis determines what
+//! a capability calls.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub enum Target {
     Capability(Arc<Capability>),
     /// The gateway.
     Gateway {
-        /// How it knows the tool.
+        /// The gateway's name of the tool.
         name: ToolId,
         /// The key that a call needs and the gateway does not have.
         lacks_key: Option<String>,
@@ -55,7 +56,7 @@ impl Target {
 /// Finds the targets of one program.
 pub(crate) struct Resolver<'a> {
     app: &'a App,
-    /// Whether there is no gateway to ask.
+    /// Whether there is no gateway to query.
     alone: bool,
     cancel: &'a CancellationToken,
     /// The capabilities that are being looked into, the outermost first.
@@ -64,7 +65,7 @@ pub(crate) struct Resolver<'a> {
     reached: HashSet<Named>,
 }
 
-/// A name, and the scope whose program it stands in: none for the program of the run.
+/// A name, and the scope in whose program it is used: none for the program of the run.
 type Named = (Option<Scope>, ToolId);
 
 /// A capability that is being looked into.
@@ -88,7 +89,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Finds where the tools of a program run. `told` is what the gateway says of them.
+    /// Finds where the tools of a program run. `told` is the gateway's answer about them.
     ///
     /// # Errors
     /// Returns `PERMISSION_DENIED` for what a rule denies, wherever it would be called; `INTEGRITY_MISMATCH`,
@@ -177,7 +178,7 @@ impl<'a> Resolver<'a> {
                 for below in &listed {
                     self.refuse_denied_below(id, below)?;
                 }
-                // Only here somebody asks.
+                // Only here somebody can be asked.
                 if routing == Routing::Server && !consult::has_ask_rule(self.app, listed.iter()) {
                     return Ok(self.gateway(id, tool));
                 }
@@ -192,8 +193,7 @@ impl<'a> Resolver<'a> {
         self.within.last().map(|within| &within.scope)
     }
 
-    /// A call that the gateway gets from us stands in no program, so what a capability means by a short name is told
-    /// in full.
+    /// A forwarded call is not part of a program, so a short name in a capability is sent as its full name.
     fn gateway(&self, id: &ToolId, tool: &ToolUse) -> Target {
         let full = name_of(tool).filter(|_| self.base().is_some());
         let name = full.map_or_else(|| id.clone(), |full| id.within(full.scope()));
@@ -392,12 +392,12 @@ pub(crate) fn refuse_denied(app: &App, id: &ToolId, why: &str) -> Result<(), Err
     Err(ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": id })))
 }
 
-/// Tells whether a namespace without a scope is this machine's, so that the registry has no say in it.
+/// Returns whether a namespace without a scope belongs to this machine, so that the registry has no influence on it.
 fn is_here(app: &App, id: &ToolId) -> bool {
     id.scope().is_none() && (tools::is_native(id.namespace()) || app.is_configured(&id.plain()))
 }
 
-/// Holds what the gateway says that a tool is against what the program names.
+/// Checks the gateway's answer about a tool against the name in the program.
 ///
 /// # Errors
 /// Returns `GATEWAY_BAD_ANSWER` for another tool, scope, version or content.

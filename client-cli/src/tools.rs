@@ -25,7 +25,7 @@ pub const RESULT_LIMIT: usize = 8 * 1024 * 1024;
 pub struct NativeError {
     /// The stable code.
     pub code: ErrorCode,
-    /// What went wrong, with what, and what to do.
+    /// What failed, for which object, and the remedy.
     pub message: String,
 }
 
@@ -116,8 +116,8 @@ impl NativeTools {
         }
     }
 
-    /// Looks whether a call could run at all: its arguments, and where its paths lead. Has no effect. Returns the
-    /// protected places that a human is asked about.
+    /// Checks whether a call could run at all: its arguments, and where its paths lead. Has no effect. Returns the
+    /// protected places that need a human's approval.
     ///
     /// # Errors
     /// Returns what the call itself would fail with.

@@ -16,7 +16,7 @@ const MARKERS: &[&str] = &[".git", "deno.json", "package.json", ".pml.json"];
 /// The variable that names the workspace.
 pub const VARIABLE: &str = "PML_WORKSPACE";
 
-/// Says why there is no workspace.
+/// Why there is no workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// The folder does not exist, is not a folder, or cannot be opened.
@@ -24,7 +24,7 @@ pub enum WorkspaceError {
     Open {
         /// The folder as it was named.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The folder is not usable as a workspace.

@@ -1,6 +1,6 @@
-//! The programs of capabilities that the user let run here, kept with the user's own records.
+//! The programs of capabilities that the user approved, stored with the user's own records.
 //!
-//! They are found by their hash and held against it each time, so what lies there need not be believed.
+//! They are found by their hash and verified each time, so the files need not be trusted.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,7 +34,7 @@ pub(crate) fn kept(records: &Path, integrity: Integrity) -> Option<Module> {
 /// Keeps a program.
 ///
 /// # Errors
-/// Returns what the system said; then there is none, or the one from before.
+/// Returns the system's error; then the program is absent, or the previous one remains.
 pub(crate) fn keep(records: &Path, module: &Module) -> Result<(), io::Error> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(records.join(FOLDER))?;
     let mode = Some(Mode::from_raw_mode(0o600));

@@ -1,7 +1,7 @@
 //! Reading what a gateway answers: the one place where its words become ours.
 //!
-//! A gateway may be broken or hostile. Whatever it says is held against what was asked, and each text that a person
-//! could see is escaped here, so that nothing behind this has to think of it.
+//! A gateway may be faulty or hostile. Each answer is checked against the request, and each text that a person could
+//! see is escaped here, so that later code does not have to.
 
 use protocol::{CallNote, Envelope, ErrorBody, ExecutedOn, RunNote, Success, ToolUse, escape_text};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const LEVELS: &[&str] = &["log", "info", "warn", "error", "debug"];
 /// The longest name of a run.
 const NAME_LIMIT: usize = 128;
 
-/// Returns the result of a JSON-RPC answer; `None` if it is none, and the error that it tells.
+/// Returns the result of a JSON-RPC answer; `None` if it is none. An error answer is returned as an error.
 ///
 /// # Errors
 /// Returns what is wrong with an answer to something else, and the message of a JSON-RPC error.
@@ -53,7 +53,7 @@ pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
             failed.run.as_mut().map_or(Ok(()), check_run)?;
             Envelope::Error(failed)
         }
-        // What it says of the program is held against the program by whoever asked.
+        // The caller checks its statements about the program against the program.
         Envelope::ExecuteLocally(mut delegation) => {
             delegation.tools_used.iter_mut().for_each(clean_tool);
             Envelope::ExecuteLocally(delegation)

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Cloud, answer};
 
-/// What a gateway says of the key that asks.
+/// The gateway's record of the calling API key.
 #[derive(Debug, Clone, Deserialize)]
 pub struct OwnKey {
     /// The scope that it acts for.
@@ -97,7 +97,7 @@ impl Cloud {
     /// Reads the routing rules with their `ETag`, or nothing if they are still those that `known` names.
     ///
     /// # Errors
-    /// Returns why there is no good answer.
+    /// Returns why there is no valid answer.
     pub async fn routing(
         &self,
         known: Option<&str>,
@@ -131,7 +131,7 @@ impl Cloud {
     /// Sends a request with the key; a query may follow the path.
     ///
     /// # Errors
-    /// Returns why there is no good answer, with the gateway's own code where it tells one.
+    /// Returns why there is no valid answer, with the gateway's own code if it sent one.
     pub(super) async fn api(
         &self,
         method: Method,

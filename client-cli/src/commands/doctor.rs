@@ -12,7 +12,7 @@ use crate::args::{Doctor, Settings};
 use crate::error::CliError;
 use project::{Finding, State};
 
-/// Has sealed children ask for what they must not have, looks at the project and its gateway, and tells what it saw.
+/// Runs the self-test of the sandbox, checks the project and its gateway, and prints the results.
 pub(super) async fn doctor(settings: &Settings, doctor: &Doctor) -> Result<ExitCode, CliError> {
     let seen = sandbox::self_test()
         .await

@@ -19,7 +19,7 @@ use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
 use crate::{config, execute, program, resume};
 
-/// Runs the command; the exit code tells how the program ended.
+/// Runs the command; the exit code reflects the end of the program.
 ///
 /// # Errors
 /// Returns why the program did not end well.
@@ -68,7 +68,7 @@ pub async fn exec(
         }
         let decision = tokio::select! {
             decision = ask(approval) => decision?,
-            // The question stands on the terminal still; what follows begins a new line.
+            // The question is still on the terminal's current line; the output begins on a new one.
             () = stop.cancelled() => {
                 note("\n");
                 app.shut_down().await;
@@ -89,7 +89,7 @@ pub async fn exec(
     if exec.json {
         let mut answer =
             serde_json::to_value(&envelope).map_err(|error| CliError::failed(error.to_string()))?;
-        // A script goes through the lines without asking first whether there are any.
+        // Scripts iterate over the lines without checking for absence.
         if answer.get("executed").is_some() && answer.get("console").is_none() {
             answer["console"] = Value::Array(Vec::new());
         }
@@ -131,7 +131,7 @@ fn args_error(what: String) -> CliError {
         .with_hint(r#"Write an object, with names in double quotes: --args '{"path": "a.txt"}'."#)
 }
 
-/// Says that a question has nobody to answer it, which one, and how it gets an answer.
+/// Returns the error for a question that nobody can answer, with the question and how to get an answer.
 fn unasked(approval: &Approval) -> CliError {
     let tool = approval.context.get("tool").and_then(Value::as_str).unwrap_or("a call");
     let message =
@@ -157,7 +157,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let question = format!("{}\nAllow? [y]es{always}, [N]o: ", approval.description);
     let answer = tokio::task::spawn_blocking(move || {
         {
-            // Let go before the wait: what ends this command still writes there.
+            // Released before the wait: the code that ends this command still writes to it.
             let mut err = std::io::stderr().lock();
             err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
         }
@@ -196,7 +196,7 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     if run.console_truncated {
         note("(output truncated)\n");
     }
-    // These stand at a place of the program, which is shown.
+    // These refer to a position in the program, which is shown.
     let placed = analysis.map(Analysis::run_warnings).unwrap_or_default();
     for warning in run.warnings.iter().filter(|warning| !placed.contains(warning)) {
         note(&format!("warning: {}\n", protocol::escape_text(warning)));
@@ -206,8 +206,8 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     }
 }
 
-/// A result may hold what a file or a server wants a terminal to do; a person
-/// sees it, and a pipe gets the bytes.
+/// A result may contain terminal escape sequences from a file or a server. A terminal gets them escaped; a pipe gets
+/// the bytes.
 pub(super) fn for_terminal(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c.to_string(),

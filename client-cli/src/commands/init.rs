@@ -12,13 +12,13 @@ use crate::consent::trust::TrustStore;
 use crate::workspace::Workspace;
 use crate::workspace::atomic::{self, Existing};
 
-/// Where agents look for the MCP servers of a project.
+/// The agents' project files of MCP servers.
 const AGENT_FILE: &str = ".mcp.json";
 
-/// What the agents' file held before the first change.
+/// The agents' file before the first change.
 const BACKUP: &str = ".mcp.json.backup";
 
-/// What PML keeps in a project and git should not.
+/// The files of PML in a project that git should ignore.
 const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
 
 /// The largest file that is read, in bytes.
@@ -154,7 +154,7 @@ impl Plan {
     }
 }
 
-/// What the agents' file says of PML.
+/// The entry of PML in the agents' file.
 enum Agents {
     /// It starts us.
     Ready,

@@ -163,7 +163,7 @@ fn check_name(name: &str) -> Result<(), CliError> {
     if is_name {
         return Ok(());
     }
-    // What was given may be the value, in the wrong place: it is not repeated.
+    // The input may be the secret's value, in the wrong argument, so it is not repeated.
     Err(CliError::cannot_run("not the name of a variable: capital letters, digits and `_`")
         .with_hint("`pml keys set TAVILY_API_KEY` prompts for the value, or reads it from stdin."))
 }
@@ -174,7 +174,7 @@ async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliE
         hidden::ask(&format!("{name}: "), stop).await?
     } else {
         let mut text = String::new();
-        // One byte past the limit, and a line's end, tell too large from just right.
+        // One byte beyond the limit, plus a line end, distinguishes too large from just small enough.
         let limit = VALUE_LIMIT as u64 + 3;
         let read = std::io::stdin().lock().take(limit).read_to_string(&mut text);
         read.map_err(|error| CliError::failed(format!("cannot read the value: {error}")))?;

@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 /// The most of stdin that is read for a key, in bytes.
 const INPUT_LIMIT: u64 = 8 * 1024;
 
-/// Asks for a key or reads it from stdin, tries it at the gateway and keeps it.
+/// Prompts for an API key or reads it from stdin, verifies it with the gateway and stores it.
 pub(super) async fn login(
     settings: &Settings,
     stop: &CancellationToken,
@@ -58,7 +58,7 @@ pub(super) async fn login(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps a key in the keyring where there is one, else in the file; never in both.
+/// Stores an API key in the keyring if there is one, else in the file; never in both.
 async fn keep(
     gateway: &Gateway,
     key: &ApiKey,
@@ -71,7 +71,7 @@ async fn keep(
                 keys::forget(&file, gateway).map_err(|error| invalid(&error))?;
                 return Ok(KeyPlace::Keyring);
             }
-            // It would count before the new one as soon as somebody unlocks it.
+            // It would take precedence over the new one as soon as the keyring is unlocked.
             Err(error) if keyring.has(gateway).await.unwrap_or(false) => {
                 return Err(CliError::cannot_run(format!(
                     "{error}, and it has an older API key for {gateway}; nothing was stored"
@@ -153,7 +153,7 @@ async fn ask(gateway: &Gateway, stop: &CancellationToken) -> Result<String, CliE
     if std::io::stdin().is_terminal() {
         return hidden::ask(&format!("API key for {gateway} (not shown): "), stop).await;
     }
-    // Whoever writes may take long; a signal must end us all the same.
+    // The writer may be slow; a signal must still end the command.
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().lock().take(INPUT_LIMIT).read_line(&mut line).map(|_| line)

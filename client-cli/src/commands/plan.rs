@@ -100,8 +100,8 @@ pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
     out
 }
 
-/// Writes JSON in which hidden characters of the program stand as escapes, so
-/// that it can be looked at on a terminal. It means the same.
+/// Writes JSON in which hidden characters of the program are escaped, for display on a terminal. Its value is the
+/// same.
 fn json_text(value: &Value) -> Result<String, CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
@@ -118,7 +118,7 @@ fn json_text(value: &Value) -> Result<String, CliError> {
     Ok(out)
 }
 
-/// Returns whether stdout shows colours: a terminal, and nobody asked for none.
+/// Returns whether to print colours: stdout is a terminal, and `NO_COLOR` is not set.
 fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> bool {
     terminal && no_colour.is_none_or(str::is_empty) && term != Some("dumb")
 }

@@ -28,7 +28,7 @@ pub async fn publish(
     let Some(name) = publish.name else {
         return Err(CliError::cannot_run("a program needs `--name NAMESPACE.ACTION`"));
     };
-    // What cannot run is told here, with its place, before anything leaves the machine.
+    // An invalid program is reported here, with its position, before anything leaves the machine.
     let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
         note_diagnostics(&analysis.diagnostics, &program);

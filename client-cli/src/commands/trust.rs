@@ -1,4 +1,4 @@
-//! `pml trust`: lets the project's `.pml.json` grant what it says.
+//! `pml trust`: makes the grants of the project's `.pml.json` effective.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// Shows the file and trusts exactly these bytes.
 ///
 /// # Errors
-/// Returns why the file cannot be trusted, or that nobody is there to say so.
+/// Returns why the file cannot be trusted, or that there is nobody to confirm it.
 pub fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     let invalid = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
     let workspace =

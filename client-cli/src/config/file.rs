@@ -57,7 +57,7 @@ pub struct McpServer {
     /// Where a server behind HTTP is.
     #[serde(default)]
     url: Option<String>,
-    /// Headers for such a server; `${NAME}` stands for the user's own variables.
+    /// Headers for such a server; `${NAME}` expands to the user's variables.
     #[serde(default)]
     headers: Option<UniqueMap<String>>,
     /// The program.
@@ -242,7 +242,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
         check_transport(name, &entry.0)?;
         if matches!(entry.0.network, Some(Network::Hosts(_))) {
-            // As with `policy`: a limit that does not hold must not look like one.
+            // As with `policy`: a limit that is not enforced must not look like one.
             let reason = format!(
                 "this version cannot restrict the hosts that `{name}` may reach; remove its `network`, or set it to \"all\""
             );

@@ -1,7 +1,7 @@
 //! Questions to the human, and the runs that wait for the answers.
 //!
-//! A run that asks stays alive, paused inside its call, so that it goes on where
-//! it stood and nothing is done twice. A question is answered once.
+//! A run that asks stays alive, paused inside its call, so that it continues where it stopped and nothing is
+//! repeated. A question can be answered once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,28 +19,28 @@ use crate::workspace::protected::Protected;
 /// How long a question waits for an answer.
 pub const EXPIRY: Duration = Duration::from_secs(300);
 
-/// How many paused runs may wait at once; the oldest makes room. Each holds one
-/// of the places in which programs run, so there are fewer of them than places.
+/// The maximum number of paused runs; beyond it, the oldest is ended. Each occupies one of the slots in which
+/// programs run, so there must be fewer of them than slots.
 const PAUSED_LIMIT: usize = 32;
 
-/// How many runs that ended without an answer are remembered, to tell why.
+/// How many runs that ended without an answer are remembered, for the error message.
 const ENDED_LIMIT: usize = 256;
 
-/// How much of one argument's text is shown; the rest is told by length and hash.
+/// The displayed length of one argument's text; the rest is represented by its length and hash.
 const SHOWN_TEXT: usize = 2_000;
 
-/// What has to be started, or let run, before a call.
+/// What has to be started or approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     /// What it is: its name, its hash, and the command or the program.
     pub what: String,
-    /// What it gets, a line each.
+    /// The variables that it receives, one line each.
     pub grants: Vec<String>,
     /// The hash of all of that, as it is pinned.
     pub hash: Option<Integrity>,
 }
 
-/// What a human is asked.
+/// A question for a human.
 #[derive(Debug)]
 pub struct Question {
     /// The tool that wants to run.
@@ -49,9 +49,9 @@ pub struct Question {
     pub through: Vec<ToolId>,
     /// The arguments of the call that waits.
     pub arguments: Value,
-    /// Why it is asked: the rule that applies.
+    /// The reason for the question: the rule that applies.
     pub reason: String,
-    /// How many calls with these arguments wait for the answer.
+    /// The number of calls with these arguments that wait for the answer.
     pub count: u64,
     /// The protected places that it touches.
     pub places: Vec<Protected>,
@@ -280,7 +280,8 @@ fn options(question: &Question) -> Vec<&'static str> {
     }
 }
 
-/// Says what the question is about: what the description has already, only where a client could use it apart.
+/// Describes the subject of the question. The description's content is included only where a client could use it
+/// separately.
 fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value {
     let mut context =
         json!({ "tool": question.tool, "reason": question.reason, "code_hash": code_hash });

@@ -25,7 +25,7 @@ pub enum Verdict {
     Allow,
     /// The human decides.
     Ask,
-    /// It does not run, whoever asks.
+    /// Refused, whatever anybody approves.
     Deny,
 }
 
@@ -53,12 +53,13 @@ impl Permissions {
         Self { rules, source: source.into() }
     }
 
-    /// Tells whether a rule denies or asks about anything.
+    /// Returns whether any rule denies or asks.
     pub fn restrict(&self) -> bool {
         !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
     }
 
-    /// Tells whether a call of one of a server's tools, of those that we need not know, starts it without a question.
+    /// Returns whether a call of one of a server's tools, possibly of one not known yet, starts the server without a
+    /// question.
     pub fn may_start(&self, namespace: &str) -> bool {
         let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
             ToolPattern::Any => true,

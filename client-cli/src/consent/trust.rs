@@ -35,15 +35,15 @@ pub enum TrustError {
     System {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is not one of ours, or somebody else can change it.
+    /// It does not belong to the user, or others can change it.
     #[error("the record of trusted files `{path}` cannot be used: {reason}; inspect it, then remove it and run `pml trust` again", path = path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// Nobody who may decide is there.
@@ -64,11 +64,11 @@ struct Record {
     workspaces: BTreeMap<PathBuf, Integrity>,
 }
 
-/// Tells whether somebody is there who may trust a file.
+/// Returns whether a human is present who can trust a file.
 ///
 /// # Errors
-/// Returns [`TrustError::Nobody`] without a terminal, unless the caller said
-/// `--yes` and the variable is exactly `1`.
+/// Returns [`TrustError::Nobody`] without a terminal, unless the caller passed `--yes` and the variable is exactly
+/// `1`.
 pub fn may_trust(yes: bool, has_terminal: bool, variable: Option<&str>) -> Result<(), TrustError> {
     if has_terminal || (yes && variable == Some("1")) { Ok(()) } else { Err(TrustError::Nobody) }
 }
@@ -78,7 +78,7 @@ impl TrustStore {
     /// `~/.local/state/pml`.
     ///
     /// # Errors
-    /// Returns [`TrustError::NoHome`] when neither is known.
+    /// Returns [`TrustError::NoHome`] when neither is set.
     pub fn of_user() -> Result<Self, TrustError> {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let home = || std::env::home_dir().map(|home| home.join(".local/state"));

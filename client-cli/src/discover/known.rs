@@ -1,7 +1,7 @@
 //! The tools of the user's own MCP servers, as they were last listed.
 //!
-//! A server is asked when it runs. What it said is kept with the user's own records, by the hash of how it is
-//! started, so that its tools are found also before its first call; no workspace can ship that.
+//! A server is queried when it runs. Its tools are stored with the user's own records, under the hash of its start,
+//! so that they are found before its first call as well; no workspace can supply them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ const FOLDER: &str = "tools";
 /// The largest list that is kept or read, in bytes.
 const LIMIT: usize = 2 * 1024 * 1024;
 
-/// What servers were last heard to offer.
+/// The last known tools of servers.
 #[derive(Debug)]
 pub struct KnownTools {
     folder: PathBuf,
@@ -55,7 +55,7 @@ impl KnownTools {
         Some(tools)
     }
 
-    /// Keeps what a server offers. Where it cannot be written it is known until this process ends.
+    /// Stores the tools of a server. If it cannot be written, they are known until this process exits.
     pub fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
         let name = self.file_name(namespace, spec);
         if let Ok(text) = serde_json::to_string(&tools)

@@ -1,4 +1,4 @@
-//! The gateway's tools, as it told of them in earlier searches, for when it cannot be asked.
+//! The gateway's tools from earlier searches, for use while it is unreachable.
 //!
 //! They are kept for each gateway and key, in full: what another key may see is never shown to this one.
 
@@ -22,7 +22,7 @@ const RECORD_LIMIT: usize = 4 * 1024 * 1024;
 const TOOLS_LIMIT: usize = RECORD_LIMIT / 2;
 /// The largest tool that is kept, in bytes; one has rarely more than 4 KiB.
 const TOOL_LIMIT: usize = 64 * 1024;
-/// An answer that says nothing new is written down again after this many seconds.
+/// An unchanged answer is written again after this many seconds.
 const FRESH: u64 = 60;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -35,11 +35,11 @@ struct Record {
 struct Entry {
     /// When the gateway said so, in seconds since 1970.
     at: u64,
-    /// What it said, schemas included.
+    /// Its description, including schemas.
     tool: Value,
 }
 
-/// What one gateway told one key.
+/// The tools that one gateway returned for one API key.
 #[derive(Debug)]
 pub(super) struct Remembered {
     file: RecordFile,
@@ -61,7 +61,7 @@ impl Remembered {
         Some(Self::read(place(app).await?))
     }
 
-    /// Takes in answers, beside everything else: nobody waits for the disk.
+    /// Stores answers in the background: nobody waits for the disk.
     pub(super) async fn learn_later(app: &App, answers: Vec<Answered>) {
         let Some(file) = place(app).await else { return };
         tokio::task::spawn_blocking(move || {
@@ -80,7 +80,7 @@ impl Remembered {
         Self { file, record }
     }
 
-    /// Takes in answers; tells whether they say anything new.
+    /// Stores answers; returns whether they contain anything new.
     fn learn(&mut self, answers: &[Answered]) -> bool {
         let mut changed = false;
         let at = now();
@@ -168,7 +168,7 @@ fn without_score(tool: &Value) -> Value {
     tool
 }
 
-/// Tells whether a tool has the name, or a name of the pattern; none has an intent.
+/// Returns whether a tool has the requested name, or matches the requested pattern; intents never match.
 fn fits(lookup: &Lookup, id: &ToolId, tool: &Value) -> bool {
     match lookup {
         Lookup::Intent(_) | Lookup::Intents(_) => false,

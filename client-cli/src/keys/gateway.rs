@@ -25,8 +25,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Chooses the gateway: the flag, `PML_CLOUD_URL`, a trusted `.pml.json`, the one of the
-    /// last `pml login`, the default. An empty value counts as none.
+    /// Selects the gateway: the flag, `PML_CLOUD_URL`, a trusted `.pml.json`, the one of the last `pml login`, the
+    /// default. An empty value is treated as absent.
     ///
     /// # Errors
     /// Returns [`KeyError::Url`] when the chosen one cannot be used; a wrong
@@ -109,7 +109,7 @@ impl Gateway {
         is_here(&self.url)
     }
 
-    /// Tells whether nobody named it.
+    /// Returns whether it is the default, which nobody named.
     pub fn is_default(&self) -> bool {
         self.place == DEFAULT_PLACE
     }

@@ -16,7 +16,7 @@ const KEYRING_VARIABLE: &str = "PML_KEYRING";
 /// The program that speaks with the keyring.
 const PROGRAM: &str = "secret-tool";
 
-/// How long a read may take: a locked keyring asks its user, and an agent has none.
+/// The time limit of a read: a locked keyring prompts its user, and an agent has none.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a change may take; a person may have to type a password.
@@ -76,7 +76,7 @@ impl Keyring {
     pub async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
         let output = self.run(&["lookup"], gateway, None, READ_LIMIT).await?;
         if !output.status.success() {
-            // A key that is not there is told by silence.
+            // `secret-tool` prints nothing for a missing key.
             return if output.stderr.is_empty() { Ok(None) } else { Err(refused(&output)) };
         }
         let text = String::from_utf8(output.stdout).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Keyring {
             .map_err(|_| KeyringError("contains a value that is not an API key".to_owned()))
     }
 
-    /// Keeps the key for a gateway's origin, in the place of one that was there.
+    /// Stores the API key for a gateway's origin, replacing an earlier one.
     ///
     /// # Errors
     /// Returns [`KeyringError`] when it was not kept.
@@ -150,7 +150,7 @@ impl Keyring {
             else {
                 return Err(std::io::Error::other("no pipes"));
             };
-            // One that ends without reading tells the reason by its exit.
+            // If it exits without reading, its exit status has the reason.
             let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
             drop(stdin);
             let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use super::keyring::{Keyring, KeyringError};
 use super::{ApiKey, Gateway, KEY_VARIABLE, KeyError, from_file, from_variable, user_file};
 
-/// Where a key stands.
+/// The source of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPlace {
     /// `PML_API_KEY`.
@@ -38,7 +38,7 @@ impl fmt::Display for KeyPlace {
 pub struct Found {
     /// The key and its place.
     pub key: Option<(ApiKey, KeyPlace)>,
-    /// Why the keyring did not say whether it has one.
+    /// Why the keyring could not be queried.
     pub trouble: Option<KeyringError>,
 }
 
@@ -50,7 +50,7 @@ pub struct KeySource(Arc<Search>);
 struct Search {
     gateway: Gateway,
     keyring: Option<Keyring>,
-    /// What counts when the keyring has none.
+    /// The source to use if the keyring has no key.
     otherwise: Option<(ApiKey, KeyPlace)>,
     found: OnceCell<Found>,
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use super::{ApiKey, Gateway, KeyError, read_keys, read_private};
 use crate::workspace::atomic::{self, Existing};
 
-/// Keeps the key for a gateway's origin, in the place of one that was there.
+/// Stores the API key for a gateway's origin, replacing an earlier one.
 ///
 /// # Errors
 /// Returns [`KeyError::File`] when the file that is there must not be used, or the new
@@ -68,7 +68,7 @@ fn change<T>(
     Ok(out.expect("the text was made above"))
 }
 
-/// Writes a file for its owner alone, with the text that `make` gives while the folder is held.
+/// Writes a file that only its owner can access, with the text that `make` returns while the folder is locked.
 fn write(
     path: &Path,
     make: impl FnOnce(&Path) -> Result<String, KeyError>,
@@ -89,7 +89,7 @@ fn write(
         .map_err(|error| refused(&error))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(folder, flags, Mode::empty()).map_err(|error| refused(&error))?;
-    // Held until the file is in its place; the system lets go of it when we end.
+    // Held until the file is in place; the system releases the lock if the process dies.
     rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(|error| refused(&error))?;
     let text = make(path)?;
     let mode = Some(Mode::from_raw_mode(0o600));

@@ -112,7 +112,7 @@ const REFUSED_PREFIXES: &[&str] =
 /// The largest `.env` file that is read, in bytes.
 const FILE_LIMIT: u64 = 256 * 1024;
 
-/// Says why a variable is not given to a child.
+/// Why a variable is not passed to a child.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
     /// The variable changes what runs.

@@ -1,4 +1,4 @@
-//! What can go wrong with a local MCP server.
+//! The errors of a local MCP server.
 
 use super::environment::EnvironmentError;
 use crate::programs::ProgramError;
@@ -89,7 +89,7 @@ pub enum LocalMcpError {
     Answer {
         /// The namespace.
         server: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The arguments are not an object.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// How npm waits between its attempts, so that it gives up before its server's time is up: its own are 10 s and 60 s.
+/// npm's retry delays, so that it gives up before the server's start time limit: its defaults are 10 s and 60 s.
 const NPM_WAITS: &[(&str, &str)] =
     &[("npm_config_fetch_retry_mintimeout", "1000"), ("npm_config_fetch_retry_maxtimeout", "4000")];
 
-/// What npm and uv say of a registry that is not there.
+/// The messages of npm and uv for an unreachable registry.
 const UNREACHABLE: &[&str] = &[
     "ECONNREFUSED",
     "ENOTFOUND",
@@ -25,7 +25,7 @@ const UNREACHABLE: &[&str] = &[
     "Connection refused",
 ];
 
-/// What they say of a package that the registry does not have.
+/// Their messages for a package that the registry does not have.
 const UNKNOWN: &[&str] = &["code E404", "code ETARGET", "was not found in the package registry"];
 
 /// Tells whether a program fetches what it runs.

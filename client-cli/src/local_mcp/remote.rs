@@ -32,7 +32,8 @@ const SHORTEST_WRITTEN: usize = 8;
 /// A value of a variable is secret; one that is shorter still occurs by chance.
 const SHORTEST_SECRET: usize = 4;
 
-/// How many calls are under way at a time: more than a program may have, so that a few slow ones hold up no other run.
+/// The maximum number of concurrent calls: more than one program may have, so that a few slow calls do not delay
+/// other runs.
 const CALLS: usize = 256;
 
 /// Headers that are the protocol's or the connection's own.
@@ -68,7 +69,7 @@ impl fmt::Debug for Remote {
 }
 
 impl fmt::Display for Remote {
-    /// Says where it is and which headers it gets, without anything that may be secret.
+    /// Describes its address and headers, without anything that may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.url.path())?;
         if self.url.query().is_some() {
@@ -190,7 +191,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     let origin = remote.origin();
     match tokio::time::timeout(limit, hello).await {
         Ok(Ok(service)) => {
-            // There is no process whose end could be told.
+            // There is no process whose end could be reported.
             let (_, ended) = watch::channel(None);
             Ok(Session { service, ended, words: LastWords::default(), group: None })
         }
@@ -246,7 +247,7 @@ impl Redactor {
                 [secret, encoded]
             })
             .collect();
-        // The longest first, so that what stands around a secret goes with it.
+        // The longest first, so that the text around a secret is removed with it.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
         Self(forms)

@@ -25,8 +25,8 @@ use crate::programs::{Program, ProgramError};
 /// A server that lived this long has not crashed "in a row".
 const HEALTHY: Duration = Duration::from_secs(60);
 
-/// How long to wait before a start, by the number of failures in a row; the
-/// last goes on. Fewer than ten starts a minute, whatever happens.
+/// The delay before a start, by the number of consecutive failures; the last value repeats. It allows fewer than ten
+/// starts a minute in any case.
 const BACK_OFF: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_secs(1),
@@ -94,7 +94,7 @@ impl Running {
         (self.calls.load(Ordering::SeqCst) == 0).then_some(last)
     }
 
-    /// Says what ended the server, once its pipe is closed.
+    /// Returns why the server ended, once its pipe is closed.
     async fn epitaph(&self) -> String {
         let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
         let fault = self.session.words.fault().map(|fault| format!("was stopped because {fault}"));
@@ -242,7 +242,7 @@ impl Server {
         self.slot.lock().await.running.as_ref().is_some_and(|running| running.is_alive())
     }
 
-    /// Ends the server if it runs, and waits for its end.
+    /// Stops the server if it runs, and waits for its exit.
     pub(super) async fn stop(&self) {
         let running = self.slot.lock().await.running.take();
         if let Some(running) = running {
@@ -357,7 +357,7 @@ impl Server {
         }
     }
 
-    /// Finds its program. One that somebody else named is never one of the workspace.
+    /// Resolves its program. A program named by somebody else never resolves into the workspace.
     fn program(&self, folder: &Path) -> Result<Program, LocalMcpError> {
         let named = self.shared.fill(&self.spec.command);
         let refused = |source| LocalMcpError::Program { server: self.name.clone(), source };
@@ -484,7 +484,7 @@ async fn stop_when_idle(
         tokio::time::sleep(wait).await;
         let (Some(running), Some(slot)) = (running.upgrade(), slot.upgrade()) else { return };
         let mut slot = slot.lock().await;
-        // Calls begin under this lock, so none can begin here.
+        // Calls start under this lock, so none can start here.
         let since = running.idle_since().map(|since| since.elapsed());
         if since.is_some_and(|since| since >= idle) {
             if slot.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, &running)) {
@@ -526,7 +526,7 @@ impl Drop for CancelNotice<'_> {
     }
 }
 
-/// Cancels a call, and ends a server that does not answer any more after it.
+/// Cancels a call, and stops the server if it does not answer any more.
 async fn cancel_call(running: Use, id: rmcp::model::RequestId, grace: Duration) {
     let peer: &Peer<RoleClient> = running.0.session.service.peer();
     let reason = Some("the run was cancelled".to_owned());

@@ -24,10 +24,10 @@ use super::supervise::{Input, Supervisor};
 /// stands in it twice, as text and as structured content, with escapes.
 pub(super) const LINE_LIMIT: usize = 24 * 1024 * 1024;
 
-/// How many lines that are no messages a server may print where messages stand.
+/// The maximum number of lines on stdout that are not messages.
 const NOISE_LIMIT: usize = 1_000;
 
-/// How many of its last lines on standard error are kept for messages.
+/// The number of its last stderr lines that are kept for error messages.
 const STDERR_LINES: usize = 12;
 
 /// The longest line on standard error that is kept, in bytes.
@@ -41,7 +41,7 @@ pub(super) struct Launch {
     pub(super) folder: PathBuf,
 }
 
-/// What is known about a server's end and its last words.
+/// The known facts about a server's end, and its last stderr lines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastWords(Arc<Mutex<Words>>);
 

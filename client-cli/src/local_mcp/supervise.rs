@@ -1,10 +1,9 @@
 //! The small process between `pml` and every program that it starts.
 //!
-//! `pml` starts its own binary as a supervisor, which starts the program. The
-//! supervisor is a subreaper, so descendants that leave their parent stay its
-//! own, and it watches the write end of its standard input, which only `pml`
-//! holds. When that end closes, because `pml` closed it or died in whatever
-//! way, the supervisor ends every descendant and itself.
+//! `pml` starts its own binary as a supervisor, which starts the program. The supervisor is a subreaper, so orphaned
+//! descendants become its children. It watches the read end of a pipe on its standard input, whose write end only
+//! `pml` holds. When that end closes, because `pml` closed it or died in any way, the supervisor kills every
+//! descendant and exits.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -23,7 +22,7 @@ const SUPERVISE: &str = "__supervise";
 /// The first argument of the step that becomes the program.
 const BECOME: &str = "__become";
 
-/// How long a program that was asked to end by closing its input may take.
+/// How long a program may take to exit after its input was closed.
 const END_GRACE: Duration = Duration::from_millis(1_000);
 
 /// How long it may take after `SIGTERM`.
@@ -35,7 +34,7 @@ pub const CANNOT_START: i32 = 127;
 /// What the program's standard input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// The pipe from `pml`; its end asks the program to end.
+    /// The pipe from `pml`; its end requests the program's exit.
     Passed,
     /// The first bytes of the pipe from `pml`, then its end.
     Bytes(usize),
@@ -112,7 +111,7 @@ fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
 }
 
 fn complain(message: &str) {
-    // There is nobody to tell when standard error is closed.
+    // If standard error is closed, there is nowhere to report to.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("pml: {message}\n").as_bytes());
 }
 
@@ -140,7 +139,7 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
     let mut child = command.spawn()?;
     let program = Pid::from_child(&child);
     let ended = rustix::process::pidfd_open(program, PidfdFlags::empty())?;
-    // Whoever reads the program's output must see its end when it ends.
+    // The reader of the program's output must see its end when the program exits.
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
@@ -162,7 +161,7 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
         let deadline = Instant::now() + limit;
         loop {
             let stdin = rustix::stdio::stdin();
-            // No event is asked for: that the other end was closed is always told.
+            // No event is requested: a hang-up is always reported.
             let mut watched =
                 vec![PollFd::new(ended, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
             watched.truncate(if or_owner { 2 } else { 1 });
@@ -185,7 +184,7 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
             None => descendants::collect_except(program),
         }
     }
-    // The owner is gone. A server that reads its input sees that by itself.
+    // The owner has exited. A server that reads its input notices that by itself.
     if has_input {
         if has_ended(END_GRACE, false)? == Some(true) {
             return exit_code(program);

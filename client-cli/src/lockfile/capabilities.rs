@@ -40,7 +40,8 @@ impl Lockfile {
         }
     }
 
-    /// Returns what to ask before a capability runs here, or `None` when the user has let exactly this one run.
+    /// Returns the question to ask before a capability runs here, or `None` if the user has already allowed exactly
+    /// this one.
     ///
     /// # Errors
     /// As [`Lockfile::check`].

@@ -45,7 +45,7 @@ pub(super) struct Locked {
     pub(super) integrity: Integrity,
     pub(super) command: String,
     pub(super) args: Vec<String>,
-    /// None in the lock of a `pml` that did not show it, which is asked about again.
+    /// Absent in a lock of an older `pml` that did not show it, which is asked about again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grants: Option<Grants>,
 }
@@ -62,12 +62,12 @@ pub(super) struct Grants {
     pub(super) variables: BTreeMap<String, Source>,
 }
 
-/// Says what is wrong with the file.
+/// Returns the error for a malformed file.
 pub(super) fn invalid(what: impl std::fmt::Display) -> ErrorBody {
     ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{FILE}`: {what}"))
 }
 
-/// Opens the folder of the file; `None` when there is none.
+/// Opens the folder of the file; `None` if there is none.
 fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {

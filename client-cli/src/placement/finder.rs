@@ -1,4 +1,4 @@
-//! Asks all who may know where tools run, in their order.
+//! Queries all sources of locations, in their order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ use crate::consent::permissions::Verdict;
 use crate::consult::{self, Names};
 use crate::tools;
 
-/// What is known of a program's tools.
+/// The known facts about a program's tools.
 pub(super) struct Finder<'a> {
     app: &'a App,
     told: HashMap<ToolId, ToolUse>,
@@ -49,7 +49,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Takes in what the gateway says, and asks for what its capabilities reach.
+    /// Adds the gateway's answer, and queries the tools that its capabilities reach.
     pub(super) async fn hear(
         &mut self,
         names: Names,
@@ -85,7 +85,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Tells whether what a capability calls means the same in its scope and in the caller's own.
+    /// Returns whether a name that a capability calls resolves to the same tool in its scope and in the caller's.
     fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
         let fqdn = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
         fqdn.is_some_and(|fqdn| Some(fqdn.scope()) == self.scope.as_ref())
@@ -119,7 +119,7 @@ impl<'a> Finder<'a> {
         let asks =
             analysis.tools.iter().find(|id| consult::has_ask_rule(self.app, [*id].into_iter()));
         if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
-            // Only here somebody asks.
+            // Only here somebody can be asked.
             runs_on = Side::Client;
             notes.push(format!("a rule of yours asks about `{id}`, so the program runs here"));
         }
@@ -140,7 +140,7 @@ impl<'a> Finder<'a> {
             capability: None,
             asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
             sends_to: None,
-            // What nobody else claims is taken by its name.
+            // Names that no other source claims are matched by the table.
             well_known: matches!(
                 source,
                 Source::Native | Source::Rules | Source::Shipped | Source::None
@@ -242,7 +242,7 @@ impl<'a> Finder<'a> {
         placed(side, Some(reached))
     }
 
-    /// Returns what is to be known beside the sides.
+    /// Returns the notes on the locations.
     fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, placed) in tools {

@@ -1,7 +1,7 @@
-//! What the gateway said when it was asked last, kept with the user's own records.
+//! The gateway's last answers, stored with the user's own records.
 //!
-//! It is kept for each workspace, gateway and key. A repository cannot ship it: it lies outside of
-//! every workspace. It is used where the gateway cannot be asked, for plans only, which tell its age.
+//! They are stored per workspace, gateway and key, outside of every workspace, so that a repository cannot supply
+//! them. They are used while the gateway is unreachable, for plans only, which show their age.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ const FOLDER: &str = "routing";
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
 /// The most tools that are remembered; the oldest are forgotten first.
 const TOOLS: usize = 2_000;
-/// An answer that says nothing new is written down again after this many seconds.
+/// An unchanged answer is written again after this many seconds.
 const FRESH: u64 = 60;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Learned {
         Some(Self::read(super::place(app, FOLDER, RECORD_LIMIT).await?))
     }
 
-    /// Takes in an answer, beside everything else: nobody waits for the disk.
+    /// Stores an answer in the background: nobody waits for the disk.
     pub(super) async fn learn_later(app: &App, told: &[ToolUse]) {
         let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
         let told = told.to_vec();
@@ -65,7 +65,7 @@ impl Learned {
         Self { file, record, changed: false }
     }
 
-    /// Returns what was said of a tool, and how many seconds ago.
+    /// Returns the stored answer about a tool, and its age in seconds.
     pub(super) fn of(&self, id: &ToolId) -> Option<(&ToolUse, u64)> {
         let entry = self.record.tools.get(id)?;
         Some((&entry.tool, now().saturating_sub(entry.at)))
@@ -75,7 +75,7 @@ impl Learned {
     pub(super) fn learn(&mut self, told: &[ToolUse], missing: &[ToolId]) {
         let at = now();
         for tool in told {
-            // What only this machine knows has no name there.
+            // The gateway has no names for tools that only this machine has.
             let Some(id) = tool.fqdn.as_ref().and_then(|_| tool.id.parse::<ToolId>().ok()) else {
                 continue;
             };

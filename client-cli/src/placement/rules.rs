@@ -1,6 +1,6 @@
 //! The gateway's routing rules, kept for each workspace, gateway and key, and read again only if they changed.
 //!
-//! They say where tools run that the gateway was never asked about, for plans only, which tell their age.
+//! They locate tools that the gateway was never asked about, for plans only, which show their age.
 
 use protocol::{Routing, RoutingRules, ToolId};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const RECORD_LIMIT: usize = 4 * 1024 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptRules {
     version: u32,
-    /// When the gateway last said that they hold, in seconds since 1970.
+    /// When the gateway last confirmed them, in seconds since 1970.
     at: u64,
     etag: String,
     rules: RoutingRules,
@@ -31,13 +31,13 @@ impl KeptRules {
         (kept.version == 1).then_some(kept)
     }
 
-    /// Returns where a tool runs, and how many seconds ago that was said.
+    /// Returns where a tool runs, and the age of that information in seconds.
     pub(super) fn of(&self, id: &ToolId) -> Option<(Routing, u64)> {
         Some((self.rules.covering(id)?, now().saturating_sub(self.at)))
     }
 
-    /// Asks the gateway whether the rules changed. They are no more than a memory: what cannot be read or kept is as
-    /// it was.
+    /// Asks the gateway whether the rules have changed. They are only a cache: if they cannot be read or stored, the
+    /// previous ones remain.
     pub(super) async fn refresh(app: &App) {
         let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
         if let Err(reason) = Self::read_again(app, &file).await {

@@ -1,8 +1,7 @@
 //! The lines of stdin and stdout, between the agent and the MCP service.
 //!
-//! A line that the service could not read gets its answer here, with the id of
-//! the request where it has one: a client that hears nothing would wait for
-//! ever. Every line to stdout passes through one writer, so answers never mix.
+//! A line that the service cannot parse is answered here, with the id of the request if it has one: a client without
+//! an answer would wait forever. Every line to stdout passes through one writer, so answers never interleave.
 
 mod message;
 
@@ -18,10 +17,10 @@ use message::{Fate, Gate, parse_error};
 /// The longest line that is read, in bytes: a program, its arguments and room to spare.
 const LINE_LIMIT: usize = 8 * 1024 * 1024;
 
-/// How much may wait between us and the service, in bytes.
+/// The buffer size between this module and the service, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How much may wait for a slow reader of stdout before we stop listening to it, in bytes.
+/// How many bytes may be queued for a slow reader of stdout before reading from stdin stops.
 const UNREAD_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The lines on their way to stdout.
@@ -50,8 +49,8 @@ impl Outbox {
 
 /// Connects stdin and stdout with the two ends that the MCP service reads and writes.
 ///
-/// The task ends when stdin has ended, the service has dropped its ends, and all is
-/// written, or when nobody reads stdout any more.
+/// The task ends when stdin has ended, the service has dropped its ends, and everything is written, or when nothing
+/// reads stdout any more.
 pub(super) fn connect(
     stdin: impl AsyncRead + Send + Unpin + 'static,
     stdout: impl AsyncWrite + Send + Unpin + 'static,
@@ -109,7 +108,7 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
     }
 }
 
-/// Reads up to the next line end and keeps nothing of it.
+/// Reads up to the next line end and discards it.
 async fn skip_line(stdin: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::io::Result<()> {
     loop {
         let buffer = stdin.fill_buf().await?;

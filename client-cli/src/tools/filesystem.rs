@@ -78,7 +78,7 @@ pub fn call(
 /// Looks whether a call could run: its arguments, and where its paths lead. Has no effect. Returns the places that a
 /// human is asked about.
 ///
-/// What a call before this one may still make, such as a missing folder, is no reason to refuse.
+/// Something that an earlier call may still create, such as a missing folder, is no reason to refuse.
 ///
 /// # Errors
 /// Returns what [`call`] itself would fail with.

@@ -23,7 +23,7 @@ const OUTPUT_LIMIT: usize = 1024 * 1024;
 /// The most bytes of arguments or of input.
 const INPUT_LIMIT: usize = 1024 * 1024;
 
-/// How long a program may run when the call does not say.
+/// The default time limit of a program.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a program may run at most.
@@ -158,8 +158,8 @@ impl Shell<'_> {
         };
         let started = Instant::now();
         let mut child = command.spawn().map_err(cannot)?;
-        // The supervisor lives as long as this end is open: dropping it, with
-        // this future or with the whole process, ends the program.
+        // The supervisor lives as long as this end is open: dropping it, with this future or with the whole process,
+        // kills the program.
         let mut life_line = child.stdin.take().expect("standard input was piped above");
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let run = async {
@@ -231,7 +231,7 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
     Ok(argv)
 }
 
-/// Reads a stream to its end and keeps its beginning.
+/// Reads a stream to its end and keeps the beginning.
 async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
     let mut kept = Vec::new();
     let mut truncated = false;

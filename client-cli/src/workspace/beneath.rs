@@ -1,8 +1,7 @@
 //! Opening files beneath the workspace, and nowhere else.
 //!
-//! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there
-//! is no moment between a check and a use. Decisions about names are made on
-//! the path of what was opened, never on the path that was asked for.
+//! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there is no gap between a check and a use.
+//! Decisions about names are made on the path of the opened file, never on the requested path.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -37,7 +36,7 @@ pub enum PathError {
         /// Why, as the rest of the sentence.
         reason: &'static str,
     },
-    /// What is there is of another kind than the tool needs.
+    /// The file has a different type than the tool needs.
     #[error("`{path}` is {found}, not {wanted}")]
     Kind {
         /// The path, escaped for display.
@@ -55,7 +54,7 @@ pub enum PathError {
     System {
         /// The path, escaped for display.
         path: String,
-        /// What the system said.
+        /// The system's error.
         errno: Errno,
     },
 }
@@ -238,8 +237,8 @@ impl Workspace {
         let last_may_be_link = flags.contains(OFlags::NOFOLLOW | OFlags::PATH);
         let links =
             if last_may_be_link { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
-        // Whether something is outside must not show: a link to nothing there
-        // is told like a link to something.
+        // The answer must not reveal whether something exists outside: a link to a missing file there gets the same
+        // error as a link to an existing one.
         self.resolve(inner, flags, resolve | links).map_err(|errno| match errno {
             Errno::LOOP => Errno::XDEV,
             other => other,

@@ -27,7 +27,7 @@ pub enum Deed {
 /// How a place is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// It is refused, whoever asks.
+    /// Refused, whatever anybody approves.
     Refused,
     /// A human is asked about it, whatever a rule allows.
     Asked,
@@ -144,7 +144,7 @@ fn is_part(pattern: &str, part: &str) -> bool {
     is_it || is_short_name(pattern, part)
 }
 
-/// Tells whether a part is the short name that FAT and NTFS give beside a long one: `GIT~1` for `.git`.
+/// Returns whether a path component is the short name that FAT and NTFS generate for a long one: `GIT~1` for `.git`.
 fn is_short_name(pattern: &str, part: &str) -> bool {
     let Some((stem, number)) = part.split_once('~') else { return false };
     let number = number.split('.').next().unwrap_or_default();
@@ -171,7 +171,7 @@ fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
     };
     let found = NAMES.iter().filter(|name| name.access != Access::Plain && covers(name));
     let found = found.filter_map(|name| Some((name.access.guard(deed)?, name.reason)));
-    // `Refused` goes before `Asked`.
+    // `Refused` overrides `Asked`.
     found.min_by_key(|(guard, _)| *guard == Guard::Asked)
 }
 
@@ -230,8 +230,8 @@ impl Workspace {
         Some(Protected { real: real.to_owned(), guard, reason })
     }
 
-    /// Tells whether a place lies in a Git repository's own folder, whatever its name: Git takes a folder with `HEAD`,
-    /// `objects` and `refs` for one, as `--separate-git-dir` and `init --bare` make them.
+    /// Returns whether a place is in a Git repository's own folder, whatever its name: Git treats a folder with
+    /// `HEAD`, `objects` and `refs` as one, as `--separate-git-dir` and `init --bare` create it.
     fn of_repository(&self, real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
         if deed == Deed::Read {
             return None;
@@ -244,7 +244,7 @@ impl Workspace {
             has(folder, "HEAD")
                 && ["objects", "refs", "config", "commondir"].iter().any(|name| has(folder, name))
         };
-        // A move takes along what lies beneath, but makes nothing of it a repository that was none.
+        // A move also moves what is beneath, but does not turn any of it into a repository.
         real.ancestors().skip(1).find(is_one)?;
         Some((Guard::Asked, "its folder is a Git repository, whose settings and hooks Git runs"))
     }

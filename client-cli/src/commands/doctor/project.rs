@@ -14,7 +14,7 @@ use crate::keys::{self, Gateway, KeySource};
 use crate::programs::{ProgramError, Programs};
 use crate::workspace::Workspace;
 
-/// Where agents look for MCP servers, and the member that lists them.
+/// The agents' configuration files of MCP servers, and the member that lists them.
 const AGENT_FILES: &[(&str, &str)] = &[
     (".mcp.json", "mcpServers"),
     (".cursor/mcp.json", "mcpServers"),
@@ -24,7 +24,7 @@ const AGENT_FILES: &[(&str, &str)] = &[
 /// The largest agent file that is read, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// How a thing is.
+/// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// As it should be.
@@ -51,7 +51,7 @@ impl Serialize for State {
     }
 }
 
-/// One thing that was looked at.
+/// A checked item.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     what: &'static str,
@@ -70,7 +70,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything; what cannot be looked at is a finding of its own.
+/// Checks everything; an item that cannot be checked is a finding of its own.
 pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     let workspace = match Workspace::find(settings.workspace.as_deref()) {

@@ -41,7 +41,7 @@ pub(super) struct Node {
 pub(super) enum NodeKind {
     Client,
     Server,
-    /// Nobody knows where it runs.
+    /// The location is unknown.
     Unknown,
     /// The input of the program.
     Args,
@@ -87,7 +87,7 @@ impl Graph {
                     && plan.tasks.get(from).is_some_and(|source| {
                         source.may_be_here() || reached.contains(&*source.id)
                     });
-                // What a call hands to itself is told by "many".
+                // A call that feeds itself is covered by "many".
                 if from != to {
                     data.insert((from, to), if leaves { EdgeKind::Egress } else { EdgeKind::Data });
                 }
@@ -153,7 +153,7 @@ fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(us
         for to in &effects {
             edges.extend(before.iter().filter(|from| *from < to).map(|from| (*from, *to)));
         }
-        // Many to many would fill the picture, and say no more than the numbers of the steps.
+        // Many-to-many edges would clutter the diagram, and say no more than the numbers of the steps.
         let few = effects.len() <= 3 && step.unawaited.is_none();
         before = if few { effects } else { Vec::new() };
     }

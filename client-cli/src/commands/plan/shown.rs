@@ -15,11 +15,11 @@ pub(super) fn is_hidden(c: char) -> bool {
     escape_text(text) != text
 }
 
-/// How much of a text is shown.
+/// The displayed length of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     characters: usize,
-    /// Whether it is told how long the text is that was cut.
+    /// Whether to show the full length of a truncated text.
     counted: bool,
 }
 
@@ -34,7 +34,7 @@ impl Limit {
         Self { characters, counted: false }
     }
 
-    /// Returns what is kept of a text and how to go on, if it is too long.
+    /// Returns the displayed part of a text and the continuation mark, if it is too long.
     ///
     /// The text is cut before it is escaped, so that no escape is cut in half.
     fn cut(self, text: &str) -> Option<(String, String)> {
@@ -77,7 +77,7 @@ pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
     }
 }
 
-/// Returns an excerpt of the program, told apart from what surrounds it.
+/// Returns an excerpt of the program, delimited from the surrounding text.
 pub(super) fn code(source: &str, limit: Limit) -> String {
     let source = short(source, limit);
     if source.contains('`') { source } else { format!("`{source}`") }

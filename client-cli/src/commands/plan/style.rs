@@ -1,6 +1,6 @@
 //! The colours of a plan on a terminal.
 
-/// How parts of a text stand out.
+/// How parts of a text are highlighted.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     colour: bool,

@@ -49,7 +49,7 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
         let (Some(x), Some(y)) = (found.x, found.y) else { continue };
         let (left, top) = (x - found.width / 2.0, y - found.height / 2.0);
         frame.hold(left, left + found.width, top + found.height);
-        // Rounding must not give a place of minus nothing.
+        // Rounding must not yield minus zero.
         draw_node(node, left.max(0.0), top.max(0.0), &mut body);
     }
     let top = if graph.incomplete { 62.0 } else { MARGIN };
@@ -124,7 +124,7 @@ fn passed(graph: &Graph) -> usize {
     graph.edges.iter().map(span).sum()
 }
 
-/// What the picture must hold. Ways around nodes may lead left of all nodes.
+/// The bounds of the diagram. Edges around nodes may extend beyond the leftmost node.
 struct Frame {
     left: f64,
     right: f64,
@@ -149,7 +149,7 @@ fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
         layered.set_node(place.to_string(), Some(label));
     }
     for (place, edge) in graph.edges.iter().enumerate() {
-        // What carries data is kept short and straight.
+        // Edges that carry data are kept short and straight.
         let weight = match edge.kind {
             EdgeKind::Control | EdgeKind::Order => 1,
             EdgeKind::Data | EdgeKind::Egress => 3,
@@ -199,7 +199,7 @@ fn draw_node(node: &Node, x: f64, y: f64, out: &mut String) {
             r#"<rect class="{class}{may}" x="{x:.1}" y="{y:.1}" width="{wide:.1}" height="{high:.1}" rx="{radius:.1}"/>"#
         );
     };
-    // What is done many times is a stack of cards.
+    // A repeated call is drawn as a stack of cards.
     if node.many {
         card(x + 5.0, y + 5.0);
     }

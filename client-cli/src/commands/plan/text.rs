@@ -26,7 +26,7 @@ const TARGETS: usize = 20;
 /// What the sides of a plan rest on.
 #[derive(Debug, Default)]
 pub struct Basis {
-    /// Said beside the side of the program; nothing when it is known.
+    /// An addition to the side of the program; empty if the side is known.
     pub opening: Option<String>,
     /// The tools whose side may have changed, or may be another for this gateway.
     pub doubtful: BTreeSet<ToolId>,
@@ -250,7 +250,7 @@ fn order(plan: &Plan, style: Style, out: &mut String) {
     }
 }
 
-/// Returns what is to be known of a step beside its tasks.
+/// Returns notes on a step, apart from its tasks.
 fn step_notes(step: &Step, own: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if step.any_time {
@@ -323,7 +323,7 @@ fn leaving(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     }
 }
 
-/// Whether a tool on the user's machine could reach the network by itself.
+/// Whether a tool on the user's machine could access the network by itself.
 fn reaches_out(effect: Effect) -> bool {
     matches!(effect, Effect::Runs | Effect::Sends | Effect::Asks | Effect::Calls)
 }

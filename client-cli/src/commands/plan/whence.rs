@@ -1,4 +1,4 @@
-//! Who says where the tools of a plan run, and how long ago.
+//! The sources of the locations of a plan's tools, and their age.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

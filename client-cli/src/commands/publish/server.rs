@@ -14,7 +14,7 @@ use crate::commands::{interrupted, note, read_program, say};
 use crate::error::CliError;
 use crate::remote_mcp;
 
-/// What the file says; what the server offers, it says itself.
+/// The content of the file; the server itself lists its tools.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -106,7 +106,7 @@ pub async fn publish(
 fn describe(text: &str) -> Result<Description, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_official = ["$schema", "packages", "remotes"].iter().any(|it| value.get(it).is_some());
-    // From the text, which says a line; and fields that stand twice are refused.
+    // Parsed from the text, so that errors have a line and duplicate fields are refused.
     if !is_official {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     }
@@ -150,7 +150,7 @@ async fn tools(
     let shown = protocol::escape_text;
     match (described.kind, &described.install, &described.proxy_to) {
         (Kind::Stdio, Some(install), None) => {
-            // Whoever runs this command asked for it; what runs is shown all the same.
+            // The user started this command on purpose; the started program is shown nevertheless.
             let command = shown(&json!([&install.command, &install.args]).to_string());
             let names: Vec<String> =
                 install.env_required.iter().map(|name| format!("`{}`", shown(name))).collect();

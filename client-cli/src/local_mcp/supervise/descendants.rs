@@ -18,7 +18,7 @@ pub(super) fn kill_all() {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
                 Ok(None) => break,
-                // No children at all: there is nothing left.
+                // There are no children left.
                 Err(_) => return,
             }
         }

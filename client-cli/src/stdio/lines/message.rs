@@ -18,7 +18,7 @@ pub(super) enum Fate {
 /// Decides about lines in their order.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Whether a client has said which protocol it speaks.
+    /// Whether a client has announced its protocol version.
     greeted: bool,
 }
 

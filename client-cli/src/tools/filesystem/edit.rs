@@ -121,7 +121,7 @@ fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {
     Ok(lines.join("\n"))
 }
 
-/// Tells what JavaScript's `trim` and `\s` take for white space.
+/// Returns whether JavaScript's `trim` and `\s` treat a character as white space.
 fn is_space(c: char) -> bool {
     (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
 }

@@ -304,7 +304,7 @@ pub(super) fn search_files(
     while let Some((folder, inner, depth)) = folders.pop() {
         for entry in walk.visit(&folder)? {
             let path = inner.join(&entry.name);
-            // A link counts only if it leads to something beneath the workspace.
+            // A link is included only if it leads to something beneath the workspace.
             let hidden = entry.kind == FileType::Symlink
                 && workspace.open_beneath("", &start.join(&path), OFlags::PATH).is_err();
             if hidden || walk.is_excluded(&path) {

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 use crate::workspace::beneath::{Opened, PathError, shown};
 use crate::workspace::protected::{Deed, Guard, Reach};
 
-/// How much is read at once.
+/// The size of a read.
 const CHUNK: usize = 64 * 1024;
 
 /// The most files that one call reads.
@@ -70,7 +70,7 @@ pub(super) fn look_at_facts(
     }
 }
 
-/// Of many files, what cannot be read is told in the place of the one.
+/// Among several files, the error for an unreadable one replaces its content.
 pub(super) fn look_at_many(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
     let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
     input.check()?;
@@ -172,7 +172,7 @@ fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, Nativ
     'reading: loop {
         let read = file.read(&mut chunk).map_err(|error| io_error(path, &error))?;
         if read == 0 {
-            // A last line end does not begin another line.
+            // A final line end does not begin another line.
             if bytes.last() == Some(&b'\n') {
                 bytes.pop();
             }

@@ -28,8 +28,8 @@ pub(super) fn write_file(workspace: Reach<'_>, value: Value) -> Result<String, N
     Ok(format!("Successfully wrote to {}", input.path))
 }
 
-/// Writes a whole file: beside it first, then renamed over it, so that a
-/// reader sees the old or the new content and a crash leaves one of them.
+/// Writes a whole file: to a temporary file first, which is then renamed over it, so that a reader sees the old or
+/// the new content and a crash leaves one of them.
 pub(super) fn replace(
     workspace: Reach<'_>,
     given: &str,

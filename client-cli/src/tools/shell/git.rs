@@ -83,7 +83,7 @@ pub(super) async fn restrain(
         ("core.pager", "cat"),
         ("core.askPass", ""),
         ("protocol.ext.allow", "never"),
-        // A folder that only looks like a repository is none by itself.
+        // A folder that only looks like a repository is not treated as one.
         ("safe.bareRepository", "explicit"),
     ]
     .map(|(key, value)| (key.to_owned(), value))
