@@ -10,7 +10,7 @@ use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
 /// The sealed job that every child of this program can run.
 pub const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
 
-/// How many analyses are kept.
+/// The number of cached analyses.
 const CACHED_PROGRAMS: u64 = 4_096;
 
 /// Analyses programs in killable children and remembers what it found.
@@ -34,8 +34,7 @@ impl Analyser {
     /// Analyses a program.
     ///
     /// # Errors
-    /// Returns `TOO_COMPLEX` when the child had to be killed, and
-    /// `SANDBOX_UNAVAILABLE` when there is none.
+    /// Returns `TOO_COMPLEX` when the child had to be killed, and `SANDBOX_UNAVAILABLE` when no child can be started.
     pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));

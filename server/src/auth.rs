@@ -24,7 +24,7 @@ pub enum ClientKind {
     Plain,
 }
 
-/// Who asks, from where, and with which keys of their own.
+/// The caller, its address, and the secrets that it sent along.
 #[derive(Debug, Clone)]
 pub struct Requester {
     /// The principal, its scope and rights.
@@ -33,7 +33,7 @@ pub struct Requester {
     pub client: ClientKind,
     /// The caller's keys for upstreams.
     pub keys: CallerKeys,
-    /// Where the request's progress is told.
+    /// The sink for the request's progress.
     pub progress: Progress,
 }
 
@@ -64,8 +64,8 @@ pub const CLIENT_HEADER: &str = "x-pml-client";
 
 /// Returns the key that a request carries.
 ///
-/// Only headers are read: a key in a query string would end up in logs. Several
-/// keys that differ are none: whoever stands between may have read another one.
+/// Only headers are read: a key in a query string would end up in logs. Several different keys are treated as none,
+/// because an intermediary may have read a different one.
 fn presented_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -79,12 +79,12 @@ fn presented_key(headers: &HeaderMap) -> Option<&str> {
 
 /// Finds the caller of a request, or `None` when it carries no credential.
 ///
-/// What begins as our keys do is one, and what has the header of our sessions; anything
-/// else is a token, where tokens are accepted.
+/// A credential with the prefix of our keys is a key, and one with the header of our sessions is a session; anything
+/// else is a token, if tokens are accepted.
 ///
 /// # Errors
-/// Returns `UNAUTHORIZED` for a credential that is not valid: a wrong one is never
-/// treated like none; `RATE_LIMITED` when its owner sends too many requests.
+/// Returns `UNAUTHORIZED` for an invalid credential, which is never treated as an absent one, and `RATE_LIMITED` when
+/// its owner sends too many requests.
 pub async fn find_caller(
     gateway: &SharedGateway,
     headers: &HeaderMap,
@@ -139,14 +139,14 @@ pub async fn check_credential(
     }
 }
 
-/// Lets a request through only with a valid key; the [`Caller`] goes along in
-/// the request's extensions, and so does what had [changed](registry::Changes) until then.
+/// Lets a request through only with a valid key. The request's extensions receive the [`Caller`], and the state of
+/// [changes](registry::Changes) from before the check.
 pub async fn require_caller(
     State(gateway): State<SharedGateway>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    // Before the credential is looked at: what stays open then hears of every change since.
+    // Before the credential is checked, so that a stream that stays open sees every later change.
     let seen = *gateway.registry.changes().borrow();
     let caller = find_caller(&gateway, request.headers())
         .await?

@@ -33,7 +33,7 @@ pub const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct RunOf {
     /// The gateway that calls.
     pub gateway: SharedGateway,
-    /// Who asked.
+    /// The caller.
     pub requester: Requester,
     /// All tools and capabilities that the run may come to.
     pub reach: Arc<Reach>,
@@ -217,7 +217,7 @@ async fn call(
 ) -> Result<Value, ErrorBody> {
     let RunOf { gateway, requester, .. } = of;
     gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;
-    // What it has begun ends with it, also when it is given up here.
+    // Everything that it started ends with it, also if it is abandoned here.
     let inner = cancel.child_token();
     let _end = inner.clone().drop_guard();
     let answer = async {

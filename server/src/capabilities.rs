@@ -1,7 +1,7 @@
 //! What a program reaches through the capabilities that it calls, and their programs run within its run.
 //!
-//! A capability cannot carry a tool where the program itself could not: all that it reaches counts for the routing of
-//! the program, and a call within it is held to what its own analysis declared.
+//! A capability cannot carry a tool to a place where the program itself could not: everything that it reaches is part
+//! of the program's routing, and a call within it is limited to what its own analysis declared.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,8 +23,9 @@ use crate::error::registry_error;
 use crate::execute::failure;
 use crate::state::SharedGateway;
 
-/// The most processes that one run can have beside its own: each run has one of its capabilities at work, and the
-/// others wait. A tenant's memory is bounded by its places for programs, so it must not grow with what those call.
+/// The maximum number of additional processes of one run: each run executes one of its capabilities at a time, and
+/// the others wait. A tenant's memory is limited through its program slots, so it must not grow with the capabilities
+/// that those call.
 pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
 /// A tool as a program of a scope names it: two scopes can mean different things by one short name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,12 +47,12 @@ pub fn scope_of(tenant: &Tenant) -> Scope {
 /// Finds what the ids stand for in programs of the scope `base`, and all that they reach. A capability runs where all
 /// of that can run.
 ///
-/// What a capability calls is looked up as its own scope knows it, so that a stranger's program never comes to what
-/// the caller has under the same name; and of that, only what the caller may see.
+/// The names that a capability calls resolve in its own scope, so that another organisation's program never reaches
+/// the caller's tools of the same name; and only to tools that the caller may see.
 ///
 /// # Errors
-/// Returns `TOOL_NOT_FOUND` when a capability calls what the caller does not know, and `TOO_COMPLEX` when
-/// capabilities call one another in a circle, too deep, or too many.
+/// Returns `TOOL_NOT_FOUND` when a capability calls a tool that the caller cannot see, and `TOO_COMPLEX` when
+/// capabilities call one another recursively, are nested too deeply, or are too many.
 pub async fn reach(
     gateway: &SharedGateway,
     tenant: &Tenant,

@@ -24,7 +24,7 @@ use crate::database::Database;
 /// Runs the chosen command to its end.
 ///
 /// # Errors
-/// Returns an error that says what went wrong and what to do next.
+/// Returns an error with the cause and the remedy.
 pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     let settings = &cli.settings;
     if cli.sandbox_selftest {

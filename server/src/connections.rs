@@ -1,8 +1,8 @@
 //! Accepts connections and serves them; one that sends nothing, or too slowly, is closed.
 //!
-//! A connection costs a client nothing and the gateway a file descriptor, so there is a limit in total and one for each
-//! address. At a limit a new connection is still accepted, and the ones that wait longest without a complete request
-//! are closed for it: whoever sends a request is served, however many others only connect.
+//! A connection costs a client nothing and the gateway a file descriptor, so there is a limit in total and one per
+//! address. At a limit a new connection is still accepted, and the connections that have waited longest without a
+//! complete request are closed for it: a client that sends a request is served, however many others only connect.
 
 mod descriptors;
 mod live;
@@ -40,11 +40,11 @@ use table::{Seat, Table};
 
 /// How often connections are checked for being overdue.
 const SWEEP: Duration = Duration::from_millis(500);
-/// How long no connection is accepted after a failure that is not of one connection, such as `EMFILE`.
+/// How long accepting pauses after a failure that does not concern a single connection, such as `EMFILE`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How often a repeated failure is logged.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Says that the connection ends with an answer.
+/// Marks that the connection ends with this answer.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// The largest buffer of a connection in HTTP/1, and so the largest head of a request.
 const BUFFER: usize = 64 * 1024;
@@ -52,12 +52,12 @@ const BUFFER: usize = 64 * 1024;
 const HEADER_LIST: u32 = 64 * 1024;
 /// Requests at the same time on one connection in HTTP/2. Floods of resets are ended by `h2` itself.
 const STREAMS: u32 = 128;
-/// How often a silent HTTP/2 connection is asked whether its peer still lives, and how long the answer may take.
+/// The interval of pings on a silent HTTP/2 connection, and the time limit of the pong.
 const PING: Duration = Duration::from_secs(20);
 
 /// Serves connections until `shutdown` is cancelled, then until the last of them has ended.
 ///
-/// `exempt` tells which peers have no limit by address: proxies, behind which there are many clients.
+/// `exempt` returns whether a peer has no limit per address: proxies, which have many clients behind them.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -86,7 +86,7 @@ pub async fn serve(
                     told = Some(Instant::now());
                     tracing::error!(error = %error, "Could not accept connections");
                 }
-                // What holds the descriptors may be connections that nobody needs.
+                // The descriptors may be held by idle connections.
                 table.make_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;

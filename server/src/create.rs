@@ -1,7 +1,7 @@
-//! `pml_create`: a program gets a name, after it has run or as it is given.
+//! `pml_create`: publishes a program, with or without an earlier run.
 //!
-//! The gateway keeps no programs of runs, so the program always comes along. A run that is named besides is a
-//! promise that is checked: it was this principal's, it ended with success, and it ran these very bytes.
+//! The gateway does not store the programs of runs, so the program is always sent. If a run is named as well, it is
+//! verified: it belongs to this principal, it was successful, and it ran exactly these bytes.
 
 use std::time::Instant;
 
@@ -73,7 +73,7 @@ async fn publish_request(
     publish::publish(gateway, &requester.caller, body).await
 }
 
-/// Holds the program against the run that is said to have been its.
+/// Verifies the program against the run that it is claimed to be from.
 async fn check_run(
     gateway: &SharedGateway,
     requester: &Requester,

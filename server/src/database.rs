@@ -1,4 +1,4 @@
-//! Which database a command works on, and how it gets there.
+//! The database of a command, and the connection to it.
 
 use std::path::Path;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use crate::auth::Requester;
 use crate::error::registry_error;
 use crate::state::SharedGateway;
 
-/// How many tools are looked at where a filter may drop some.
+/// The number of candidates when a filter may drop some.
 const FILTERED: usize = 100;
 
 /// Finds tools that the caller can use, best first.

@@ -1,11 +1,9 @@
 //! A private Postgres for the default set-up: found, created, started, stopped.
 //!
-//! The cluster lives in `<data dir>/postgres`, listens on a unix socket in a
-//! directory that only its own account may enter, and has no TCP port and no
-//! password. Everything here blocks, so call it before the async runtime starts
-//! or from `spawn_blocking`. The child is spawned from a thread of its own that
-//! lives as long as the database: the kernel ends the database when that thread,
-//! and so this process, dies.
+//! The cluster is in `<data dir>/postgres`, listens on a unix socket in a directory that only its own account may
+//! access, and has no TCP port and no password. Everything here blocks, so call it before the async runtime starts or
+//! from `spawn_blocking`. The child is spawned from a thread of its own that lives as long as the database: with
+//! PDEATHSIG, the kernel stops the database when that thread, and so this process, dies.
 //!
 //! One process owns a running cluster (a lock file says which); every other one
 //! on the same data directory attaches to it. The module needs only `rustix`
@@ -36,7 +34,7 @@ use postmaster::Postmaster;
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a fast shutdown may take before it becomes an immediate one.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
-/// How often a state that only files show is looked at.
+/// The polling interval for states that only files show.
 const POLL: Duration = Duration::from_millis(5);
 /// The oldest major version that the migrations run on.
 const OLDEST_MAJOR: u32 = 15;
@@ -98,7 +96,7 @@ pub enum EmbeddedPostgresError {
     Socket {
         /// The folder.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// A program of Postgres failed.
@@ -106,7 +104,7 @@ pub enum EmbeddedPostgresError {
     Failed {
         /// What was being done.
         step: &'static str,
-        /// The end of what it said.
+        /// The end of its output.
         output: String,
     },
     /// Something took longer than it may.
@@ -114,7 +112,7 @@ pub enum EmbeddedPostgresError {
     Timeout {
         /// What was being done.
         step: &'static str,
-        /// How long it was given.
+        /// Its time limit.
         limit: Duration,
         /// Where Postgres writes its log.
         log: PathBuf,
@@ -203,8 +201,7 @@ impl EmbeddedPostgres {
         }
     }
 
-    /// Attaches to the database that another process runs on a data directory;
-    /// `None` when there is no such process.
+    /// Attaches to the database that another process runs on a data directory; `None` if there is no such process.
     ///
     /// # Errors
     /// Returns [`EmbeddedPostgresError`] when the directory cannot be read, or
@@ -291,12 +288,11 @@ impl EmbeddedPostgres {
         self.owned.is_some()
     }
 
-    /// Tells whether the database has ended by itself, or with the process that
-    /// started it.
+    /// Returns whether the database has exited by itself, or with the process that started it.
     pub fn has_exited(&self) -> bool {
         match (&self.owned, &self.joined) {
             (Some(owned), _) => owned.postmaster.has_exited(),
-            // What cannot be looked at now is looked at again later.
+            // If the check fails, it is repeated later.
             (None, Some(cluster)) => cluster.is_free().unwrap_or(false),
             (None, None) => false,
         }
@@ -326,7 +322,7 @@ impl EmbeddedPostgres {
 
 impl Drop for EmbeddedPostgres {
     fn drop(&mut self) {
-        // Nobody is left to be told; the kernel ends the child with this process.
+        // There is nobody to report to; the kernel stops the child with this process.
         let _ = self.stop_owned();
     }
 }

@@ -20,12 +20,12 @@ pub struct ApiError {
     lacks: Option<Right>,
 }
 
-/// The right that a refused caller lacks, in the extensions of the response: a client
-/// with a token asks its issuer for it.
+/// The right that a refused caller lacks, in the extensions of the response: a client with a token requests it from
+/// its issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingRight(pub Right);
 
-/// What is said of an id or a name that is nobody's, or somebody else's.
+/// The message for an id or a name that does not exist or belongs to somebody else.
 pub const NOT_FOUND: &str = "nothing that your key can see has this name or id";
 
 impl ApiError {
@@ -64,12 +64,12 @@ impl ApiError {
         Self::forbidden(right, format!("the key lacks the right `{}`", right.as_str()))
     }
 
-    /// Makes the answer to a caller that lacks a right, and says for what.
+    /// Creates the answer to a caller that lacks a right.
     pub fn forbidden(right: Right, detail: impl Into<String>) -> Self {
         Self { lacks: Some(right), ..Self::new(ErrorCode::Forbidden, detail) }
     }
 
-    /// Makes the answer to an id that is nobody's, or somebody else's.
+    /// Creates the answer to an id that does not exist or belongs to somebody else.
     pub fn not_found() -> Self {
         Self::new(ErrorCode::NotFound, NOT_FOUND)
     }
@@ -148,8 +148,8 @@ fn status_of(code: ErrorCode) -> StatusCode {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut body = self.body();
-        // By this the operator finds what the log says of it. Refusals have none: they must
-        // be alike for what is foreign and what does not exist.
+        // The operator finds the log lines by this id. Refusals have none, because they must be identical for foreign
+        // and nonexistent objects.
         if let Some(id) = request_id().filter(|_| self.status.is_server_error()) {
             body["instance"] = json!(format!("urn:uuid:{id}"));
         }

@@ -35,7 +35,7 @@ use crate::state::SharedGateway;
 use crate::turns::Places;
 use crate::upstreams::keys::{self, Need};
 
-/// How a user gets the CLI.
+/// How a user installs the CLI.
 pub const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
 
 /// A program that was analysed and whose tools are known.
@@ -167,7 +167,8 @@ async fn plan(
     })
 }
 
-/// Says which calls would fail for want of a key, so that the caller's machine asks nobody about them.
+/// Returns the calls that would fail because of a missing secret, so that the caller's machine asks nobody about
+/// them.
 async fn note_missing_keys(gateway: &SharedGateway, requester: &Requester, plan: &mut Plan) {
     for used in plan.tools_used.iter_mut().filter(|used| used.routing == Routing::Server) {
         let tool = plan.tools.iter().find(|tool| tool.id.as_str() == used.id);
@@ -372,7 +373,7 @@ async fn run(
     let finished =
         gateway.registry.finish_execution(&requester.tenant(), execution_id, finished).await;
     if let Err(error) = finished {
-        // The result stands; the record says that the run began and not how it ended.
+        // The result is returned anyway; the record has the start of the run but not its end.
         tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
     }
     envelope

@@ -1,8 +1,8 @@
 //! The one place where the gateway makes HTTP clients.
 //!
-//! No proxy of the environment is asked, in whatever spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): it would see
-//! keys that travel by `http` on this machine, and could answer with keys of its own where an issuer is asked for its
-//! keys. No redirect is followed: it leads to a host that nobody named.
+//! No proxy from the environment is used, in any spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): it would see
+//! keys that are sent over `http` on this machine, and could substitute its own keys for an issuer's. No redirect is
+//! followed: it leads to a host that nobody configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use reqwest::redirect::Policy;
 /// How long a connection to an upstream may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many sockets to one upstream wait for their next use.
+/// The number of idle sockets kept per upstream.
 const IDLE_SOCKETS: usize = 64;
 
-/// Begins a client for upstreams, whose names are looked up by a resolver that knows which addresses are meant.
+/// Creates a client builder for upstreams, whose resolver permits only allowed addresses.
 pub(crate) fn for_upstreams(resolver: impl Resolve + 'static) -> ClientBuilder {
     direct()
         .dns_resolver(Arc::new(resolver))

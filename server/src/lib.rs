@@ -47,10 +47,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Serve;
 use crate::state::SharedGateway;
 
-/// How long requests in flight may take to end once the gateway is told to stop.
+/// How long requests in progress may take after the gateway is told to stop.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Serves until `shutdown` is cancelled, then lets requests in flight end.
+/// Serves until `shutdown` is cancelled, then waits for requests in progress.
 pub async fn serve(
     gateway: SharedGateway,
     serve: &Serve,

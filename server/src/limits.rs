@@ -1,4 +1,4 @@
-//! How many requests may come: of a key, of an organisation, from an address.
+//! Rate limits: of a key, of an organisation, of an address.
 //!
 //! The buckets are in the database, so that all gateways share them. A gateway draws a
 //! slice at a time and gives it out itself: a request seldom costs a query.
@@ -21,19 +21,21 @@ use crate::config::{RateLimit, RateSettings};
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
-/// How many slices are held at most.
+/// The maximum number of cached slices.
 const SLICES: u64 = 100_000;
-/// How long a slice is held without use.
+/// How long an unused slice is cached.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long the draw for a request may take. A dead database is told within two seconds; this is a part of them.
+/// The time limit of the draw for a request. A dead database must be reported within two seconds; this is a part of
+/// them.
 const DRAW_LIMIT: Duration = Duration::from_millis(300);
-/// How long the draw for a call may take. One that cannot be counted is refused, so a busy database gets more time.
+/// The time limit of the draw for a call. A call that cannot be counted is refused, so a busy database gets more
+/// time.
 const QUOTA_DRAW_LIMIT: Duration = Duration::from_millis(600);
-/// How long a database that did not answer is not asked again.
+/// How long an unresponsive database is not queried again.
 const UNKNOWN: Duration = Duration::from_secs(1);
 /// The largest slice.
 const LARGEST_SLICE: f64 = 1_000.0;
-/// What is asked by those who watch the gateway, and counts for nobody.
+/// Routes for monitoring, which are not counted.
 const UNCOUNTED: [&str; 3] = ["/health", "/ready", "/version"];
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -95,7 +97,7 @@ enum Counted {
     Yes,
     /// So long from now there is one more.
     Refused(Duration),
-    /// Nobody knows: the database did not answer.
+    /// Unknown, because the database did not answer.
     Unknown,
 }
 
@@ -115,10 +117,10 @@ impl Limits {
     /// Counts a request of a caller, whose key and whose organisation are limited.
     ///
     /// # Errors
-    /// Returns `RATE_LIMITED` when there are too many.
+    /// Returns `RATE_LIMITED` if the limit is exceeded.
     pub async fn count_caller(&self, registry: &Registry, caller: &Caller) -> Result<(), ApiError> {
         if let RateLimit::At(rate) = self.settings.rate_per_key {
-            // A session draws from the bucket of its key: with many of them there are no more requests.
+            // A session draws from the bucket of its key, so that more sessions do not allow more requests.
             let key_id = caller.key_id.or(caller.session.and_then(|session| session.key_id));
             let bucket = match key_id {
                 Some(id) => Bucket::Key(id),
@@ -136,8 +138,8 @@ impl Limits {
     /// Counts a call of a tool on the gateway, in all quotas that the operator has for it.
     ///
     /// # Errors
-    /// Returns `RATE_LIMITED` when there were too many, and `DATABASE_UNAVAILABLE` when nobody can tell: a program that
-    /// runs already needs no database for its calls, so that nothing else would hold it back.
+    /// Returns `RATE_LIMITED` if the quota is exceeded, and `DATABASE_UNAVAILABLE` if that is unknown: a running
+    /// program needs no database for its calls, so nothing else would stop it.
     pub async fn count_call(
         &self,
         registry: &Registry,
@@ -178,7 +180,7 @@ impl Limits {
     async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
         match self.draw_one(registry, &bucket, rate, DRAW_LIMIT).await {
             Counted::Refused(wait) => Err(too_many(&bucket, rate, wait)),
-            // What is asked for needs the database too, and says so.
+            // The request itself needs the database too, and will report the error.
             Counted::Yes | Counted::Unknown => Ok(()),
         }
     }
@@ -256,8 +258,8 @@ pub async fn count_address(gateway: &SharedGateway, origin: IpAddr) -> Result<()
 
 /// Returns who sent a request: the peer, or what our own proxies say of it.
 ///
-/// Each proxy adds the address that it was called from at the end, so the list counts
-/// from there, and only as far as the proxies are ours: anybody can send the beginning.
+/// Each proxy appends the address that it was called from, so the list is read from its end, and only as far as the
+/// proxies are trusted: anybody can send the beginning.
 fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAddr {
     let is_ours = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
     let mut client = peer.to_canonical();
@@ -283,7 +285,7 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns how many requests to draw: those of about a second, and never much of a bucket.
+/// Returns how many requests to draw: about one second's worth, and never a large part of a bucket.
 fn wanted(rate: Rate) -> u32 {
     // Between 1 and 1,000, so that nothing is lost.
     rate.per_second.ceil().min(rate.capacity / 10.0).clamp(1.0, LARGEST_SLICE) as u32

@@ -49,7 +49,7 @@ pub struct MasterKeySettings {
     pub master_key_old_file: Option<PathBuf>,
 }
 
-/// What stood in the variables of master keys.
+/// The values of the variables of master keys.
 static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
 
 /// Takes the master keys out of this process's environment, which others of the same user could read.
@@ -133,7 +133,7 @@ pub(crate) async fn prepare(
     registry.with_master_keys(given.into_keys()).await.map_err(explain)
 }
 
-/// Says what to set when a key is not the right one.
+/// Returns the error with the variable to set for a wrong key.
 pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     let is_wrong = matches!(error, RegistryError::WrongMasterKey { .. });
     let error = anyhow::Error::new(error);
@@ -209,7 +209,7 @@ fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("could not read `{shown}`")),
     };
-    // Asked of the open file, so that nobody can swap it after the check.
+    // Checked on the open file, so that nobody can swap it after the check.
     let facts = file.metadata().with_context(|| format!("could not read `{shown}`"))?;
     if !facts.is_file() {
         bail!("`{shown}` is not a regular file");

@@ -1,8 +1,8 @@
-//! How much memory the messages of tenants, and the answers to them, may take at once.
+//! The memory limits of tenants' messages and of the answers to them.
 //!
-//! A parsed message is many times as large as its bytes, and how many depends on its shape. So what it will cost is
-//! counted before it is parsed, and waits until there is room: for its tenant, and in total. Small messages have room of
-//! their own, so that they do not wait for large ones.
+//! A parsed message is many times as large as its bytes, by a factor that depends on its shape. So its cost is
+//! estimated before it is parsed, and it waits until there is memory: for its tenant, and in total. Small messages
+//! have a budget of their own, so that they do not wait for large ones.
 
 mod threads;
 
@@ -23,22 +23,23 @@ use crate::error::ApiError;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// What a byte of a message costs: it is held as it came, copied for the parser, and stands in the strings.
+/// The cost of a byte of a message: it is held as received, copied for the parser, and contained in the parsed
+/// strings.
 const BYTE: usize = 3;
-/// How many values and names a message of MCP may have.
+/// The maximum number of values and names in an MCP message.
 const TOKENS: usize = 200_000;
 /// The largest cost that counts as small.
 const SMALL: usize = 512 * KIB;
 /// How long a message waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long after a large message what is left of it is given back: its bytes, its answer, the buffers of its connection.
+/// How long after a large message its remains are freed: its bytes, its answer, the buffers of its connection.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether that is about to be done.
 static TRIM_IS_DUE: AtomicBool = AtomicBool::new(false);
 
-/// What is made of a message.
+/// The result of parsing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
     /// The types of rmcp, which reads it into trees twice.
@@ -157,7 +158,7 @@ impl Memory {
     /// Takes room for what a message is parsed to.
     ///
     /// # Errors
-    /// Returns `BUSY` when there is none for a while, and refuses a message of MCP that has too many values.
+    /// Returns `BUSY` if no memory becomes free in time, and refuses an MCP message with too many values.
     pub async fn parsed(
         &self,
         scope: &Scope,
@@ -206,7 +207,7 @@ impl Memory {
         if let Some(known) = tenants.get(scope).and_then(Weak::upgrade) {
             return known;
         }
-        // Those that have no message are forgotten here, so that there are never many of them.
+        // Tenants without messages are removed here, so that the map stays small.
         tenants.retain(|_, tenant| tenant.strong_count() > 0);
         let tenant = Arc::new(Room::of_tenant());
         tenants.insert(scope.clone(), Arc::downgrade(&tenant));
@@ -258,7 +259,7 @@ impl Drop for Held {
     }
 }
 
-/// Gives memory that is free back to the system, which the allocator keeps for a while otherwise.
+/// Returns free memory to the system, which the allocator would otherwise keep for a while.
 #[expect(unsafe_code, reason = "there is no safe way to call `mi_collect`")]
 fn trim() {
     // SAFETY: it may be called at any time, by any thread; it touches only memory that is free.

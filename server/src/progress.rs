@@ -1,4 +1,4 @@
-//! How far a run is, for a client that asked to be told.
+//! The progress of a run, for a client that subscribed to it.
 
 use tokio::sync::watch;
 
@@ -7,13 +7,13 @@ use tokio::sync::watch;
 pub struct Progress(Option<watch::Sender<u64>>);
 
 impl Progress {
-    /// Starts to count, for whoever listens.
+    /// Starts counting, for a subscriber.
     pub fn told() -> (Self, watch::Receiver<u64>) {
         let (sender, receiver) = watch::channel(0);
         (Self(Some(sender)), receiver)
     }
 
-    /// Says that a tool call has ended.
+    /// Reports that a tool call has ended.
     pub fn call_ended(&self) {
         if let Some(calls) = &self.0 {
             calls.send_modify(|ended| *ended += 1);

@@ -1,8 +1,8 @@
 //! One MCP server behind HTTP, passed through as it is: the story of one message.
 //!
-//! A message is read strictly and judged; then its very bytes go on, with the key that the server needs and
-//! without anything that let the caller into the gateway. The answer comes back as it arrives. Sessions are the
-//! server's, but the caller only ever holds a handle that opens for nobody else.
+//! A message is parsed strictly and checked; then its exact bytes are forwarded, with the secret that the server
+//! needs and without the caller's credential. The answer is returned as it arrives. Sessions belong to the server,
+//! but the caller only gets a handle that nobody else can use.
 
 mod events;
 mod exchanges;
@@ -37,7 +37,7 @@ use crate::upstreams::keys::{self, FoundKey, Need};
 
 /// The largest JSON answer, and the largest event of a stream whose events are looked at.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
-/// Methods that go on. What is not known here may be something that nobody judged.
+/// The forwarded methods. An unknown method could have effects that nobody has reviewed.
 const METHODS: [&str; 19] = [
     "initialize",
     "ping",
@@ -130,7 +130,7 @@ impl Passage {
         answer.unwrap_or_else(|stop| stop.told(Some(&message), self.is_stateless(&message)))
     }
 
-    /// Opens the stream of what the server says of itself, or ends a session.
+    /// Opens the stream of server-initiated messages, or ends a session.
     pub async fn without_body(&self, method: Method) -> Response {
         self.send(method, None).await.unwrap_or_else(|stop| stop.told(None, false))
     }
@@ -204,7 +204,7 @@ impl Passage {
     ) -> Result<Response, Stop> {
         let started = Instant::now();
         let place = self.gateway.exchanges.enter(self.requester.scope())?;
-        // A session begins here; it does not go on from another one.
+        // A session begins here; it does not continue another one.
         let is_first = message.as_ref().is_some_and(|(message, _)| message.method == "initialize");
         let handle = self.headers.get(headers::SESSION).filter(|_| !is_first);
         let session = handle.map(|handle| self.open(handle)).transpose()?;
@@ -323,7 +323,7 @@ impl Passage {
         if status.is_success() && (is_events || (is_json && listens)) {
             let kind = if is_json { "application/json" } else { "text/event-stream" };
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-            // Whoever stands between must not keep events back.
+            // Intermediaries must not buffer events.
             out.insert("x-accel-buffering", HeaderValue::from_static("no"));
             let stored = key.and_then(|key| key.stored);
             let relay =
@@ -363,7 +363,7 @@ impl Passage {
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             return Ok((status, out, body).into_response());
         }
-        // What else may be said, its status says.
+        // Other responses: forward the status only.
         let is_silent = matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             || (method != Method::POST
                 && (status.is_success() || status == StatusCode::METHOD_NOT_ALLOWED));
@@ -427,7 +427,7 @@ impl Passage {
     }
 }
 
-/// Returns how many seconds to wait, if that is what a header says.
+/// Returns the number of seconds to wait, if the header contains one.
 fn seconds(value: &HeaderValue) -> Option<u64> {
     value
         .to_str()

@@ -1,4 +1,4 @@
-//! Publishing a program under a name, for whoever asks: over HTTP or by a meta-tool.
+//! Publishing a program under a name, over HTTP or by a meta-tool.
 
 pub mod official;
 pub mod servers;
@@ -154,7 +154,7 @@ pub async fn publish(
     })
 }
 
-/// Says of a version, or of all, that it should not be used any more, and why; or again may.
+/// Deprecates a version, or all versions, or clears the deprecation.
 ///
 /// # Errors
 /// Returns `NOT_FOUND` for what the caller's scope does not have.
@@ -168,7 +168,7 @@ pub async fn deprecate(
     remark_on(gateway, caller, name, version, reason(message)?).await
 }
 
-/// Reads why something should not be used any more; nothing means that it may be.
+/// Parses a deprecation message; its absence clears the deprecation.
 fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
     match message {
         None => Ok(Remark::NotDeprecated),
@@ -183,11 +183,11 @@ fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
     }
 }
 
-/// Deletes a capability for good. Who calls has seen to the right to publish.
+/// Deletes a capability permanently. The caller has checked the right to publish.
 ///
 /// # Errors
-/// Returns `NOT_FOUND` for what the caller's scope does not have, `GONE` for what it had, and `FORBIDDEN` where the
-/// caller neither published it first nor administers the project.
+/// Returns `NOT_FOUND` for a name that the caller's scope does not have, `GONE` for a deleted one, and `FORBIDDEN` if
+/// the caller neither published it first nor administers the project.
 pub async fn delete(gateway: &SharedGateway, caller: &Caller, name: &str) -> Result<(), ApiError> {
     let id = parse_id(name).map_err(|_| ApiError::not_found())?;
     Ok(gateway.registry.delete_capability(caller, &id).await?)
@@ -213,7 +213,7 @@ async fn remark_on(
     version: Option<&str>,
     remark: Remark,
 ) -> Result<ToolId, ErrorBody> {
-    // What is no name is nobody's.
+    // An invalid name belongs to nobody.
     let id = parse_id(name).map_err(|_| not_found())?;
     let version = parse_version(version)?;
     gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
@@ -262,7 +262,7 @@ async fn dependencies(
 }
 
 fn parse_id(name: &str) -> Result<ToolId, ErrorBody> {
-    // A scope is the key's, and a version stands in a field of its own.
+    // The scope is that of the key, and the version has a field of its own.
     let parsed = match name.split_once([':', '.']) {
         Some((namespace, action)) => ToolId::new(namespace, action),
         None => name.parse(),

@@ -1,10 +1,10 @@
 //! Sessions: short tokens of the gateway's own, made of a key or of an identity provider's token.
 //!
-//! A session is a JWT by the rules of RFC 8725. Its header is one text for each master key, which a token must have to
-//! the letter before `jsonwebtoken` sees it, so it can choose neither the algorithm nor the kind of token. It is signed
-//! with HMAC-SHA-256 by a key that is derived from the master key for this alone, so every gateway on the database accepts
-//! it and no other installation does. It holds no right by itself: at each use the key that it was made of must still
-//! be valid, and the membership of its principal counts.
+//! A session is a JWT by the rules of RFC 8725. Its header is a constant text for each master key, which a token must
+//! match exactly before `jsonwebtoken` sees it, so a token can choose neither the algorithm nor its type. It is
+//! signed with HMAC-SHA-256 by a key that is derived from the master key for this purpose only, so every gateway on
+//! the database accepts it and no other installation does. It has no rights by itself: at each use, the key that it
+//! was created from must still be valid, and the membership of its principal applies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Signer {
     }
 }
 
-/// What a session says.
+/// The claims of a session.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Claims {
@@ -150,7 +150,7 @@ impl Sessions {
         registry.admit(claimed).await
     }
 
-    /// Returns what a session says, if it is one of ours for now.
+    /// Returns the claims of a session, if it is one of ours and not expired.
     fn read(&self, credential: &str) -> Option<Caller> {
         if credential.len() > TOKEN_LIMIT {
             return None;

@@ -23,8 +23,8 @@ pub struct Gateway {
     pub analyser: Analyser,
     /// Warm sealed sandboxes.
     pub sandboxes: Pool,
-    /// Sealed sandboxes for the programs of capabilities. A run that waits for one of them keeps its own place, so
-    /// they have places of their own.
+    /// Sealed sandboxes for the programs of capabilities. A run that waits for one of them keeps its own slot, so
+    /// they need a pool of their own.
     pub nested: Pool,
     /// Whose program may run in them now.
     pub turns: Turns,
@@ -32,7 +32,7 @@ pub struct Gateway {
     pub upstreams: Upstreams,
     /// What is being passed through now.
     pub exchanges: Exchanges,
-    /// How much memory messages may take.
+    /// The memory budget of messages.
     pub memory: Memory,
     /// Whether public entries can be read without a key.
     pub anonymous_read: bool,
@@ -40,15 +40,15 @@ pub struct Gateway {
     pub tokens: Option<Tokens>,
     /// Makes and checks sessions, where there is a master key.
     pub sessions: Option<Sessions>,
-    /// How many requests may come.
+    /// The rate limits.
     pub limits: Limits,
 }
 
 /// What a gateway is started with.
 pub struct Parts {
-    /// How sandboxes are kept.
+    /// The configuration of sandboxes.
     pub pool: PoolConfig,
-    /// How many programs run at once.
+    /// The limit of concurrent programs.
     pub places: Places,
     /// Whether public entries can be read without a key.
     pub anonymous_read: bool,
@@ -56,11 +56,11 @@ pub struct Parts {
     pub tokens: Option<Tokens>,
     /// Makes and checks short sessions, where there is a master key.
     pub sessions: Option<Sessions>,
-    /// How many requests may come.
+    /// The rate limits.
     pub limits: Limits,
     /// MCP servers behind HTTP.
     pub upstreams: Upstreams,
-    /// How much memory messages may take, and the answers of those servers.
+    /// The memory budget of messages and of those servers' answers.
     pub memory: Memory,
 }
 

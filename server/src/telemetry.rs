@@ -19,11 +19,11 @@ pub fn start(filter: &str) -> anyhow::Result<()> {
     let lines = if std::io::stderr().is_terminal() {
         lines.with_target(false).boxed()
     } else {
-        // There is one span, the request: a list of it would say the same again.
+        // There is one span, the request; a list of spans would only repeat it.
         lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(filter).with(limits()).with(lines).init();
-    // What a panic says may hold a key as well, so it is written as all else is.
+    // A panic message may contain a key as well, so it is logged through the same redactor.
     std::panic::set_hook(Box::new(|panic| tracing::error!("A thread {panic}")));
     Ok(())
 }
@@ -43,7 +43,7 @@ impl Write for Stderr {
     }
 }
 
-/// What may be logged at all, whatever the filter says.
+/// The targets that may be logged at all, whatever the filter allows.
 ///
 /// Libraries log whole messages at their lower levels, and those hold programs,
 /// arguments and results. Their warnings stay, but for those of the MCP

@@ -22,15 +22,15 @@ use sha2::{Digest as _, Sha256};
 use jwks::Jwks;
 use jws::Header;
 
-/// How far the clocks of the issuer and of the gateway may be apart, in seconds.
+/// The leeway between the clocks of the issuer and the gateway, in seconds.
 const LEEWAY: u64 = 30;
-/// How many verified tokens are remembered, and for how long.
+/// The size of the cache of verified tokens, and the lifetime of its entries.
 const REMEMBERED: u64 = 10_000;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// What stands before the name of a right among the rights of a token.
+/// The prefix of the rights of this gateway among the scopes of a token.
 const RIGHT_PREFIX: &str = "pml:";
 
-/// What tokens must say, and where they say the rest.
+/// The required claims, and the names of the configurable ones.
 #[derive(Debug, Clone)]
 pub struct Claims {
     /// What `iss` is.
@@ -53,7 +53,7 @@ pub enum TokenError {
     /// It is not a valid token of the issuer for this gateway; callers learn no more.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
-    /// It is valid and names no scope of this gateway, or none any more for whoever it is of.
+    /// It is valid, but has no scope of this gateway, or its principal lost the membership there.
     #[error("the token has no scope of this gateway")]
     NoScope,
     /// The issuer's keys cannot be had.
@@ -131,7 +131,7 @@ impl Tokens {
             session: None,
             key_made_by: None,
         };
-        // Whoever was a member and is none any more is answered as if there were no such scope.
+        // A removed member gets the same answer as for a scope that does not exist.
         registry.admit(claimed).await.map_err(|error| match error {
             RegistryError::InvalidCredential => TokenError::NoScope,
             other => TokenError::Registry(other),
@@ -180,8 +180,8 @@ impl Tokens {
         &self.metadata_url
     }
 
-    /// Checks what the library reads more widely: a list of issuers or of several audiences, an `iat` to come, and
-    /// claims of a wrong type. Returns when the token ends.
+    /// Checks what the library accepts too widely: a list of issuers or of several audiences, an `iat` in the future,
+    /// and claims of a wrong type. Returns when the token expires.
     fn check(&self, claims: &Map<String, Value>) -> Result<DateTime<Utc>, TokenError> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.claims.issuer) {
@@ -229,7 +229,7 @@ impl Tokens {
         let named = text.parse::<Principal>();
         match named.as_ref().map(Principal::kind) {
             Ok(PrincipalKind::Member) => Ok(named?),
-            // Administrators hold keys of services, and the audit log means PML itself by a reserved name.
+            // Administrators hold the keys of services, and in the audit log a reserved name means PML itself.
             Ok(PrincipalKind::Service | PrincipalKind::Reserved) => {
                 Err(TokenError::Invalid("its principal is a service or a reserved name"))
             }

@@ -1,9 +1,8 @@
 //! The gateway's native tools: pure functions over JSON, one file a namespace.
 //!
-//! They run inside the multi-tenant gateway on arguments that nobody trusts. So each
-//! one is bounded in time, memory and stack, does no input or output, and never
-//! panics. Their schemas are generated from the very types their arguments are read
-//! into, so schema and code cannot drift apart.
+//! They run inside the multi-tenant gateway on untrusted arguments. So each one is limited in time, memory and stack,
+//! does no input or output, and never panics. Their schemas are generated from the same types that their arguments
+//! are parsed into, so schema and code cannot diverge.
 
 mod collections;
 mod crypto;
@@ -65,9 +64,9 @@ pub struct NativeTool {
     pub input_schema: Value,
     /// The JSON Schema of its structured content, `{"value": …}`.
     pub output_schema: Value,
-    /// Whether it changes nothing anywhere, which holds for every tool here.
+    /// Whether it is read-only, which is true for every tool here.
     pub read_only: bool,
-    /// Whether equal arguments always give an equal value.
+    /// Whether equal arguments always yield an equal value.
     pub deterministic: bool,
     /// Worked examples, at least one.
     pub examples: Vec<ToolExample>,
@@ -98,8 +97,7 @@ impl NativeTool {
                 self.id()
             )));
         }
-        // No tool is known to panic. Should a crate below one do it after all, one
-        // call fails and the gateway goes on.
+        // No tool is known to panic. If a dependency does, one call fails and the gateway continues.
         let value =
             catch_unwind(AssertUnwindSafe(|| (self.run)(arguments))).unwrap_or_else(|_panic| {
                 Err(ToolFailure::Failed(format!(
@@ -189,7 +187,7 @@ pub fn find(namespace: &str, action: &str) -> Option<&'static NativeTool> {
     all().iter().find(|tool| tool.namespace == namespace && tool.action == action)
 }
 
-/// Reads arguments into their type, or says which field is wrong and what is expected.
+/// Parses arguments into their type, or returns which field is invalid and what is expected.
 fn read_arguments<I: DeserializeOwned>(
     namespace: &str,
     action: &str,

@@ -1,5 +1,5 @@
-//! Which program may run now. Every tenant has places of its own, so that one with thousands of programs does
-//! not keep the others waiting, and can be told early that it has too many.
+//! Which program may run now. Every tenant has its own slots, so that a tenant with thousands of programs does not
+//! delay the others, and gets `BUSY` early.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use protocol::Scope;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many programs a tenant may have.
+/// The program limits of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
     /// That run at the same time, at least one.
@@ -29,7 +29,7 @@ struct Tenant {
     running: Arc<Semaphore>,
 }
 
-/// A program that has been let in; dropping it gives its place back.
+/// An admitted program; dropping it frees its slot.
 #[derive(Debug)]
 pub struct Admitted {
     tenant: Arc<Tenant>,
@@ -48,7 +48,7 @@ impl Turns {
         self.places
     }
 
-    /// Lets one more program of a tenant in; `None` if it has as many as it may.
+    /// Admits one more program of a tenant; `None` if the tenant is at its limit.
     pub fn admit(&self, scope: &Scope) -> Option<Admitted> {
         let tenant = self.tenant(scope);
         let place = Arc::clone(&tenant.admitted).try_acquire_owned().ok()?;
@@ -60,7 +60,7 @@ impl Turns {
         if let Some(known) = tenants.get(scope).and_then(Weak::upgrade) {
             return known;
         }
-        // Those that have no program are forgotten here, so that there are never many of them.
+        // Tenants without programs are removed here, so that the map stays small.
         tenants.retain(|_, tenant| tenant.strong_count() > 0);
         let Places { running, waiting } = self.places;
         let tenant = Arc::new(Tenant {

@@ -24,14 +24,14 @@ use crate::config::Secret;
 use crate::http_client;
 use crate::memory::{Held, Memory, TenantMemory};
 
-/// How many connections are kept.
+/// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;
 
-/// How many calls one connection has under way. The limits of tenants are met before; the library's own is so low that
-/// a few slow calls would hold up all others.
+/// The number of concurrent calls on one connection. The limits of tenants apply first; the library's own limit is so
+/// low that a few slow calls would delay all others.
 const CALLS: usize = 1_024;
 
-/// How long an unused connection is kept.
+/// How long an unused connection is cached.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// A connection belongs to one tenant, one server and one key.
@@ -67,8 +67,8 @@ impl Upstreams {
         Ok(Self { client, memory, private, connections })
     }
 
-    /// Starts to forget connections that hold a key as soon as stored keys change anywhere. A call that is under
-    /// way keeps its own until it ends.
+    /// Starts to evict connections that use a stored secret as soon as stored secrets change anywhere. A call in
+    /// progress keeps its connection until it ends.
     pub fn follow(&self, registry: &Registry) {
         let (connections, mut changes) = (self.connections.clone(), registry.changes());
         tokio::spawn(async move {
@@ -173,7 +173,8 @@ impl Upstreams {
         let failed = |what: String| {
             Err(ErrorBody::new(ErrorCode::ToolFailed, format!("`{}`: {what}", tool.id)))
         };
-        // Once: an answer that is no result yet is never taken for one, and nobody here can answer its questions.
+        // Only once: an `input_required` response is never treated as a result, and nobody here can answer its
+        // questions.
         match mcp_client::call_tool_once(&connection.service, params, memory).await {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))

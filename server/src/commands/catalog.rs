@@ -15,7 +15,7 @@ use crate::config::CatalogCommand;
 use crate::database::Database;
 use crate::publish::servers::check_tools;
 
-/// How many refusals are told one by one.
+/// The number of refusals that are printed individually.
 const TOLD: usize = 20;
 
 /// Does what the command says and returns what to print.

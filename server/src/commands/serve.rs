@@ -27,7 +27,7 @@ use crate::upstreams::addresses::PrivateHosts;
 /// The tenant that a fresh private gateway serves.
 const FIRST_SCOPE: &str = "local.default";
 
-/// Where the first key of a private gateway lies.
+/// The file of a private gateway's first key.
 const KEY_FILE: &str = "local.key";
 
 /// How long the connections to the database may take to close.
@@ -82,7 +82,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
                 Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
         };
-        // Before the database goes, so that none of them finds it gone.
+        // Before the database stops, so that none of them fails because of it.
         let _ = tokio::time::timeout(CLOSE_LIMIT, connections.close()).await;
         ended
     });

@@ -1,4 +1,4 @@
-//! How many files this process may open.
+//! The number of files that this process may open.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 

@@ -25,7 +25,7 @@ impl Times {
     };
 }
 
-/// Which connections go first when there are too many.
+/// Which connections are closed first when there are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// It has not sent the head of a request.
@@ -135,7 +135,8 @@ impl Live {
         }
     }
 
-    /// Returns where it stands among those that can be closed, and since when; `None` while a request is worked on.
+    /// Returns its rank among the connections that can be closed, and since when; `None` while a request is being
+    /// processed.
     pub(super) fn rank(&self) -> Option<(Rank, Instant)> {
         self.state().rank()
     }

@@ -31,14 +31,14 @@ pub(super) struct SentBody {
     live: Arc<Live>,
     since: Instant,
     bytes: u64,
-    /// Whether the connection still counts it as under way.
+    /// Whether the connection still considers it in progress.
     is_counted: bool,
     rest: Rest,
 }
 
 impl SentBody {
-    /// Takes the body of a request that the connection counts as one with a body.
-    /// What of it nobody has read when it is dropped is left to `rest`.
+    /// Wraps the body of a request that the connection considers in progress. If it is dropped before its end, the
+    /// unread part is passed to `rest`.
     pub(super) fn new(body: Incoming, live: Arc<Live>, rest: Rest) -> Self {
         Self { body: Some(body), live, since: Instant::now(), bytes: 0, is_counted: true, rest }
     }
@@ -105,7 +105,7 @@ fn is_too_slow(elapsed: Duration, bytes: u64) -> bool {
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
 impl Rest {
-    /// Reads it to its end if it is short; tells whether the connection can be used on.
+    /// Reads it to its end if it is short; returns whether the connection can be reused.
     pub(super) async fn read(&self, waits_for_leave: bool) -> bool {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut body) = left else { return true };

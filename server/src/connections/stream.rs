@@ -1,4 +1,4 @@
-//! What a connection reads and writes, watched: its bytes, and the ends of answers.
+//! A connection's input and output, observed: its bytes, and the ends of answers.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The open connections, and which of them go when there are too many.
+//! The open connections, and which of them are closed when there are too many.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,12 +17,13 @@ const MOST: usize = 8_192;
 const RESERVE: u64 = 3;
 /// At a limit, one part in so many is closed at once, so that the search for them is seldom.
 const BATCH: usize = 32;
-/// How many connections may be closing before the next is accepted: until they are closed they have their descriptors.
+/// How many connections may be closing before the next one is accepted: until they are closed, they hold their
+/// descriptors.
 const CLOSING: usize = 64;
 /// How long that is waited for.
 const CLOSING_WAIT: Duration = Duration::from_millis(50);
 
-/// How many connections there may be.
+/// The connection limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// In total.
@@ -80,7 +81,8 @@ impl Table {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a new connection in, closing others if there are too many. `None` if requests are worked on on all of them.
+    /// Registers a new connection, closing others if there are too many. `None` if all of them are processing
+    /// requests.
     pub(super) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Seat> {
         let mut seats = self.seats();
         if let Some(address) = address {

@@ -1,5 +1,4 @@
-//! The cluster's folder: who owns it, how it is made whole or not at all, and
-//! what its files say about a running server.
+//! The cluster's folder: its owner, its atomic creation, and what its files say about a running server.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -186,8 +185,8 @@ impl Cluster {
         }
     }
 
-    /// Makes the cluster beside its place and renames it when it is complete, so
-    /// that a kill at any instant leaves a whole cluster or none.
+    /// Creates the cluster next to its final place and renames it when it is complete, so that a kill at any time
+    /// leaves a complete cluster or none.
     pub(super) fn create(&self, binaries: &Binaries, durability: Durability) -> Result<(), Error> {
         let fresh = self.dir.join(format!("init.{}", std::process::id()));
         let mut initdb = self.command(binaries.initdb());
@@ -333,8 +332,8 @@ impl Cluster {
         }
     }
 
-    /// Waits for the processes of an owner that was killed, which the kernel has
-    /// told to stop, and clears what they left. The caller holds the lock.
+    /// Waits for the processes of an owner that was killed, which the kernel has signalled to stop, and removes what
+    /// they left. The caller holds the lock.
     pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
         for signal in [Signal::INT, Signal::QUIT] {
             let deadline = Instant::now() + limit;
@@ -366,7 +365,7 @@ impl Cluster {
     fn remove_half_clusters(&self) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.file_name().as_bytes().starts_with(b"init.") {
-                // It is in nobody's way; what cannot go now goes next time.
+                // It does no harm; what cannot be removed now is removed at the next start.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -405,7 +404,7 @@ fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Erro
     let program = PathBuf::from(command.get_program());
     let mut child = command.spawn().map_err(Error::io("run", &program))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early closes the pipe; its output says why.
+        // A program that exits early closes the pipe; its output has the reason.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(Error::io("run", &program))?;

@@ -55,12 +55,12 @@ impl Postmaster {
         self.pid
     }
 
-    /// Tells whether the process has ended.
+    /// Returns whether the process has exited.
     pub(super) fn has_exited(&self) -> bool {
         self.spawner.is_finished()
     }
 
-    /// Ends the process, fast and then immediately; returns whether it ended.
+    /// Stops the process, with a fast and then an immediate shutdown; returns whether it exited.
     pub(super) fn stop(&self, limit: Duration) -> bool {
         for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
             // Fails only when the process is gone, which the loop sees.
@@ -77,7 +77,7 @@ impl Postmaster {
     }
 }
 
-/// Lets the kernel signal the child when the spawning thread ends.
+/// Makes the kernel signal the child when the spawning thread exits.
 #[expect(unsafe_code, reason = "`pre_exec` is the only way to run code in the forked child")]
 pub(super) fn die_with_parent(command: &mut Command, signal: Signal) {
     let parent = rustix::process::getpid();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
 
-/// What `postmaster.pid` says.
+/// The content of `postmaster.pid`.
 pub(super) struct PidFile {
     pub(super) pid: u32,
     pub(super) socket_dir: PathBuf,

@@ -1,4 +1,4 @@
-//! What the sandbox reports, told in the words of the protocol.
+//! The sandbox's failure, in the terms of the protocol.
 
 use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
 use sandbox::{Failure, FailureKind};

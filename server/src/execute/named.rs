@@ -1,4 +1,4 @@
-//! The tools that a program names: known to the registry, to the caller's machine alone, or to nobody.
+//! The tools that a program names: registered ones, those of the caller's machine only, and unknown ones.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::auth::ClientKind;
 use crate::capabilities::{self, Named, Reach};
 
-/// Reads the ids that only the caller's machine knows; only the CLI may name such.
+/// Parses the ids that only the caller's machine knows; only the CLI may send them.
 pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {
     const LIMIT: usize = 2_000;
     if names.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<To
         .map(|name| {
             let id: ToolId =
                 name.parse().map_err(|error| refuse(format!("`local_tools`: {error}")))?;
-            // A scope and a version are the registry's; what only that machine knows has neither.
+            // A scope and a version belong to the registry; a tool of that machine only has neither.
             if id.is_plain() {
                 Ok(id)
             } else {
@@ -77,7 +77,7 @@ pub(super) fn tool_use(
     })
 }
 
-/// Tells of every tool that stands before others of the same short name, and of what it stands in for.
+/// Returns a warning for every tool that hides others of the same short name, and for what it replaces.
 pub(super) fn shadowing<'a>(tools: impl IntoIterator<Item = &'a Arc<ResolvedTool>>) -> Vec<String> {
     let named =
         |names: &[Fqdn]| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -114,7 +114,7 @@ pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>
     ErrorBody::new(ErrorCode::ToolNotFound, message).with_details(details)
 }
 
-/// Says why an id stands for nothing, and what does.
+/// Returns why an id does not resolve, and the alternatives.
 pub(crate) fn why_missing(missing: &MissingTool) -> String {
     let id = &missing.id;
     let ids: Vec<String> = missing.suggestions.iter().map(|id| format!("`{id}`")).collect();

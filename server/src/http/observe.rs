@@ -97,7 +97,7 @@ impl MakeRequestId for NewId {
     }
 }
 
-/// The route stands in it, not the path or the query: those hold what a client wrote.
+/// Contains the route, not the path or the query, which contain the client's input.
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>();
     let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();

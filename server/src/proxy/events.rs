@@ -42,7 +42,7 @@ pub(super) struct Texts {
     rest: Vec<u8>,
     /// Up to here the rest has been looked at.
     seen: usize,
-    /// How many brackets are open there.
+    /// The nesting depth at that position.
     depth: usize,
     /// Whether that is within a string, and behind a backslash in it.
     in_string: bool,
@@ -105,7 +105,7 @@ pub(super) struct Events {
     redactor: Redactor,
     limit: usize,
     rest: Vec<u8>,
-    /// Up to here the rest is known to hold no end of an event.
+    /// Up to this position, the rest contains no end of an event.
     seen: usize,
 }
 
@@ -117,7 +117,7 @@ impl Events {
 
     /// Takes what has arrived and returns the events that are whole now, clean.
     ///
-    /// What arrives last and is no whole event is never given out: clients do not read it either.
+    /// An incomplete event at the end is never emitted: clients ignore it, too.
     ///
     /// # Errors
     /// Returns [`TooLarge`] for an event over the limit.
@@ -129,7 +129,7 @@ impl Events {
             (start, self.seen) = (end, end);
         }
         self.rest.drain(..start);
-        // A line's end may stand astride.
+        // A line end may be split between two chunks.
         self.seen = self.rest.len().saturating_sub(3);
         if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
     }

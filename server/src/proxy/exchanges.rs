@@ -1,4 +1,4 @@
-//! How many messages of a scope are under way, and a bound on them.
+//! The number of proxied messages of a scope in progress, and its limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use protocol::{ErrorCode, Scope};
 
 use crate::error::ApiError;
 
-/// How many messages of one scope may be under way, streams that stay open among them.
+/// The maximum number of messages of one scope in progress, including open streams.
 const EXCHANGES_OF_A_SCOPE: usize = 512;
 
-/// How many messages of each scope are under way.
+/// The number of messages in progress, by scope.
 #[derive(Default)]
 pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
 

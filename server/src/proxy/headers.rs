@@ -15,12 +15,12 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// Arguments that a tool wants in headers besides.
 const PARAMS: &str = "mcp-param-";
-/// How a value stands in a header that cannot stand there as it is.
+/// The encoding of a value that cannot be a header value as it is.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 /// From this version on, headers must repeat what the body says.
 const STATELESS: &str = "2026-07-28";
 
-/// Tells whether a version is one in which every request stands alone. Versions are dates.
+/// Returns whether a version is stateless: every request is independent. Versions are dates.
 pub(super) fn is_stateless(version: &str) -> bool {
     version >= STATELESS
 }
@@ -78,7 +78,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// Returns what a value says; `None` when it is encoded wrongly.
+/// Returns the decoded value; `None` if its encoding is invalid.
 fn decoded(value: &str) -> Option<String> {
     let encoded = value.strip_prefix(ENCODED.0).and_then(|value| value.strip_suffix(ENCODED.1));
     match encoded {

@@ -1,8 +1,8 @@
 //! A JSON-RPC message, read strictly before its very bytes are passed on.
 //!
-//! What is allowed must be what is done. Parsers differ in what they make of a member that stands twice or in
-//! another case, so a message with one is refused: the server behind reads the same method, tool and version that
-//! was judged here.
+//! The checked message must be the executed one. Parsers differ in their treatment of members that are duplicated or
+//! have a different case, so a message with one is refused: the server behind the proxy reads the same method, tool
+//! and version that were checked here.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ pub(super) enum Kind {
 pub(super) struct BadMessage {
     /// The JSON-RPC code.
     pub(super) code: i32,
-    /// What is wrong, for people.
+    /// The reason, for people.
     pub(super) message: String,
 }
 

@@ -1,4 +1,4 @@
-//! The way back: an answer in whole, or events as they come, for as long as whoever asked may hear them.
+//! The way back: a whole answer, or events as they arrive, for as long as the caller is authorized.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::auth::{self, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::StoredKey;
 
-/// How long a stream may be open. A client takes it up again with `Last-Event-ID`, or asks anew.
+/// How long a stream may be open. A client resumes it with `Last-Event-ID`, or sends a new request.
 const LONGEST: Duration = Duration::from_secs(3_600);
 /// How long a stream may be silent; servers send a comment now and then.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -63,7 +63,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Prepares a stream for whoever asked; `seen` is what had changed before the credential was checked.
+    /// Prepares a stream for the caller; `seen` is the state of changes from before the credential was checked.
     pub(super) fn new(
         gateway: &SharedGateway,
         requester: &Requester,
@@ -73,7 +73,7 @@ impl Relay {
         trace: Trace,
     ) -> Self {
         let mut changes = gateway.registry.changes();
-        // The first look is at what has changed while the server was asked.
+        // The first check covers changes that happened while the server was called.
         changes.mark_changed();
         let mut credential = HeaderMap::new();
         for name in [header::AUTHORIZATION, header::HeaderName::from_static("x-api-key")] {
@@ -90,8 +90,8 @@ impl Relay {
 
     /// Returns an answer as it arrives, without the key that was used.
     ///
-    /// The stream ends with the server's, with the time that it may be open, and as soon as the caller's credential
-    /// or the stored key no longer counts. When the client hangs up, the server is hung up on.
+    /// The stream ends with the server's stream, after the time limit, and as soon as the caller's credential or the
+    /// stored secret is no longer valid. If the client disconnects, the proxy disconnects from the server.
     pub(super) fn stream(
         self,
         answer: reqwest::Response,
@@ -143,12 +143,12 @@ impl Relay {
         }
     }
 
-    /// Looks again whether the credential and the stored key count, after something has changed. What cannot be
-    /// looked at does not count.
+    /// Checks again, after a change, whether the credential and the stored secret are valid. If the check fails, they
+    /// are treated as invalid.
     async fn may_go_on(&mut self) -> bool {
         let now = *self.changes.borrow_and_update();
         let seen = std::mem::replace(&mut self.seen, now);
-        // Nobody is told whose keys changed, so it may be another one.
+        // The notification does not say whose secrets changed, so this one may be unaffected.
         if let Some(key) = self.stored_key.as_ref().filter(|_| now.secrets != seen.secrets) {
             let counts = key.counts(&self.gateway.registry, &self.caller.tenant()).await;
             if !counts.unwrap_or(false) {

@@ -1,4 +1,4 @@
-//! How a message that did not go on is answered.
+//! The answer to a message that was not forwarded.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -9,7 +9,7 @@ use super::message::Message;
 use crate::error::ApiError;
 use crate::http::mcp::envelope_result;
 
-/// Why a message does not go on, or did not arrive.
+/// Why a message was not forwarded, or did not arrive.
 pub(super) enum Stop {
     /// It is no message, or its headers lie: told as JSON-RPC.
     Protocol(StatusCode, Value, i32, String),
@@ -26,7 +26,7 @@ impl From<ApiError> for Stop {
 }
 
 impl Stop {
-    /// Tells why a message did not go on: to the agent, if it called a tool, and else by the status.
+    /// Reports why a message was not forwarded: to the agent, if it called a tool, otherwise by the status.
     pub(super) fn told(self, message: Option<&Message>, stateless: bool) -> Response {
         let (status, error) = match self {
             Self::Protocol(status, id, code, what) => {

@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Checked {
     }
 }
 
-/// Walks any value, and keeps it if it is a text and `keep` says so.
+/// Walks any value, and collects the strings that `keep` selects.
 struct Any {
     keep: bool,
 }

@@ -10,9 +10,9 @@ use crate::state::SharedGateway;
 
 /// The most characters of a description there.
 const DESCRIPTION_LIMIT: usize = 100;
-/// Where a publisher's own facts stand in `_meta`; `mcp-publisher` sends nothing else of it.
+/// The member of `_meta` for a publisher's own data; `mcp-publisher` sends nothing else of it.
 const PUBLISHER_META: &str = "io.modelcontextprotocol.registry/publisher-provided";
-/// Where the tools stand among them, as `tools/list` has them: server.json has no place for tools.
+/// The member with the tools, in the form of `tools/list`: server.json has no field for tools.
 const TOOLS_META: &str = "ai.casys.pml/tools";
 
 /// The published entry.
@@ -22,7 +22,7 @@ pub struct MadeVersion {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What its publisher should know.
+    /// Warnings for the publisher.
     pub warnings: Vec<String>,
 }
 

@@ -46,7 +46,7 @@ pub struct PublishServer {
     /// Its tools, in the form of `tools/list`.
     #[schema(min_items = 1, max_items = 500)]
     tools: Vec<ToolDescriptor>,
-    /// What a user should know before using it.
+    /// Warnings for users.
     #[serde(default)]
     warnings: Vec<String>,
     /// Three numbers. Default: the next patch.
@@ -105,7 +105,7 @@ pub async fn publish(
     publish_any(gateway, caller, body).await
 }
 
-/// Publishes a server of which nobody has said yet which tools it has, too.
+/// Publishes a server, even if its tools are not listed yet.
 pub(super) async fn publish_any(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -130,7 +130,7 @@ pub(super) async fn publish_any(
     })
 }
 
-/// Says of a version, or of all, that it should not be used any more, and why; or again may.
+/// Deprecates a version, or all versions, or clears the deprecation.
 ///
 /// # Errors
 /// Returns `NOT_FOUND` for what the caller's scope does not have.
@@ -344,7 +344,7 @@ fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, Erro
             "`{id}`: a description has at most {DESCRIPTION_LIMIT} characters"
         )));
     }
-    // Neither is the author's to say.
+    // The author sets neither.
     Ok(CatalogTool { descriptor: tool, read_only: false, deterministic: false })
 }
 

@@ -17,9 +17,10 @@ const FETCH_LIMIT: Duration = Duration::from_secs(5);
 const SIZE_LIMIT: usize = 256 * 1024;
 /// The most keys that are kept.
 const KEYS_LIMIT: usize = 100;
-/// The sizes of an RSA modulus that count, in bits. Shorter ones can be factored; `rsa` verifies with none longer.
+/// The accepted sizes of an RSA modulus, in bits. Shorter ones can be factored; `rsa` does not verify with longer
+/// ones.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=4_096;
-/// Keys of this age are fetched anew while the old ones still count.
+/// Keys of this age are refreshed while the old ones are still valid.
 const FRESH: Duration = Duration::from_secs(300);
 /// The pause between two fetches for a key that was not there: anybody can name one.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(60);
@@ -103,7 +104,7 @@ impl Jwks {
         self.fetch(&mut fetching).await.map_err(|_| TokenError::Unavailable)
     }
 
-    /// Replaces keys that are no longer fresh; if that fails they go on until their end.
+    /// Refreshes keys that are no longer fresh; if that fails, they stay valid until they expire.
     async fn refresh(&self, old: &Arc<KeySet>) {
         let Ok(mut fetching) = self.fetching.try_lock() else { return };
         if self.current().is_some_and(|now| Arc::ptr_eq(&now, old)) {

@@ -1,7 +1,7 @@
-//! What a token's text must look like before its signature is checked.
+//! The required form of a token's text, checked before its signature.
 //!
-//! `jsonwebtoken` decodes and verifies. It reads headers more widely than we do (it ignores `crit` and `b64`, takes
-//! any `typ`, and keeps the last of two members with one name), so the rules of RFC 8725 stand in front of it.
+//! `jsonwebtoken` decodes and verifies. It accepts more headers than we do (it ignores `crit` and `b64`, accepts any
+//! `typ`, and keeps the last of two members with one name), so the rules of RFC 8725 are checked first.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 /// The longest token, in bytes.
 const TOKEN_LIMIT: usize = 8 * 1024;
 
-/// Reads one of the algorithms that count. None of them has a secret that the gateway shares.
+/// Parses one of the accepted algorithms. None of them has a secret that the gateway shares.
 fn algorithm<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Algorithm, D::Error> {
     let name = String::deserialize(deserializer)?;
     match name.as_str() {

@@ -153,8 +153,7 @@ struct Query {
 fn query(input: Query) -> Result<Vec<Value>, ToolFailure> {
     check_path("path", &input.path)?;
     let selected = path::select(&input.path, &input.data)?;
-    // A value may be selected together with what holds it, so the copies can be many
-    // times the data.
+    // A value may be selected together with its container, so the copies can be many times the data.
     let mut budget = Budget::result();
     for value in &selected {
         budget.take_value(value)?;

@@ -67,7 +67,7 @@ impl JsonSchema for KeyPath {
     }
 }
 
-/// Writes a value so that equal values give equal texts: keys sorted, `1` and `1.0` alike.
+/// Serializes a value so that equal values give equal texts: keys sorted, `1` and `1.0` alike.
 pub(super) fn identity(value: &Value) -> String {
     let mut text = String::new();
     write_identity(value, &mut text);

@@ -19,7 +19,7 @@ pub(super) const MAX_DEPTH: usize = 100;
 
 /// The most bytes of a key path, a pattern's name or another small text argument.
 ///
-/// Such a text is looked at once for every item, so its length multiplies.
+/// Such a text is searched once for every item, so its length multiplies.
 pub(super) const MAX_PATH_BYTES: usize = 1024;
 
 /// Tells whether a value nests deeper than `levels`.
@@ -53,7 +53,7 @@ pub(super) fn check_path(field: &str, text: &str) -> Result<(), ToolFailure> {
 
 /// A number of bytes that may still be produced.
 ///
-/// As a writer it counts what is written and keeps nothing.
+/// As a writer it counts the bytes and discards them.
 pub(super) struct Budget {
     left: usize,
     limit: usize,

@@ -163,7 +163,7 @@ fn stats(input: Stats) -> Result<Summary, ToolFailure> {
     })
 }
 
-/// Adds numbers with Neumaier's correction, so that small ones beside large ones count.
+/// Adds numbers with Neumaier's correction, so that small ones are not lost next to large ones.
 pub(super) fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
     let (mut total, mut lost) = (0.0_f64, 0.0_f64);
     for number in numbers {

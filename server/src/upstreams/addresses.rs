@@ -1,9 +1,9 @@
 //! Which addresses the gateway connects to for an upstream.
 //!
-//! An entry of the registry names a URL, and whoever published it may name a machine of the operator's own
-//! network. So only public addresses are connected to, whatever the name says; an operator lists the hosts that
-//! are meant to be private. A name is resolved once for each connection, by [`GuardedResolver`], and the
-//! connection goes to one of the very addresses that were checked: there is no second look-up to answer otherwise.
+//! An entry of the registry contains a URL, and its publisher may have written the address of a machine in the
+//! operator's own network. So connections go only to public addresses, whatever the name is; an operator lists the
+//! hosts that are private on purpose. A name is resolved once per connection, by [`GuardedResolver`], and the
+//! connection uses one of the addresses that were checked, so a second look-up cannot return a different one.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,14 +13,14 @@ use futures::future::BoxFuture;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// What an address is good for.
+/// The class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// Anybody's.
     Public,
     /// Of this machine or of a network of somebody's own.
     Private,
-    /// Where clouds keep the credentials of their machines, and what is no machine's address at all.
+    /// The metadata services of clouds, and addresses that belong to no machine.
     Never,
 }
 
@@ -49,14 +49,14 @@ impl PrivateHosts {
         match reach(address) {
             Reach::Public => true,
             Reach::Private => self.contains(host),
-            // A name may lead there by mistake; only the address itself says that it is meant.
+            // A name may resolve to it by mistake; only the address itself shows the intent.
             Reach::Never => {
                 plain(host).parse() == Ok(address.to_canonical()) && self.contains(host)
             }
         }
     }
 
-    /// Checks the URL of an upstream as far as it can be told without a look-up.
+    /// Checks the URL of an upstream as far as possible without a look-up.
     ///
     /// # Errors
     /// Returns why the gateway does not connect to it.

@@ -1,4 +1,4 @@
-//! Which key goes to an upstream: what the caller sent along, else what is stored.
+//! Which secret is sent to an upstream: the one that the caller sent along, else the stored one.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub struct CallerKeys(HashMap<String, CallerKey>);
 #[derive(Debug, Clone)]
 struct CallerKey {
     value: Secret,
-    /// Where it may go; `None` where the caller does not say, and nowhere where that cannot be read.
+    /// The allowed hosts; `None` if the caller sent none, and empty if they cannot be parsed.
     hosts: Option<Vec<KeyHost>>,
 }
 
@@ -46,8 +46,8 @@ impl CallerKeys {
     }
 }
 
-/// Reads the hosts that a header names, also in several lines. A single one that is none makes all of them void:
-/// what was meant is not known.
+/// Parses the hosts in a header, also in several lines. A single invalid one makes all of them void, because the
+/// intent is unknown.
 fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
     let mut named = headers.get_all(name).iter().peekable();
     named.peek()?;
@@ -68,7 +68,7 @@ pub struct Need<'a> {
     pub what: &'a str,
     /// The scope whose entry it is.
     pub scope: &'a Scope,
-    /// Where the key goes.
+    /// The host that receives the secret.
     pub url: &'a str,
     /// What it is called.
     pub variable: &'a str,
@@ -128,12 +128,12 @@ impl StoredKey {
 /// Finds the key that an upstream needs, for one call. A stored one is
 /// recorded as used before it is known here.
 ///
-/// Entries of the public catalog are the operator's word. One that a tenant wrote names both the variable and the
-/// address, so it gets a key only if whoever gave the key named that host.
+/// The operator is trusted for entries of the catalog. An entry that a tenant wrote contains both the variable and
+/// the address, so it gets a secret only if the secret's owner allowed that host.
 ///
 /// # Errors
-/// Returns `API_KEY_REQUIRED` naming the variable where there is none, `KEY_NOT_FOR_HOST` where it may not go to
-/// the entry's host, and why a stored one cannot be had: then the call must not be made.
+/// Returns `API_KEY_REQUIRED` naming the variable if there is none, `KEY_NOT_FOR_HOST` if it may not be sent to the
+/// entry's host, and the reason if a stored one cannot be read: then the call must not be made.
 pub async fn find(
     registry: &Registry,
     requester: &Requester,
@@ -162,7 +162,7 @@ pub async fn find(
     Ok(FoundKey { value, stored })
 }
 
-/// Tells whether a call would find the key that it needs, as far as that can be told without opening it.
+/// Returns whether a call would find the secret that it needs, as far as possible without decrypting it.
 pub async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>) -> bool {
     let Ok(purpose) = need.purpose() else { return true };
     if let Some(key) =
@@ -171,7 +171,7 @@ pub async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>
         return purpose.may_have(key.hosts.as_deref());
     }
     let Ok(name) = need.variable.parse() else { return false };
-    // What cannot be told now, the call says.
+    // If it is unknown now, the call reports it.
     let stamp = registry.secret_stamp(&requester.tenant(), &name, purpose).await;
     stamp.map_or(true, |stamp| stamp.is_some())
 }

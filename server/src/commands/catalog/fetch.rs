@@ -29,7 +29,7 @@ pub(super) struct ReadRegistry {
     pub(super) servers: Vec<ReadServer>,
     /// Why others may not.
     pub(super) refused: Vec<String>,
-    /// How many pages there were.
+    /// The number of pages.
     pub(super) pages: usize,
 }
 

@@ -1,8 +1,7 @@
 //! JSONPath (RFC 9535) within bounds.
 //!
-//! The query is read by the `jsonpath-rust` parser. It is evaluated here, because a
-//! short query such as `$..*..*..*` or a filter inside a filter can make any evaluator
-//! without a step limit run for ever.
+//! The `jsonpath-rust` parser parses the query. It is evaluated here, because a short query such as `$..*..*..*` or a
+//! filter inside a filter can make any evaluator without a step limit run forever.
 
 mod filter;
 

@@ -28,7 +28,7 @@ impl Operand<'_> {
 }
 
 impl<'v> Evaluation<'v> {
-    /// Tells whether a condition holds for a value.
+    /// Returns whether a condition is true for a value.
     pub(super) fn filter(&self, filter: &Filter, node: &'v Value) -> Result<bool, ToolFailure> {
         self.spend(1)?;
         match filter {
