@@ -165,12 +165,12 @@ impl App {
         Ok(())
     }
 
-    /// Tells whether this machine answers a tool without asking the registry.
+    /// Returns whether this machine answers a tool without asking the registry.
     pub fn is_local(&self, id: &ToolId) -> bool {
         self.is_configured(id) || is_native(id)
     }
 
-    /// Tells whether a server of `.pml.json` answers a tool.
+    /// Returns whether a server of `.pml.json` answers a tool.
     pub fn is_configured(&self, id: &ToolId) -> bool {
         id.is_plain() && self.configured.contains(id.namespace())
     }
@@ -181,7 +181,7 @@ impl App {
         spec?.remote
     }
 
-    /// Tells whether a server of `.pml.json` has a namespace.
+    /// Returns whether a server of `.pml.json` has a namespace.
     pub fn is_configured_namespace(&self, namespace: &str) -> bool {
         self.configured.contains(namespace)
     }

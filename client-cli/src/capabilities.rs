@@ -73,7 +73,7 @@ impl Module {
         Ok(Self { id, name, version, integrity, calls, mcp_deps, code, text })
     }
 
-    /// Tells whether it is the version that an id names, if it names one.
+    /// Returns whether it is the version that an id names, if it names one.
     pub fn is_version(&self, id: &ToolId) -> bool {
         id.version().is_none_or(|wanted| version(wanted) == Some(self.version))
     }
@@ -192,7 +192,7 @@ impl Capability {
 pub(crate) mod tests {
     use super::*;
 
-    /// Makes the module that an honest gateway serves for a program.
+    /// Creates the module that an honest gateway serves for a program.
     pub(crate) fn module(fqdn: &str, version: &str, code: &str) -> String {
         let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
             "fqdn": fqdn, "type": "deno", "description": "d", "routing": "client",

@@ -317,7 +317,7 @@ pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
         .map_err(|error| ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("{error}")))
 }
 
-/// Tells whether a run of a program sends its text to the gateway.
+/// Returns whether a run of a program sends its text to the gateway.
 ///
 /// # Errors
 /// Returns `CONFIG_INVALID` for settings or a lock that do not parse.
@@ -333,7 +333,7 @@ fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
     Ok(analysis.dynamic || !can_do_alone(app, &analysis.tools)?)
 }
 
-/// Tells whether this machine has all that tools need: they are here, or
+/// Returns whether this machine has all that tools need: they are here, or
 /// capabilities that ran here before.
 fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     for id in tools {

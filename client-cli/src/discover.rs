@@ -228,7 +228,7 @@ impl Merge<'_> {
         json!(ranking::nearest(name, near, SUGGESTIONS))
     }
 
-    /// Tells whether a call of the gateway's tool reaches it: no server of the user and no rule is in the way.
+    /// Returns whether a call of the gateway's tool reaches it: no server of the user and no rule is in the way.
     fn callable_there(&self, id: &ToolId) -> bool {
         !self.app.is_configured(id)
             && !tools::is_native(id.namespace())

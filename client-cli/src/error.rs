@@ -31,7 +31,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// Makes a failure of the command's own work.
+    /// Creates a failure of the command's own work.
     pub fn failed(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::Failed,
@@ -50,7 +50,7 @@ impl CliError {
         self
     }
 
-    /// Makes a failure of what the user gave.
+    /// Creates a failure of what the user gave.
     pub fn cannot_run(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::CannotRun,
@@ -59,7 +59,7 @@ impl CliError {
         }
     }
 
-    /// Makes a failure with a code's kind and hint.
+    /// Creates a failure with a code's kind and hint.
     pub fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::from(ErrorBody::new(code, message))
     }

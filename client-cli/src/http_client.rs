@@ -45,7 +45,7 @@ pub(crate) enum Credential {
     None,
 }
 
-/// Tells whether an address is on this machine, by its name alone.
+/// Returns whether an address is on this machine, by its name alone.
 pub(crate) fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

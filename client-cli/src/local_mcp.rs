@@ -117,7 +117,7 @@ pub struct LocalServers {
 }
 
 impl LocalServers {
-    /// Makes an empty set; nothing is started before the first call.
+    /// Creates an empty set; nothing is started before the first call.
     pub fn new(
         workspace: Arc<Workspace>,
         environment: Arc<Environment>,
@@ -154,7 +154,7 @@ impl LocalServers {
         }
     }
 
-    /// Tells whether a namespace has a server.
+    /// Returns whether a namespace has a server.
     pub fn knows(&self, namespace: &str) -> bool {
         self.servers.read().unwrap_or_else(PoisonError::into_inner).contains_key(namespace)
     }
@@ -218,7 +218,7 @@ impl LocalServers {
         self.server(namespace).ok().map(|server| server.spec().clone())
     }
 
-    /// Tells whether a server runs.
+    /// Returns whether a server runs.
     pub async fn is_running(&self, namespace: &str) -> bool {
         match self.server(namespace) {
             Ok(server) => server.is_running().await,

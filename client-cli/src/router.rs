@@ -62,7 +62,7 @@ struct Going {
 }
 
 impl Router {
-    /// Makes the router of a run's own program.
+    /// Creates the router of a run's own program.
     pub(crate) fn new(
         run: Arc<LocalRun>,
         declared: HashMap<ToolId, Target>,

@@ -30,7 +30,7 @@ pub struct NativeError {
 }
 
 impl NativeError {
-    /// Makes an error.
+    /// Creates an error.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -65,7 +65,7 @@ pub struct NativeTools {
 }
 
 impl NativeTools {
-    /// Makes the tools of a workspace.
+    /// Creates the tools of a workspace.
     pub fn new(
         workspace: Arc<Workspace>,
         environment: Arc<Environment>,
@@ -140,7 +140,7 @@ impl NativeTools {
 /// The namespaces that `pml` itself implements.
 pub const NAMESPACES: &[&str] = &["filesystem", "shell", "pml"];
 
-/// Tells whether a namespace is implemented by `pml` itself.
+/// Returns whether a namespace is implemented by `pml` itself.
 pub fn is_native(namespace: &str) -> bool {
     NAMESPACES.contains(&namespace)
 }

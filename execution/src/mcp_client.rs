@@ -38,7 +38,7 @@ pub struct BudgetedClient<B> {
 }
 
 impl<B: Budget> BudgetedClient<B> {
-    /// Makes a client that sends with `http`.
+    /// Creates a client that sends with `http`.
     pub fn new(http: reqwest::Client, budget: B) -> Self {
         Self { http, budget }
     }

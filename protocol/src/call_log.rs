@@ -1,4 +1,4 @@
-//! What a run remembers of its calls.
+//! A run's record of its calls.
 
 use std::collections::HashSet;
 
@@ -40,8 +40,7 @@ impl CallLog {
         self.record_within(&[], index, note, failed);
     }
 
-    /// Records an ended call of a capability; `outer` are the indices of the calls
-    /// that it was made within, the outermost first.
+    /// Records an ended call of a capability; `outer` are the indices of the enclosing calls, the outermost first.
     pub fn record_within(
         &mut self,
         outer: &[u64],

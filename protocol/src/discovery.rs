@@ -10,7 +10,7 @@ use crate::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType};
 
 /// The default number of tools in an answer.
 const DEFAULT_LIMIT: usize = 10;
-/// The most tools that are told.
+/// The maximum number of tools in an answer.
 const MOST: usize = 50;
 /// The most intents of one question.
 const INTENTS_LIMIT: usize = 10;
@@ -100,7 +100,7 @@ pub struct DiscoverFilter {
     pub read_only: Option<bool>,
 }
 
-/// A part of a found tool that is told on request.
+/// A part of a found tool that is included on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum DiscoverInclude {
@@ -126,7 +126,7 @@ impl TryFrom<String> for DiscoverInclude {
     }
 }
 
-/// What a request looks for.
+/// The subject of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// What the tool should do, in words.
@@ -204,7 +204,7 @@ fn invalid(message: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::InvalidRequest, message)
 }
 
-/// A tool that was found, before it is told.
+/// A found tool, before it is rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundTool {
     /// Its id.
@@ -215,11 +215,11 @@ pub struct FoundTool {
     pub kind: ToolUseType,
     /// Where a call of it would run.
     pub routing: Routing,
-    /// The operator says that it changes nothing.
+    /// The operator marked it as read-only.
     pub read_only: bool,
     /// Its structured content is `{value: x}`, and a program gets `x`.
     pub wraps_value: bool,
-    /// How well it fits, from 0 to 1.
+    /// The score, from 0 to 1.
     pub score: f32,
     /// The version of a capability or a published server.
     pub version: Option<String>,
@@ -240,7 +240,7 @@ impl FoundTool {
         self
     }
 
-    /// Tells whether the tool is what a filter wants.
+    /// Returns whether the tool is what a filter wants.
     pub fn passes(&self, filter: Option<&DiscoverFilter>) -> bool {
         filter.is_none_or(|filter| {
             filter.kind.is_none_or(|kind| kind == self.kind)
@@ -249,7 +249,7 @@ impl FoundTool {
         })
     }
 
-    /// Tells of the tool in few words: how it is called, what it does, where it runs.
+    /// Renders the tool briefly: its signature, its description, its routing.
     pub fn told(&self, include: &[DiscoverInclude]) -> Value {
         // Strangers wrote these texts, and a model reads them.
         let mut flags = TextFlags::default();
@@ -290,7 +290,7 @@ impl FoundTool {
         told
     }
 
-    /// Returns the schema of what a program gets, as [`crate::unwrap_tool_result`] makes it.
+    /// Returns the schema of the value that a program receives, as converted by [`crate::unwrap_tool_result`].
     fn result_schema<'a>(&self, schema: &'a Value) -> &'a Value {
         let properties = schema.get("properties").and_then(Value::as_object);
         let only = properties.filter(|properties| properties.len() == 1);

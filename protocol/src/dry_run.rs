@@ -51,16 +51,16 @@ impl From<Routing> for Side {
     }
 }
 
-/// The result of a dry run: what would happen, told without running anything.
+/// The result of a dry run: what would happen, without running anything.
 ///
-/// Readers take what they know: a gateway of another version may send less.
+/// Readers ignore unknown fields and accept missing ones: a gateway of another version may send less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DryRun {
     /// Always true.
     pub dry_run: bool,
     /// The side that would run the program itself.
     pub routing: Routing,
-    /// Whether the program chooses tools as it runs, so that the lists below may be incomplete.
+    /// Whether the program is dynamic, so that the lists below may be incomplete.
     #[serde(default)]
     pub dynamic: bool,
     /// The caller's own scope.
@@ -75,7 +75,7 @@ pub struct DryRun {
     /// The order in which they happen.
     #[serde(default)]
     pub order: Vec<Step>,
-    /// The gateway to which a run sends the text of the program, to have it analysed; told by the user's machine.
+    /// The gateway that receives the text of the program for analysis; set by the user's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_goes_to: Option<String>,
     /// The results that leave the user's machine.
@@ -126,8 +126,7 @@ pub struct Egress {
 pub struct ArgsEgress {
     /// The task that gets it.
     pub to: String,
-    /// The parts, given as they are or computed with: `args.x`; `args` where any
-    /// part of it may be.
+    /// The parts, passed as they are or used in a computation: `args.x`; `args` if it may be any part.
     pub parameters: Vec<String>,
 }
 
@@ -137,13 +136,13 @@ pub struct ArgsEgress {
 pub struct Step {
     /// The tasks that the step starts.
     pub tasks: Vec<String>,
-    /// Whether calls of this step can be in flight at the same time.
+    /// Whether calls of this step can run concurrently.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub together: bool,
-    /// The program goes on without waiting for this step.
+    /// The program does not wait for this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unawaited: Option<Unawaited>,
-    /// When the calls are made cannot be told: at any time from here on, or before.
+    /// The time of the calls is unknown: at any time from here on, or before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_time: bool,
     /// The steps from this number, from 1, to this one are repeated, the innermost loop first.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{Fqdn, Integrity, Routing};
 
-/// How deep capabilities may call one another.
+/// The maximum nesting depth of capabilities.
 pub const CAPABILITY_DEPTH: usize = 4;
 /// The maximum number of tools and capabilities that a program may reach through capabilities.
 pub const CAPABILITY_REACH: usize = 1_000;
@@ -146,7 +146,7 @@ impl Install {
     /// Returns the version of the package that the command starts, if its arguments pin one: `name@1.2.3` for
     /// npm, `name==1.2.3` for Python.
     pub fn version(&self) -> Option<&str> {
-        // What follows the package are the server's own arguments.
+        // The arguments after the package are the server's own.
         let package = self.args.iter().find(|arg| !arg.starts_with('-'))?;
         let version = package
             .split_once("==")
@@ -176,8 +176,8 @@ pub struct ToolDescriptor {
     pub annotations: Option<Value>,
 }
 
-/// Fields of a served entry that are not its content: the hash itself, the
-/// operator's decision where it runs, and what was said of it later.
+/// Fields of a served entry that are not part of its content: the hash itself, the operator's routing, and later
+/// changes such as deprecation.
 const NOT_CONTENT: [&str; 3] = ["integrity", "routing", "deprecated"];
 
 impl RegistryEntry {
@@ -202,12 +202,12 @@ impl RegistryEntry {
     pub fn module(&self, code: &str) -> String {
         let entry = serde_json::to_string(self)
             .unwrap_or_else(|_| unreachable!("an entry has text keys only"));
-        // Two characters that JSON leaves alone would end the comment.
+        // Two characters that JSON does not escape would end the comment.
         let entry = entry.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
         format!("{MODULE_HEAD}{entry}\n{code}")
     }
 
-    /// Reads what [`RegistryEntry::module`] wrote: the entry and the program. Neither is verified.
+    /// Parses the output of [`RegistryEntry::module`]: the entry and the program. Neither is verified.
     pub fn from_module(text: &str) -> Option<(Self, &str)> {
         let (entry, code) = text.strip_prefix(MODULE_HEAD)?.split_once('\n')?;
         Some((serde_json::from_str(entry).ok()?, code))

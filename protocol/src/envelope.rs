@@ -1,4 +1,4 @@
-//! What a program's submission looks like, and the one answer to it.
+//! The submission of a program, and the one answer to it.
 
 use std::num::NonZeroU64;
 
@@ -23,7 +23,7 @@ pub struct ExecuteRequest {
     /// The value of `args` inside the program; an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
-    /// How to run it.
+    /// Options of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<ExecuteOptions>,
     /// With `dry_run`: the scope whose program it is, for the program of a capability. Its short names mean what they
@@ -38,7 +38,7 @@ pub struct ExecuteRequest {
     pub continue_workflow: Option<ContinueWorkflow>,
 }
 
-/// How to run a program.
+/// Options of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecuteOptions {
@@ -113,7 +113,7 @@ pub enum Envelope {
     ApprovalRequired(Box<Approval>),
 }
 
-/// A failure, with what is known of the run that led to it.
+/// A failure, with the fields of the run that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
     /// The error message.
@@ -137,13 +137,13 @@ pub struct RunNote {
     /// The program's output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<ConsoleLine>,
-    /// Whether lines are missing because the console limit was reached.
+    /// Whether console lines are missing because of the limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub console_truncated: bool,
     /// Warnings of a successful run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The calls that were made, in the order they began; absent where they were not asked for.
+    /// The calls, in the order of their start; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<CallNote>>,
     /// Those that failed, where `calls` is absent.
@@ -174,15 +174,15 @@ pub struct CallNote {
 /// A program that ran to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Success {
-    /// What the program returned; `null` for nothing.
+    /// The program's return value; `null` if there is none.
     pub result: Value,
     /// The run.
     #[serde(flatten)]
     pub run: RunNote,
-    /// The tools that the program declares; absent where they were not asked for.
+    /// The tools that the program declares; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_used: Option<Vec<ToolUse>>,
-    /// The analysed plan, as `pml analyze --json` shows it under `dag`; absent where it was not asked for.
+    /// The analysed plan, in the form of `dag` in `pml analyze --json`; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dag: Option<Value>,
 }
@@ -238,7 +238,7 @@ pub struct ToolUse {
     pub lacks_key: Option<String>,
 }
 
-/// What a [`ToolUse`] names.
+/// The type of a [`ToolUse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolUseType {
@@ -275,7 +275,7 @@ pub struct Delegation {
 /// A paused run that waits for a human.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Always true; read by clients that do not look at `status`.
+    /// Always true; read by clients that ignore `status`.
     pub approval_required: bool,
     /// The type of the question.
     pub approval_type: ApprovalType,
@@ -283,7 +283,7 @@ pub struct Approval {
     pub workflow_id: String,
     /// The question, for a human; escaped.
     pub description: String,
-    /// What the question is about.
+    /// The context of the question.
     #[serde(default)]
     pub context: Value,
     /// The possible answers.
@@ -309,7 +309,7 @@ pub enum ApprovalType {
 }
 
 impl Envelope {
-    /// Makes an error answer.
+    /// Creates an error answer.
     pub fn error(error: ErrorBody) -> Self {
         Self::Error(Box::new(RunError { error, run: None }))
     }
@@ -324,7 +324,7 @@ impl Envelope {
         }
     }
 
-    /// Tells whether the MCP result that carries it is an error.
+    /// Returns whether the MCP result that carries it is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }

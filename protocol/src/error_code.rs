@@ -224,7 +224,7 @@ error_codes! {
         "The operator must set PML_MASTER_KEY; until then, send secrets with the call, as `X-PML-Key-…`.";
 }
 
-/// Says that a text is not the name of an error code.
+/// A text that is not the name of an error code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of an error code")]
 pub struct UnknownErrorCode;
@@ -243,7 +243,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// An error as it stands in an answer.
+/// An error in an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// The code's name.
@@ -252,7 +252,7 @@ pub struct ErrorBody {
     pub error_number: u16,
     /// What failed, and for which object.
     pub message: String,
-    /// What to do next.
+    /// The remedy.
     pub hint: String,
     /// Facts for programs: line, column, code frame, unknown tools, …; an object.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -266,7 +266,7 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Makes an error with the code's own hint and no details.
+    /// Creates an error with the code's own hint and no details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             error_code: code,

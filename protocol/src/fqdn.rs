@@ -13,10 +13,10 @@ pub use tool_id::{ToolId, is_version};
 /// The longest segment of any name, in bytes.
 const SEGMENT_LIMIT: usize = 128;
 
-/// Says why a text is not a name of the wanted kind.
+/// Why a text is not a valid name of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The text does not have the form that its kind asks for.
+    /// The text does not have the form that its kind requires.
     #[error("`{text}` is not a {kind}; expected {expected}")]
     Form {
         /// The text, shortened and escaped for display.
@@ -38,7 +38,7 @@ pub enum NameError {
     },
 }
 
-/// Returns `text` safe and short enough to stand in an error message.
+/// Returns `text` escaped and truncated for an error message.
 fn shown(text: &str) -> String {
     let mut out: String = text.chars().take(64).flat_map(char::escape_debug).collect();
     if text.chars().nth(64).is_some() {
@@ -280,7 +280,7 @@ impl FromStr for Fqdn {
     }
 }
 
-/// Gives a name type its text form on the wire and in messages.
+/// Implements the text form of a name type, on the wire and in messages.
 macro_rules! text_form {
     ($($name:ident),*) => {$(
         impl fmt::Debug for $name {

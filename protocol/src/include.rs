@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CallNote, Envelope, Routing, ToolUse};
 
-/// A part of the answer that `options.include` asks for.
+/// A part of the answer that `options.include` requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Include {
@@ -157,7 +157,7 @@ impl Envelope {
         self
     }
 
-    /// Returns what `_meta` of its MCP result says of the run, where it has one.
+    /// Returns the run's part of its MCP result's `_meta`, if there is one.
     pub fn meta(&self) -> Option<&RunMeta> {
         match self {
             Self::Success(success) => success.run.meta.as_deref(),

@@ -19,7 +19,7 @@ use crate::ShortHash;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Integrity([u8; 32]);
 
-/// Says that a text is not an integrity value.
+/// A text that is not an integrity value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an integrity must be `sha256-` and 44 characters of standard base64")]
 pub struct IntegrityError;
@@ -43,7 +43,7 @@ impl Integrity {
         self.0
     }
 
-    /// Returns the first four hex digits, as they stand in a pinned FQDN.
+    /// Returns the first four hex digits, as in a pinned FQDN.
     pub fn short(&self) -> ShortHash {
         format!("{:02x}{:02x}", self.0[0], self.0[1])
             .parse()

@@ -1,4 +1,4 @@
-//! The journal of a run: what a second run must be given to be the same.
+//! The journal of a run: the inputs that a second run needs to be identical.
 //!
 //! A program depends on its text, its arguments, the time, random numbers and the answers of its tools, and on
 //! nothing else: a sandboxed program has no other input. The journal contains a hash of the first two and the values
@@ -28,7 +28,7 @@ pub enum JournalLine {
     Call(JournalCall),
 }
 
-/// What a run starts from.
+/// The start of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalRun {
@@ -40,7 +40,7 @@ pub struct JournalRun {
     pub args: Integrity,
     /// The program's clock at its start, in milliseconds since 1970. It moves only when a timer fires.
     pub epoch_ms: i64,
-    /// What its random numbers follow from.
+    /// The seed of its random numbers.
     pub seed: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct JournalCall {
     pub answer: JournalAnswer,
 }
 
-/// What a call gave to its program.
+/// What a call returned to its program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalAnswer {
@@ -93,7 +93,7 @@ pub struct Journal {
     places: HashMap<u64, usize>,
 }
 
-/// Why a text is no journal.
+/// Why a text is not a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalRefusal {
     /// A line is not what it should be.
@@ -123,9 +123,9 @@ pub enum JournalMismatch {
     Tool {
         /// The call.
         index: u64,
-        /// What the journal has.
+        /// The entry in the journal.
         recorded: ToolId,
-        /// What the program called.
+        /// The program's call.
         made: ToolId,
     },
     /// Other arguments of a call.
@@ -209,7 +209,7 @@ impl Journal {
         &self.calls
     }
 
-    /// Tells whether a run of this program can follow the journal.
+    /// Returns whether a run of this program can follow the journal.
     pub fn is_of(&self, code: &str, args: &Value) -> Result<(), JournalMismatch> {
         if Integrity::of(code.as_bytes()) != self.run.code {
             return Err(JournalMismatch::Code);
@@ -217,7 +217,7 @@ impl Journal {
         if Integrity::of_json(args) == self.run.args { Ok(()) } else { Err(JournalMismatch::Args) }
     }
 
-    /// Returns the answer to a call that a second run makes; `None` if the first had none yet.
+    /// Returns the answer to a call of a second run; `None` if the first run had none yet.
     pub fn answer(
         &self,
         index: u64,

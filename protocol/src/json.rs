@@ -1,7 +1,7 @@
 //! The size of a JSON text, determined before it is parsed.
 //!
-//! A tree takes many times the memory of its text, and how many depends on its shape. So what comes from others is
-//! counted first.
+//! A parsed tree takes many times the memory of its text, by a factor that depends on its shape. So untrusted input
+//! is counted first.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Nothing>(text).map(|_| ())
 }
 
-/// Any value, of which nothing is kept. Unlike `IgnoredAny` it is read to the last digit.
+/// Any value, which is discarded. Unlike `IgnoredAny`, it is parsed to the last digit.
 struct Nothing;
 
 impl<'de> Deserialize<'de> for Nothing {

@@ -1,4 +1,4 @@
-//! The words that both PML programs speak.
+//! The wire types and vocabulary of both PML programs.
 //!
 //! `protocol` holds what crosses a process boundary or must be decided identically on both sides: identifiers
 //! ([`ToolId`], [`Fqdn`], [`Scope`]), the routing rules ([`RoutingRules`]), the answer envelope ([`Envelope`]), the

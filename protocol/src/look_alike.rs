@@ -1,4 +1,4 @@
-//! Names that a reader takes for another one: the one rule, for questions and for what is published.
+//! Names that a reader mistakes for another one: the only rule, for questions and for publishing.
 //!
 //! Names are ASCII, so their grammar already refuses letters of other scripts. Two names look alike if they are equal
 //! after folding what a reader overlooks. A name with an additional letter or word is a different name, however

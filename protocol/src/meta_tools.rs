@@ -34,13 +34,13 @@ pub struct MetaTool {
     pub aliases: &'static [&'static str],
     /// The description for a model.
     pub description: &'static str,
-    /// What a client may assume of a call.
+    /// What a client may assume about a call.
     pub hints: Hints,
     input: fn() -> Value,
     output: fn() -> Value,
 }
 
-/// What a call of a tool may do: MCP's annotations of a tool.
+/// The effects of a tool's call: MCP's tool annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
     /// It changes nothing.

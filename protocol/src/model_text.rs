@@ -1,4 +1,4 @@
-//! What strangers wrote, as it is shown to a model: escaped, cut, and marked.
+//! Untrusted text, prepared for a model: escaped, truncated, and flagged.
 //!
 //! The registry stores texts as they were published. A model reads them as part of its prompt, so invisible
 //! characters are escaped, the length is limited, and a text that addresses the model is flagged.
@@ -21,7 +21,7 @@ const SCHEMA_LIMIT: usize = 32 * 1024;
 /// The changes made to a text, and the warnings about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextFlag {
-    /// It has characters that do not show; they stand as escapes.
+    /// It has invisible characters, which are escaped.
     HiddenCharacters,
     /// It is too long and was cut.
     TooLong,
@@ -198,7 +198,7 @@ fn speaks_to_the_model(text: &str) -> bool {
         "don't tell the user",
         "without telling the user",
     ];
-    // Characters that do not show must not hide a mark; far into a text that was cut nobody reads it.
+    // Invisible characters must not hide a mark. Nobody reads the truncated part of a text.
     let plain: String = text
         .chars()
         .take(8 * DESCRIPTION_LIMIT)

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The `_meta` key under which the gateway tells the CLI a result's [`ResultMode`].
+/// The `_meta` key under which the gateway sends the CLI a result's [`ResultMode`].
 const RESULT_META: &str = "ai.casys.pml/result";
 
-/// How a result is read; set by the registry row.
+/// How a result is interpreted; set by the registry row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultMode {

@@ -21,7 +21,7 @@ pub enum ToolPattern {
 }
 
 impl ToolPattern {
-    /// Tells whether the pattern covers a tool, however it is spelled: in every version, and without a scope in the
+    /// Returns whether the pattern covers a tool, however it is spelled: in every version, and without a scope in the
     /// pattern under every full name.
     pub fn matches(&self, id: &ToolId) -> bool {
         match self {
@@ -48,7 +48,7 @@ impl ToolPattern {
         same_scope && self.matches(id)
     }
 
-    /// Tells whether the pattern names the scope that owns its tools.
+    /// Returns whether the pattern names the scope that owns its tools.
     pub fn has_scope(&self) -> bool {
         match self {
             Self::Any => false,
@@ -75,7 +75,7 @@ impl FromStr for ToolPattern {
             return Ok(Self::Any);
         }
         if let Some(namespace) = text.strip_suffix(":*") {
-            // `x` stands in for the action, so that the namespace is checked by the one grammar.
+            // `x` replaces the action, so that the namespace is checked by the same grammar.
             let tool = ToolId::from_call(namespace, "x")?;
             return Ok(Self::Namespace(tool.program_namespace().to_owned()));
         }

@@ -7,7 +7,7 @@ use crate::{CallLog, ErrorBody, ErrorCode};
 /// The sandbox's report of a failed program.
 #[derive(Debug, Clone)]
 pub struct ProgramFailure<'a> {
-    /// The code that the sandbox's kind of failure stands for.
+    /// The error code for the sandbox's kind of failure.
     pub code: ErrorCode,
     /// The error's `name`, for example `TypeError`.
     pub name: &'a str,

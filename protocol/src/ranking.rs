@@ -1,4 +1,4 @@
-//! How well a tool fits an intent: one measure for the gateway's tools and those of the user's machine.
+//! How well a tool matches an intent: one score for the gateway's tools and those of the user's machine.
 //!
 //! A score measures how much of the intent the tool's texts contain, from 0 to 1. It depends only on the tool and the
 //! intent, so that scores of different sets of tools can be compared.
@@ -14,17 +14,17 @@ use crate::ToolId;
 
 pub use index::{Hit, ToolIndex};
 
-/// What scores less does not fit.
+/// A tool with a lower score does not match.
 pub const SCORE_FLOOR: f32 = 0.25;
 /// A result below this share of the best score is irrelevant too: the intent meant something else.
 const SHARE_OF_BEST: f32 = 0.4;
-/// The most characters of an intent that count; the rest adds nothing.
+/// The maximum number of scored characters of an intent; the rest adds nothing.
 const INTENT_LIMIT: usize = 1_000;
-/// The most words of an intent that count.
+/// The maximum number of scored words of an intent.
 const WORDS_LIMIT: usize = 24;
-/// The most characters of a description that count.
+/// The maximum number of scored characters of a description.
 const DESCRIPTION_LIMIT: usize = 2_000;
-/// Words of an intent beyond this number count half: a long intent names more than one tool does.
+/// Words of an intent beyond this number have half the weight: a long intent mentions more than one tool does.
 const FULL_WORDS: usize = 3;
 
 /// The weight of a word at this place.
@@ -43,7 +43,7 @@ const NAME_SHARE: f32 = 0.2;
 /// The penalty for a tool whose description recommends another one.
 const DEPRECATED: f32 = 0.9;
 
-/// Words that say nothing about what a tool does.
+/// Stop words, which do not describe a tool.
 const STOP_WORDS: &str = "a about all am an and any are as at be been but by can could do does for from give had has have how i \
 if in into is it its just like may me my need needs no not of on one only or our out please should so some such that the \
 their them then there these they this those to tool tools up us use used using via want was we what when where which who \
@@ -119,7 +119,7 @@ impl Intent {
         Self { text: text.trim().to_lowercase(), words, stemmer }
     }
 
-    /// Returns the words to look for in an index, those of the same meaning too; letters and digits only.
+    /// Returns the words to search for in an index, including synonyms; letters and digits only.
     pub fn terms(&self) -> Vec<&str> {
         let mut terms: Vec<&str> = Vec::new();
         for word in &self.words {
@@ -139,7 +139,7 @@ impl Intent {
         self.words.iter().map(|word| word.plain.as_str()).collect()
     }
 
-    /// Says how well a tool fits, from 0 to 1.
+    /// Returns the score of a tool, from 0 to 1.
     pub fn score(&self, tool: &Described<'_>) -> f32 {
         if self.words.is_empty() {
             return 0.0;
@@ -191,7 +191,7 @@ impl Intent {
         if is_outdated { score * DEPRECATED } else { score }
     }
 
-    /// Tells whether the intent is the tool's very name, in any of its spellings.
+    /// Returns whether the intent is the tool's very name, in any of its spellings.
     fn names(&self, id: &ToolId) -> bool {
         let text = self.text.as_str();
         [id.to_string(), id.wire_name(), id.call_form(), id.action().to_owned()]
@@ -255,7 +255,7 @@ fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
     if short.chars().count() >= 4 && long.starts_with(short.as_str()) {
         return BEGINS;
     }
-    // Meaning and spelling count where authors choose their words: in the name and the first sentence.
+    // Synonyms and misspellings are scored only where authors choose their words: in the name and the first sentence.
     if weight >= IN_FIRST_SENTENCE && word.same.contains(stem) {
         return SAME_MEANING;
     }

@@ -1,8 +1,8 @@
 //! Takes keys out of texts by their values: one key out of what an upstream sends back, and all keys that a program
 //! uses now out of what it writes.
 //!
-//! Upstreams echo headers in errors, debug pages and results. A key that was used
-//! for a call never goes on from there: not to the program, the caller or the log.
+//! Upstreams echo headers in errors, debug pages and results. A key that was used for a call is never passed on: not
+//! to the program, the caller or the log.
 
 mod in_use;
 mod json;
@@ -135,8 +135,8 @@ fn forms(key: &str) -> Vec<String> {
     forms
 }
 
-/// Returns how the middle of a longer text is encoded when the key stands in it,
-/// after any number of other bytes: what depends on the neighbours is left out.
+/// Returns the encoding of the key in the middle of a longer text, after any number of other bytes: the digits that
+/// depend on the neighbours are omitted.
 fn within(encoding: &Encoding, key: &[u8]) -> Vec<String> {
     (0..3)
         .filter_map(|before| {
@@ -154,7 +154,7 @@ fn escaped(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// A text as it stands in a URL.
+/// A text in its URL encoding.
 struct Percent(String);
 
 impl Percent {

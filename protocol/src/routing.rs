@@ -31,8 +31,7 @@ impl Routing {
 
 /// The routing rules of a deployment; the most specific pattern wins.
 ///
-/// A tool that no rule covers runs on the client: what is unknown never runs
-/// on a machine that many tenants share.
+/// A tool that no rule matches runs on the client: an unknown tool never runs on a machine that many tenants share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(ToolPattern, Routing)>", into = "Vec<(ToolPattern, Routing)>")]
 pub struct RoutingRules {

@@ -1,13 +1,13 @@
 //! Reading server.json, the form in which the official MCP registry describes a server.
 //!
-//! Source: the registry's `server.schema.json`, 2025-07-09 to 2025-12-11. Only what is pinned is taken: the same text
-//! must give the same server tomorrow.
+//! Source: the registry's `server.schema.json`, 2025-07-09 to 2025-12-11. Only pinned content is accepted: the same
+//! text must yield the same server tomorrow.
 
 use serde_json::{Map, Value};
 
 use crate::{Install, escape_text};
 
-/// How a server that a server.json describes is had.
+/// How to start or reach a server that a server.json describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerPlace {
     /// It is started as a child process.
@@ -48,7 +48,8 @@ pub fn place_of(server: &Value) -> Result<ServerPlace, String> {
     Err(format!("it can be neither started nor reached: {}", escape_text(&why.join("; "))))
 }
 
-/// Returns the namespace that a name suggests: what stands behind the slash, without what a namespace cannot have.
+/// Returns the namespace that a name suggests: the part after the slash, without characters that a namespace cannot
+/// have.
 pub fn namespace_of(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
@@ -56,7 +57,7 @@ pub fn namespace_of(name: &str) -> String {
     plain.trim_matches('-').replace("__", "_")
 }
 
-/// Tells whether a version is one, not a range or a tag that moves.
+/// Returns whether a version is one, not a range or a tag that moves.
 pub fn is_exact(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
         && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+_".contains(c))

@@ -1,7 +1,7 @@
 //! JSON Schema as a TypeScript type: what a model needs to write a call, in a tenth of the words.
 //!
-//! Strangers write the schemas. So the names and texts in them are escaped, flagged and cut, and whatever the
-//! schema is, the type is short: what does not fit stands as `…`.
+//! The schemas are untrusted. So their names and texts are escaped, flagged and truncated, and whatever the schema
+//! is, the type is short: omitted parts are shown as `…`.
 
 use serde_json::Value;
 
@@ -16,9 +16,9 @@ const WORD_LIMIT: usize = 64;
 const MEMBERS_LIMIT: usize = 24;
 /// The most schemas that are looked into for one type; the nested ones of a hostile schema multiply.
 const NODES_LIMIT: usize = 500;
-/// How deep types nest; what makes too long a signature is written again with less.
+/// The nesting depth of types; a signature that is too long is rendered again with less.
 const DEPTHS: [usize; 4] = [6, 3, 2, 1];
-/// What was left out.
+/// The omitted part.
 const CUT: &str = "…";
 
 /// Returns a tool's call with its parameters and its result: `mcp.a.b({ path: string, head?: number }) => Promise<string>`.
@@ -244,7 +244,7 @@ fn union(members: Vec<String>, count: usize) -> String {
     if seen.is_empty() { "never".to_owned() } else { seen.join(" | ") }
 }
 
-/// Puts a type into brackets where an operator that follows would tear it apart.
+/// Puts a type into parentheses if a following operator would otherwise split it.
 fn in_brackets(written: &str) -> String {
     let plain = !written.contains([' ', '|', '&'])
         || (written.starts_with('{') && closes_at_the_end(written));

@@ -20,7 +20,7 @@ pub enum Visibility {
     Public,
 }
 
-/// Says that a word names no visibility.
+/// A word that is not a visibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a visibility must be `private`, `project`, `org` or `public`")]
 pub struct UnknownVisibility;

@@ -38,7 +38,7 @@ pub struct AuditEvent {
 }
 
 impl AuditEvent {
-    /// Makes an event, for example `key.revoke` of a key.
+    /// Creates an event, for example `key.revoke` of a key.
     pub fn new(
         action: impl Into<String>,
         target: impl Into<String>,

@@ -67,7 +67,7 @@ impl EntryName {
         }
     }
 
-    /// Tells whether it is looked up in the caller's whole organisation.
+    /// Returns whether it is looked up in the caller's whole organisation.
     fn is_short(&self) -> bool {
         !matches!(self, Self::Full(_))
     }

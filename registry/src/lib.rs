@@ -193,7 +193,7 @@ impl Registry {
         self
     }
 
-    /// Tells whether the database answers and has this program's schema.
+    /// Returns whether the database answers and has this program's schema.
     ///
     /// # Errors
     /// Returns what is wrong, as [`Registry::connect`] does.

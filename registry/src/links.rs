@@ -80,7 +80,7 @@ pub struct LinkRecord {
 }
 
 impl Registry {
-    /// Makes a link to the registry of the tenant's project and returns its slug, for the only time.
+    /// Creates a link to the registry of the tenant's project and returns its slug, which cannot be shown again.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the scope does not exist, and [`RegistryError::Conflict`] when the

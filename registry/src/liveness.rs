@@ -40,7 +40,7 @@ struct State {
 pub(crate) struct Liveness(watch::Receiver<State>);
 
 impl Liveness {
-    /// Tells whether the database is silent now.
+    /// Returns whether the database is silent now.
     pub(crate) fn is_silent(&self) -> bool {
         self.0.borrow().silent
     }
@@ -63,7 +63,7 @@ impl Liveness {
         }
     }
 
-    /// Tells whether a connection of this age is one that may have died without a word.
+    /// Returns whether a connection of this age is one that may have died without a word.
     pub(crate) fn doubts(&self, age: Duration) -> bool {
         self.0.borrow().renewed.is_some_and(|at| age > at.elapsed())
     }

@@ -73,7 +73,7 @@ impl Operator {
         .await
     }
 
-    /// Makes an organisation and a project where they are missing; returns
+    /// Creates an organisation and a project where they are missing; returns
     /// whether the project is new.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Operator {
     }
 }
 
-/// Makes an organisation and a project where they are missing; returns whether the project is new.
+/// Creates an organisation and a project where they are missing; returns whether the project is new.
 pub(crate) async fn make(
     connection: &mut PgConnection,
     scope: &Scope,

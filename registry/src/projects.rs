@@ -77,7 +77,7 @@ impl Registry {
         .await
     }
 
-    /// Makes a project in the caller's organisation.
+    /// Creates a project in the caller's organisation.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to whoever does not manage the organisation, and

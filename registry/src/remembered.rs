@@ -158,7 +158,7 @@ impl Registry {
         Ok(resolved)
     }
 
-    /// Tells whether entries and tools are remembered at present.
+    /// Returns whether entries and tools are remembered at present.
     pub fn remembers_entries(&self) -> bool {
         self.entries.generation().is_some()
     }

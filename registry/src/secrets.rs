@@ -41,7 +41,7 @@ pub struct SecretUse {
 }
 
 impl SecretUse {
-    /// Tells whether a key that may go to these hosts may go to this one.
+    /// Returns whether a key that may go to these hosts may go to this one.
     ///
     /// The hosts of a secret apply to every entry. A secret without hosts is used only for the operator's entries: an
     /// entry that a tenant wrote names the variable and the address, and could send anybody's secret anywhere.
@@ -93,7 +93,7 @@ impl Registry {
         self.master_keys.derive(purpose)
     }
 
-    /// Tells whether secrets can be stored and read.
+    /// Returns whether secrets can be stored and read.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] or [`RegistryError::WrongMasterKey`].

@@ -1,4 +1,4 @@
-//! What a child does from its first instruction until it waits, sealed, for its first message.
+//! A child's start, from its first instruction until it waits, sealed, for its first message.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -48,8 +48,7 @@ enum Role {
 }
 
 fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
-    // A destructor that runs over a hostile heap is one more thing to attack, so nothing unwinds
-    // but a job.
+    // A destructor that runs on a hostile heap is additional attack surface, so nothing unwinds except a job.
     std::panic::set_hook(Box::new(|_| exit(EXIT_PANIC)));
     let socket = match take_descriptors() {
         Ok(socket) => socket,
@@ -84,7 +83,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
                 Err(message) => refuse(wire, &message),
             };
             one_heap();
-            // A job has no hostile heap, and may be made of parts that panic and are caught.
+            // A job has no hostile heap, and may contain code that panics and is caught.
             std::panic::set_hook(Box::new(|_| {}));
             // The thread must start before the last layers, which forbid threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
@@ -209,10 +208,10 @@ pub(crate) fn sleep_forever() -> ! {
     }
 }
 
-/// Settles the process-wide state that libraries look at later, while files can still be opened.
+/// Initializes the process-wide state that libraries use later, while files can still be opened.
 fn prepare_process() -> Result<(), String> {
     std::env::set_current_dir("/").map_err(|e| format!("chdir: {e}"))?;
-    // For the one who looks at a list of processes.
+    // For readers of a process list.
     rustix::thread::set_name(c"pml-sandbox").map_err(|e| format!("prctl(NAME): {e}"))?;
     // The first use of a clock makes a system call to find the fast clock.
     let _ = (monotonic(), cpu_time());

@@ -1,4 +1,4 @@
-//! The wall clock of one run, which stands still while a human decides.
+//! The wall clock of one run, which is paused while a human decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

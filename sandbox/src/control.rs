@@ -27,7 +27,7 @@ pub(crate) enum Ask {
     Reap(u32),
 }
 
-/// What the zygote answers.
+/// An answer of the zygote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The new child's number, which is its own until it is reaped.

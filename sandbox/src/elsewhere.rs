@@ -19,7 +19,7 @@ pub fn marks_child(_first_argument: &[u8]) -> bool {
     false
 }
 
-/// Does nothing: how a process is kept private differs from system to system.
+/// Does nothing: process privacy is specific to each system.
 ///
 /// # Errors
 /// Never fails.

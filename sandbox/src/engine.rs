@@ -26,7 +26,7 @@ use fault::{Fault, failure};
 
 /// The longest frame from the host. It is trusted; this only catches a broken stream.
 const HOST_FRAME: usize = 64 * MIB;
-/// Jobs between two looks at the CPU clock. One that runs long is stopped by the interrupt handler.
+/// The number of jobs between two checks of the CPU clock. A single long job is stopped by the interrupt handler.
 const JOBS_PER_LOOK: u32 = 32;
 
 /// Bytes of heap after which the engine first looks for cycles. Few programs live that long; what is in no cycle
@@ -68,17 +68,17 @@ struct Job {
     ends_by_itself: bool,
 }
 
-/// Tells whether a program failed only because its value cannot be handed out.
+/// Returns whether a program failed only because its value cannot be handed out.
 fn is_about_result(fault: &Fault) -> bool {
     [FailureKind::ResultNotSerializable, FailureKind::ResultTooLarge]
         .iter()
         .any(|kind| kind.as_str() == fault.kind)
 }
 
-/// The promises that have failed with nobody looking, each with its reason.
+/// Rejected promises that nothing awaited, each with its reason.
 type Rejections = RefCell<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
 
-/// The most of them that are kept.
+/// The maximum number of them that is kept.
 const MOST_REJECTIONS: usize = 32;
 
 /// The CPU time of the program.
@@ -98,7 +98,7 @@ impl Budget {
 }
 
 impl Engine {
-    /// Makes an engine that is connected to nothing.
+    /// Creates an engine that is connected to nothing.
     pub(crate) fn new() -> rquickjs::Result<Engine> {
         let shared = Shared::new(Wire::nowhere());
         // The first of these looks up how to ask the kernel, which is done here once for all forks.
@@ -161,7 +161,7 @@ impl Engine {
         self.shared.chance.borrow_mut().begin(None);
         self.shared.wire.borrow_mut().make_room();
         let _ = frame::read_from_host(REHEARSED.as_bytes());
-        // A script and not a module, which could be imported by its name. How it ends is of no interest.
+        // A script and not a module, because a module could be imported by its name. Its result is ignored.
         let _ = self.context.with(|ctx| {
             ctx.json_parse(REHEARSED)?;
             ctx.eval::<(), _>(include_str!("realm/rehearsal.js"))
@@ -252,7 +252,7 @@ impl Engine {
             if let Some(result) = self.settled(promise) {
                 return result;
             }
-            // One by one: what the program does next must not depend on how many came at once.
+            // One by one: the program's behaviour must not depend on how many arrived at once.
             if self.settle_answer()? {
                 continue;
             }
@@ -337,7 +337,7 @@ impl Engine {
         })
     }
 
-    /// Makes the program's function; nothing of the program itself runs.
+    /// Creates the program's function; nothing of the program itself runs.
     fn compile(&self, source: &str, args: &str) -> Result<Persistent<Function<'static>>, Fault> {
         self.context.with(|ctx| {
             let begun = (|| {
@@ -395,7 +395,7 @@ impl Engine {
         })
     }
 
-    /// Hands the next answer that has arrived to the program; tells whether there was one.
+    /// Passes the next answer that has arrived to the program; returns whether there was one.
     fn settle_answer(&self) -> Result<bool, Fault> {
         self.context.with(|ctx| {
             let mut wire = self.shared.wire.borrow_mut();
@@ -429,7 +429,7 @@ impl Engine {
         })
     }
 
-    /// Returns what a promise gives once it is settled.
+    /// Returns the value of a promise once it is settled.
     fn settled(
         &self,
         promise: &Persistent<Promise<'static>>,
@@ -454,7 +454,7 @@ impl Engine {
         })
     }
 
-    /// Tells what a program threw, or why its result could not be written.
+    /// Describes what a program threw, or why its result could not be serialized.
     fn thrown<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Fault {
         // Asking for the reason runs code, too, and there is no CPU time left for it.
         if self.budget.is_spent() {

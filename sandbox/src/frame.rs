@@ -14,7 +14,7 @@ pub(crate) const VERSION: u32 = 1;
 /// Bytes of the length before each frame.
 pub(crate) const HEADER: usize = 4;
 
-/// What the host sends.
+/// A message from the host.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToChild<'a> {
@@ -39,7 +39,7 @@ pub(crate) enum ToChild<'a> {
     },
 }
 
-/// The limits that the child itself keeps.
+/// The limits that the child enforces itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChildLimits {
@@ -74,7 +74,7 @@ pub(crate) struct ThrownError {
     pub(crate) code: Option<String>,
 }
 
-/// What the child sends.
+/// A message from the child.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToHost<'a> {
@@ -198,7 +198,7 @@ struct Fields<'a> {
     message: Option<String>,
 }
 
-/// Tells a `null` that is there from a field that is not.
+/// Distinguishes a `null` value from a missing field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -34,7 +34,7 @@ impl Meter {
         self.ran_out.get()
     }
 
-    /// Asks for room; remembers a refusal.
+    /// Reserves memory; remembers a refusal.
     fn admits(&self, more: usize) -> bool {
         let fits = self.used.get().checked_add(more).is_some_and(|all| all <= self.limit.get());
         if !fits {
@@ -44,7 +44,7 @@ impl Meter {
     }
 }
 
-/// The allocator that an engine is given.
+/// The engine's allocator.
 pub(crate) struct Heap(pub(crate) Rc<Meter>);
 
 impl Heap {

@@ -18,7 +18,7 @@ use crate::child::ZYGOTE;
 use crate::control::{Answer, Ask};
 use crate::nursery::{self, Child, Ended, OnSpawn};
 
-/// How long a zygote may take to answer, its own start included.
+/// The time limit of a zygote's answer, including its own start.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many zygotes are tried for one child.
 const ATTEMPTS: u32 = 2;
@@ -62,7 +62,7 @@ enum What {
 pub(crate) struct Birth {
     herd: Arc<Herd>,
     attempts: u32,
-    /// Why the last zygote was of no use.
+    /// Why the last zygote failed.
     why: String,
     done: OnSpawn,
 }
@@ -82,12 +82,12 @@ impl Herd {
         Arc::new(Herd { forks: forks.max(1), state: Mutex::default() })
     }
 
-    /// Asks for a child; returns the zygote that will answer.
+    /// Requests a child; returns the zygote that will answer.
     pub(crate) fn fork(self: Arc<Self>, done: OnSpawn) -> Option<Arc<Zygote>> {
         Birth { herd: self, attempts: 0, why: String::new(), done }.begin()
     }
 
-    /// Returns the zygote to fork from now, and counts the fork.
+    /// Returns the zygote to fork from next, and counts the fork.
     fn choose(&self) -> io::Result<Arc<Zygote>> {
         let mut state = lock(&self.state);
         let (zygote, forked) = match state.current.take() {
@@ -107,7 +107,7 @@ impl Herd {
         Ok(zygote)
     }
 
-    /// Forks no more from a zygote that failed.
+    /// Stops forking from a zygote that failed.
     fn give_up(&self, zygote: &Arc<Zygote>) {
         let mut state = lock(&self.state);
         if state.current.as_ref().is_some_and(|(current, _)| Arc::ptr_eq(current, zygote)) {
@@ -225,7 +225,7 @@ impl Zygote {
         }
     }
 
-    /// Takes hold of a child that was forked.
+    /// Takes ownership of a forked child.
     fn child_of(self: &Arc<Self>, pid: u32, socket: UnixStream) -> io::Result<Child> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("a forked child has no process id"))?;
@@ -238,7 +238,7 @@ impl Zygote {
         }
     }
 
-    /// Asks others for the children that this one still owes.
+    /// Requests the children that this zygote still owes from other zygotes.
     fn fail(self: &Arc<Self>, why: &str) -> Vec<Arc<Zygote>> {
         let open = std::mem::take(&mut *lock(&self.asked));
         let mut others = Vec::new();

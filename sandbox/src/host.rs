@@ -1,4 +1,4 @@
-//! The host's side of one run: it believes nothing that the child says.
+//! The host's side of one run: it trusts nothing that the child sends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,8 +19,8 @@ use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
 use crate::peer::cpu_reaches;
 use crate::tool::{CallError, ToolCall, ToolCaller};
 
-/// Unsent answers above which no more calls are answered, so that a child which does not read cannot make
-/// the host store them.
+/// The number of unsent answers above which no further calls are answered, so that a child that does not read cannot
+/// make the host buffer them.
 const UNSENT_MOST: usize = 8 * MIB;
 /// Answers that are collected before they are sent.
 const BATCH: usize = 8 * KIB;
@@ -34,7 +34,7 @@ const RESULT_TOO_LARGE: &str = "TOOL_RESULT_TOO_LARGE";
 /// The end of the conversation.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// The child told a result.
+    /// The child sent a result.
     Complete(Result<Value, Failure>),
     /// The host ended it.
     Stopped(Failure),
@@ -184,7 +184,7 @@ impl<'a> Conversation<'a> {
             }
         }
         self.start_calls()?;
-        // A child that no longer reads has said its last word already or is about to be found dead.
+        // A child that no longer reads has already sent its last message, or will soon be found dead.
         while self.sent < self.out.len() {
             match self.line.try_send(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,

@@ -1,4 +1,4 @@
-//! What a job is, what it may use, and how it can fail.
+//! The definition of a job, its limits, and its failures.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::limits::MIB;
 /// A function that a binary offers to run in a sealed child.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// The name by which the host asks for it.
+    /// The name that the host uses to request it.
     pub name: &'static str,
     /// The work. It sees nothing but its input and leaves nothing but its output.
     pub run: fn(&[u8]) -> Vec<u8>,
 }
 
-/// What one job may use.
+/// The limits of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
     /// Bytes of address space of the child, its stack and the binary's own mapping included.
@@ -56,21 +56,21 @@ pub enum JobFailure {
     /// The child died.
     #[error("the job's process died ({})", .signal.map_or("it exited by itself".to_owned(), |s| format!("signal {s}")))]
     Crashed {
-        /// The signal that ended it, if one did. 11 is what a stack that ran out looks like.
+        /// The signal that killed it, if one did. A stack overflow shows as 11.
         signal: Option<i32>,
     },
     /// The input is larger than the limit.
     #[error("the job's input has {bytes} bytes; the limit is {limit}")]
     InputTooLarge {
-        /// How large it is.
+        /// The actual size.
         bytes: usize,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
     /// The output is larger than the limit.
     #[error("the job's output exceeds the limit of {limit} bytes")]
     OutputTooLarge {
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
     /// No sealed child could be had.

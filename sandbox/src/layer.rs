@@ -20,7 +20,7 @@ pub struct LayerReport {
 pub enum LayerState {
     /// All of it.
     Holds,
-    /// Some of it; the text says what is missing.
+    /// Partially enforced; the text names the missing part.
     Partial(String),
     /// Absent; the text has the reason.
     Absent(String),

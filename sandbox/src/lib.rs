@@ -120,7 +120,7 @@ pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
 pub use self_test::{CallReport, SelfTest, self_test};
 pub use tool::{CallError, ToolCall, ToolCaller};
 
-/// Why a pool could not be made.
+/// Why a pool could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {

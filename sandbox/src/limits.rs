@@ -55,7 +55,7 @@ pub struct Limits {
     pub tool_result_bytes: usize,
     /// Bytes of the program's result as JSON.
     pub result_bytes: usize,
-    /// Bytes of console text that are kept.
+    /// The maximum size of the console text, in bytes.
     pub console_bytes: usize,
 }
 
@@ -83,7 +83,7 @@ impl Limits {
         Limits { wall: Duration::from_secs(300), cpu: Duration::from_secs(10), ..Limits::server() }
     }
 
-    /// Cuts every number to what a child can truly be held to.
+    /// Clamps every limit to what can be enforced on a child.
     pub(crate) fn granted(&self) -> Limits {
         Limits {
             cpu: self.cpu.min(Duration::from_secs(60)),

@@ -15,8 +15,8 @@ const CHUNK: usize = 8 * 1024;
 
 /// The host's end of a child's socket.
 ///
-/// Only what arrives wakes us: a child that takes what was sent makes the socket writable, and nobody waits for
-/// that but in the rare case that it was full.
+/// Only input wakes this: a child that reads makes the socket writable, and that matters only in the rare case that
+/// it was full.
 #[derive(Debug)]
 pub(crate) struct Line {
     socket: AsyncFd<UnixStream>,
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    /// Sends what the socket takes now; returns how much that was.
+    /// Sends as much as the socket accepts now; returns the number of bytes.
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.get_ref().write(bytes)
     }
@@ -77,7 +77,7 @@ impl Line {
         Ok(())
     }
 
-    /// Gives the socket back.
+    /// Returns the socket.
     pub(crate) fn into_socket(self) -> UnixStream {
         self.socket.into_inner()
     }

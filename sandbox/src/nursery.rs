@@ -90,7 +90,7 @@ impl Child {
         Child { pid, pidfd: Some(pidfd), socket: Some(socket), ready: false, zygote: Some(zygote) }
     }
 
-    /// Tells whether the process still runs.
+    /// Returns whether the process still runs.
     pub(crate) fn is_alive(&self) -> bool {
         let Some(pidfd) = &self.pidfd else { return false };
         let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
@@ -110,8 +110,8 @@ impl Child {
         move || cpu_of(pid)
     }
 
-    /// Returns what lets the process run only where no short program wants to, and leaves it one processor fewer than
-    /// the host has. Use it only while the child lives.
+    /// Returns a handle that limits the process to times when no short program wants to run, and to one processor
+    /// fewer than the host has. Use it only while the child lives.
     ///
     /// A low priority is not sufficient: a woken thread still waits for the end of a time slice, and a request wakes
     /// threads a dozen times. A `SCHED_IDLE` process is preempted at once, but only by processes of the same session
@@ -139,7 +139,7 @@ impl Child {
         }
     }
 
-    /// Kills the process and waits until it is gone.
+    /// Kills the process and waits until it has exited.
     pub(crate) async fn end(mut self) -> Ended {
         let (sender, receiver) = oneshot::channel();
         // A child that closed its socket is about to exit by itself, and its exit status has the reason.
@@ -211,7 +211,7 @@ impl Nursery {
     }
 }
 
-/// How often is looked whether a zygote is late.
+/// The interval of checks for late zygotes.
 const LATE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 fn run(inbox: &mpsc::Receiver<Order>, bell: &OwnedFd) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub struct Program {
     /// Plain JavaScript: the body of an async function, with top-level `await` and `return`.
     pub source: String,
-    /// What the program sees as `args`.
+    /// The program's `args`.
     pub args: Value,
     /// Freezes the program's clock at this instant; it then moves only when a timer fires.
     pub epoch_ms: Option<i64>,
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub result: Result<Value, Failure>,
     /// Returns whether the returned value is `undefined`, which is reported as `null`.
     pub returned_nothing: bool,
-    /// What the program printed.
+    /// The program's console output.
     pub console: Vec<ConsoleLine>,
     /// Returns whether the console output was truncated.
     pub console_truncated: bool,

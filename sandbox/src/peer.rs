@@ -1,4 +1,4 @@
-//! What the host does with every child, whatever it runs: reads its seal and its CPU clock.
+//! The host's operations on every child, whatever it runs: reading its seal and its CPU clock.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) async fn cpu_reaches(
     amount: Duration,
 ) {
     loop {
-        // A child that cannot be measured has died, which the socket tells.
+        // If a child cannot be measured, it has died, and the socket reports that.
         let Some(now) = cpu() else { return std::future::pending().await };
         let left = amount.saturating_sub(now.saturating_sub(before));
         if left.is_zero() {

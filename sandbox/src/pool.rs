@@ -19,11 +19,11 @@ use crate::peer::await_ready;
 use crate::tool::ToolCaller;
 use crate::warm::{Lent, Warm};
 
-/// How often a run tries again when a child dies before it has seen the program.
+/// The number of retries when a child dies before it has seen the program.
 const START_ATTEMPTS: usize = 3;
 /// The time limit of one probe.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a child that closed its socket may take to show why.
+/// How long a child that closed its socket may take to exit.
 const DEATH_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Runs programs, each in a sealed child of its own.
@@ -115,7 +115,7 @@ impl Pool {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes a child whose seal holds.
+    /// Takes a sealed child.
     async fn start(&self) -> Result<Ready, String> {
         let mut why = String::new();
         for _ in 0..START_ATTEMPTS {

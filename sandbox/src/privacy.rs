@@ -22,7 +22,7 @@ const FIRST_OTHER: libc::c_uint = 3;
 /// are not passed on to child processes.
 ///
 /// # Errors
-/// Returns what does not hold.
+/// Returns the first property that is not in place.
 pub fn keep_private() -> Result<(), String> {
     forbid_dumps()?;
     let hard = getrlimit(Resource::Core).maximum;
@@ -39,7 +39,7 @@ pub fn keep_private() -> Result<(), String> {
     }
 }
 
-/// No core file, and no other process of this user may look into us.
+/// No core file, and no other process of this user may inspect this one.
 pub(crate) fn forbid_dumps() -> Result<(), String> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| format!("prctl(DUMPABLE): {errno}"))?;
@@ -87,7 +87,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
             };
             let before = name.to_bytes().len() + 1;
             let entry = value.sub(before);
-            // A name may stand there twice: without its name an entry is not found again.
+            // A name may occur twice: without its name, an entry cannot be found again.
             for at in 0..before + length {
                 entry.add(at).write_volatile(0);
             }

@@ -1,8 +1,8 @@
-//! What a self-test has a sealed child ask of the kernel, and what only an attacker would.
+//! The system calls that a self-test tries in a sealed child, and that only an attacker would make.
 
 use crate::child::exit;
 
-/// The exit code of a child that was given an answer.
+/// The exit code of a child whose system call returned.
 pub(crate) const EXIT_ANSWERED: i32 = 92;
 
 /// A system call that no sealed child may make.
@@ -14,7 +14,7 @@ pub(crate) struct Probe {
     arguments: [i64; 4],
 }
 
-/// Through which table of calls the kernel is asked.
+/// The system call table to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Door {
     Own,

@@ -21,7 +21,7 @@ use crate::wire::Wire;
 /// Bytes of frames that are sent at once, at most, while the program runs.
 const FLUSH: usize = 16 * KIB;
 
-/// What the native functions and the engine's loop share.
+/// The state shared by the native functions and the engine's loop.
 pub(crate) struct Shared {
     pub(crate) wire: RefCell<Wire>,
     pub(crate) limits: Cell<ChildLimits>,
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) chance: RefCell<Chance>,
     /// The text that runs, for the places of errors.
     pub(crate) source: RefCell<Rc<str>>,
-    /// Where `return` was put into that text.
+    /// Where `return` was inserted into that text.
     pub(crate) implicit_returns: RefCell<Rc<[u32]>>,
     /// The tools that the program has named, by number.
     tools: RefCell<Vec<Option<(String, String)>>>,
@@ -67,7 +67,7 @@ struct Timer {
 /// The program's timers and its idea of the time.
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// Frozen time: the given instant, and how far fired timers have moved it.
+    /// Frozen time: the given instant, and the amount by which fired timers have advanced it.
     frozen: Option<(i64, Duration)>,
     queue: BTreeMap<(Duration, u64), Timer>,
     places: HashMap<u64, (Duration, u64)>,
@@ -115,7 +115,7 @@ impl Shared {
         tools.len() - 1
     }
 
-    /// Sends one call of the tool of this number, or says why it cannot be made.
+    /// Sends a call of the tool with this number, or returns why it cannot be made.
     fn call(&self, tool: usize, mut args: String) -> Called {
         let limits = self.limits.get();
         let tools = self.tools.borrow();
@@ -152,7 +152,7 @@ impl Shared {
         Called::Id(id)
     }
 
-    /// Sends one line; the one that crosses the limit is the last, and tells the host that it was.
+    /// Sends one line; the line that crosses the limit is the last, and is marked as such.
     pub(crate) fn log(&self, level: &str, text: &str) {
         if self.console_full.get() {
             return;
@@ -164,14 +164,14 @@ impl Shared {
         self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
         let mut wire = self.wire.borrow_mut();
         frame::write(wire.out(), &ToHost::Console { level, text: kept });
-        // What was printed before a crash should be seen, but not at the price of a call for each line.
+        // Output before a crash should be visible, but not at the price of a system call per line.
         if wire.out().len() > FLUSH {
             wire.flush();
         }
     }
 }
 
-/// What became of a call.
+/// The result of a call.
 enum Called {
     Id(u64),
     Refused(String),
@@ -219,7 +219,7 @@ impl Timers {
             id
         };
         let real = monotonic() + wait;
-        // Frozen time orders timers by what was asked for, not by when it happened to be asked.
+        // With frozen time, timers are ordered by their requested delays, not by the time of the request.
         let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
         self.last_turn += 1;
         self.queue.insert((due, self.last_turn), Timer { id, real, repeats });
@@ -259,7 +259,7 @@ impl Timers {
     }
 }
 
-/// What depends on a language.
+/// Locale-dependent functions.
 const LOCALE: [(&str, &str); 3] = [
     ("numbers.js", include_str!("realm/locale/numbers.js")),
     ("dates.js", include_str!("realm/locale/dates.js")),
@@ -403,7 +403,7 @@ fn decode(bytes: TypedArray<'_, u8>, fatal: bool) -> Result<Option<String>> {
     }
 }
 
-/// Tells whether an error is a JavaScript exception that waits in the context.
+/// Returns whether an error is a JavaScript exception that waits in the context.
 pub(crate) fn is_exception(error: &Error) -> bool {
     matches!(error, Error::Exception)
 }

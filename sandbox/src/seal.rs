@@ -104,12 +104,12 @@ pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
     filter.apply()
 }
 
-/// Returns what holds once [`apply_inner`] or [`after_fork`] has succeeded.
+/// Returns the layers that hold once [`apply_inner`] or [`after_fork`] has succeeded.
 pub(crate) fn inner_layers() -> Vec<LayerReport> {
     vec![LayerReport::mandatory("no_new_privs"), LayerReport::mandatory("seccomp")]
 }
 
-/// Asks the kernel to kill us with our host, and looks whether it has died already.
+/// Asks the kernel to kill this process together with its host, and checks whether the host has already died.
 fn end_with_host(host: Pid) -> Result<(), Broken> {
     die_with_parent()?;
     if getppid() != Some(host) {
@@ -136,14 +136,14 @@ fn volunteer_for_the_oom_killer() -> LayerReport {
     LayerReport::best_effort("oom_score", state)
 }
 
-/// What every child leaves behind.
+/// Drops what no child needs.
 const SHARED: [(UnshareFlags, &str); 4] = [
     (UnshareFlags::NEWNET, "network"),
     (UnshareFlags::NEWNS, "mount"),
     (UnshareFlags::NEWIPC, "ipc"),
     (UnshareFlags::NEWUTS, "uts"),
 ];
-/// Only for the children of whoever leaves it.
+/// Only for the children of the process that drops it.
 const PROCESSES: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
 
 /// Leaves these parts of the host behind, and its users.
@@ -152,7 +152,7 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     if unshare(all).is_ok() {
         return LayerReport::best_effort("namespaces", LayerState::Holds);
     }
-    // Some kernels give a user namespace but no rights in it; a root without user namespaces can do without.
+    // Some kernels allow a user namespace without rights in it; root does not need user namespaces.
     let mut missing = Vec::new();
     if let Err(error) = unshare(UnshareFlags::NEWUSER) {
         missing.push(format!("user: {error}"));
@@ -278,8 +278,7 @@ fn forbid_new_privileges() -> Result<(), Broken> {
     }
 }
 
-/// Lets a memory fault kill us as what it is. The standard library's handler would first make calls that the
-/// filter forbids.
+/// Makes a memory fault kill this process directly. The standard library's handler would first make forbidden calls.
 fn restore_fatal_signals() {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         #[expect(unsafe_code, reason = "the standard library has no way to give a signal back")]
@@ -302,7 +301,7 @@ fn keep_personality() {
 /// Stands in a filter for the number of the process that will take it.
 const OWN_PID: u32 = 0x7eed_c0de;
 
-/// The list of system calls that are left, made once and taken by many.
+/// The list of permitted system calls, built once and used by many.
 pub(crate) struct Filter(BpfProgram);
 
 impl Filter {
@@ -310,7 +309,7 @@ impl Filter {
         system_call_filter().map(Filter).map_err(|e| format!("seccomp filter: {e}"))
     }
 
-    /// Puts the filter on all threads of this process, for good.
+    /// Installs the filter on all threads of this process, irreversibly.
     pub(crate) fn apply(&self) -> Result<(), Broken> {
         let mut program = self.0.clone();
         let mut own = 0;
@@ -363,7 +362,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         )?;
         rules.push((call, vec![SeccompRule::new(vec![not_executable])?]));
     }
-    // `abort` signals its own process; without it an abort would look like a forbidden call.
+    // `abort` signals its own process; without it, an abort would look like a forbidden call.
     let own = u64::from(OWN_PID);
     let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]));

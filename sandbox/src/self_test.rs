@@ -1,4 +1,4 @@
-//! Looks whether the seal holds on this machine, by having sealed children ask for what they must not have.
+//! Tests the seal on this machine, with sealed children that try forbidden system calls.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::layer::{LayerReport, LayerState};
 
-/// What a self-test saw.
+/// The results of a self-test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SelfTest {
     /// The layers, as a child found them.
@@ -20,7 +20,7 @@ pub struct SelfTest {
 pub struct CallReport {
     /// The system call.
     pub name: String,
-    /// Whether the kernel killed the child for it, as it must.
+    /// Whether the kernel killed the child for it, as required.
     pub refused: bool,
     /// How the child ended, as text.
     pub saw: String,
@@ -30,7 +30,7 @@ impl SelfTest {
     /// Returns whether every mandatory layer holds and every call was refused.
     #[must_use]
     pub fn holds(&self) -> bool {
-        // A mandatory layer of which an older kernel has only a part was asked for as a whole.
+        // A mandatory layer that an older kernel supports only partially was requested as a whole.
         let broken =
             |layer: &LayerReport| layer.mandatory && matches!(layer.state, LayerState::Absent(_));
         !self.layers.is_empty()

@@ -12,7 +12,7 @@ pub(crate) const PREFIX: &str = "export default async function(){\n";
 pub(crate) const RETURN: &str = "return await (";
 /// The number of lines of [`PREFIX`].
 const PREFIX_LINES: u32 = 1;
-/// The longest name of a callee that is told, in bytes.
+/// The longest reported name of a callee, in bytes.
 const CALLEE_BYTES: usize = 80;
 /// The text after the program.
 pub(crate) const SUFFIX: &str = "\n}";
@@ -22,7 +22,7 @@ pub(crate) const SUFFIX: &str = "\n}";
 pub(crate) struct Trace {
     /// The place of the innermost frame: line and column, from 1.
     pub(crate) place: Option<(u32, u32)>,
-    /// What the innermost frame calls, where the program's own code failed there: `orders.map`.
+    /// The expression that the innermost frame calls, if the program's own code failed there: `orders.map`.
     pub(crate) callee: Option<String>,
     /// One line for each frame.
     pub(crate) text: String,
@@ -103,7 +103,7 @@ fn callee(source: &str, row: u32, column: u32) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// Turns a column of bytes into one of characters, without what was put before it.
+/// Converts a column in bytes to one in characters, without the inserted text.
 fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     // A frame beyond the program's text is left as it is.
     let Some(line) = row.checked_sub(1).and_then(|row| lines(source).nth(row as usize)) else {

@@ -14,7 +14,7 @@ pub(crate) struct Warm {
     kind: Kind,
     /// The number of children to keep ready.
     target: usize,
-    /// Children that come back count towards `target` while they are out.
+    /// Children that will be returned count towards `target` while they are on loan.
     reused: bool,
     stock: Mutex<Stock>,
     /// One permit for each entry of `Stock::idle`.
@@ -77,7 +77,7 @@ impl Warm {
         }
     }
 
-    /// Tells whether the stock must be refilled now. Otherwise that waits until the run is over, as a child
+    /// Returns whether the stock must be refilled now. Otherwise that waits until the run is over, as a child
     /// that starts takes the processor from the run.
     fn is_low(&self) -> bool {
         let stock = self.lock();
@@ -99,7 +99,7 @@ impl Warm {
             nursery::spawn(
                 self.kind.clone(),
                 Box::new(move |started| {
-                    // A stock that is gone drops the child, which kills it.
+                    // If the stock no longer exists, the child is dropped, which kills it.
                     if let Some(home) = home.upgrade() {
                         let mut stock = home.lock();
                         stock.starting -= 1;
@@ -132,7 +132,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A child that is out of its stock. Dropping it kills the child; `give_back` keeps it.
+/// A child on loan from its stock. Dropping it kills the child; `give_back` returns it.
 #[derive(Debug)]
 pub(crate) struct Lent {
     child: Option<Child>,
@@ -159,7 +159,7 @@ impl Lent {
         }
     }
 
-    /// Takes the child out of the stock for good; another one is started in its place.
+    /// Removes the child from the stock permanently; another one is started instead.
     pub(crate) fn keep(mut self) -> Child {
         let child = self.child.take().expect("the child leaves only with the loan");
         self.leave();

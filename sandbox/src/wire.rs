@@ -79,7 +79,7 @@ impl Wire {
         }
     }
 
-    /// Waits for bytes, at most until the timeout. Tells whether some may have come.
+    /// Waits for bytes, at most until the timeout. Returns whether some may have arrived.
     pub(crate) fn fill(&mut self, timeout: Option<Duration>) -> bool {
         let ready = !self.wait(PollFlags::IN, timeout).is_empty();
         if ready {

@@ -15,7 +15,7 @@ use crate::layer::LayerReport;
 use crate::seal::{self, Filter};
 use crate::wire::Wire;
 
-/// What every forked child starts with.
+/// The initial state of every forked child.
 struct Womb {
     engine: Engine,
     filter: Filter,
@@ -44,7 +44,7 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
     exit(0)
 }
 
-/// Tells the host on every question why there will be no child.
+/// Answers every request of the host with the reason why there will be no child.
 pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
     while Ask::receive(control).is_some() {
         if refused(control, message).is_err() {

@@ -60,7 +60,7 @@ struct RunningProgram {
 }
 
 impl ProgramCalls {
-    /// Makes the calls of a program that declared `tools`.
+    /// Creates the calls of a program that declared `tools`.
     pub fn new(of: RunOf, tools: impl IntoIterator<Item = Arc<ResolvedTool>>) -> Self {
         let declared = tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
         Self { run: Arc::new(RunningProgram { of, declared, log: Mutex::default() }) }

@@ -181,7 +181,7 @@ async fn serve_one(
     }
 }
 
-/// Tells whether a failure to accept is of the connection that was to be accepted.
+/// Returns whether a failure to accept is of the connection that was to be accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

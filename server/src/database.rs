@@ -104,7 +104,7 @@ impl Database {
         }
     }
 
-    /// Tells whether this is the gateway's private Postgres.
+    /// Returns whether this is the gateway's private Postgres.
     pub fn is_embedded(&self) -> bool {
         matches!(self, Self::Embedded(_))
     }

@@ -283,7 +283,7 @@ impl EmbeddedPostgres {
         format!("postgres://{role}@localhost:5432/{database}?host={host}&sslmode=disable")
     }
 
-    /// Tells whether this process started the database, and so will stop it.
+    /// Returns whether this process started the database, and so will stop it.
     pub fn is_owner(&self) -> bool {
         self.owned.is_some()
     }

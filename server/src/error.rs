@@ -29,7 +29,7 @@ pub struct MissingRight(pub Right);
 pub const NOT_FOUND: &str = "nothing that your key can see has this name or id";
 
 impl ApiError {
-    /// Makes an error with the status that belongs to its code.
+    /// Creates an error with the status that belongs to its code.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -41,7 +41,7 @@ impl ApiError {
         }
     }
 
-    /// Makes the answer to a path that is not served.
+    /// Creates the answer to a path that is not served.
     pub fn no_such_path(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
@@ -50,7 +50,7 @@ impl ApiError {
             .with_member("hint", "`GET /openapi.json` lists the paths.")
     }
 
-    /// Makes the answer to a method that a path does not have; the router adds `Allow`.
+    /// Creates the answer to a method that a path does not have; the router adds `Allow`.
     pub fn no_such_method(method: &Method) -> Self {
         let detail =
             format!("this path does not support `{method}`; `Allow` lists the supported methods");
@@ -59,7 +59,7 @@ impl ApiError {
             .with_member("hint", "`GET /openapi.json` lists the methods of each path.")
     }
 
-    /// Makes the answer to a caller that lacks a right.
+    /// Creates the answer to a caller that lacks a right.
     pub fn lacks(right: Right) -> Self {
         Self::forbidden(right, format!("the key lacks the right `{}`", right.as_str()))
     }

@@ -296,7 +296,7 @@ fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Makes the refusal, with the headers of the IETF draft.
+/// Creates the refusal, with the headers of the IETF draft.
 fn too_many(bucket: &Bucket, rate: Rate, wait: Duration) -> ApiError {
     let kind = bucket.kind();
     let seconds = seconds(wait);

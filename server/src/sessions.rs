@@ -100,7 +100,7 @@ impl Sessions {
         Ok(Some(Self { issuer, signers }))
     }
 
-    /// Makes a session of a caller, which ends with the caller's own credential at the latest.
+    /// Creates a session of a caller, which ends with the caller's own credential at the latest.
     ///
     /// # Errors
     /// Returns an error only when the claims cannot be written or signed.
@@ -131,7 +131,7 @@ impl Sessions {
         Ok(MadeSession { token, expires_at })
     }
 
-    /// Tells whether a credential has the header of a session.
+    /// Returns whether a credential has the header of a session.
     pub fn is_one(&self, credential: &str) -> bool {
         self.signers.iter().any(|signer| credential.starts_with(&signer.prefix))
     }

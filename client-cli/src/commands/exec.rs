@@ -177,7 +177,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     })
 }
 
-/// Tells whether a question may be answered with "always".
+/// Returns whether a question may be answered with "always".
 fn is_for_good(approval: &Approval) -> bool {
     approval.options.iter().any(|option| option == "always")
 }

@@ -98,7 +98,7 @@ impl TrustStore {
         &self.folder
     }
 
-    /// Tells whether this content of a workspace's file is trusted.
+    /// Returns whether this content of a workspace's file is trusted.
     ///
     /// # Errors
     /// Returns [`TrustError`] when the record cannot be read or believed.

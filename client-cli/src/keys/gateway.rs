@@ -104,7 +104,7 @@ impl Gateway {
         self.url.origin().ascii_serialization()
     }
 
-    /// Tells whether it is on this machine.
+    /// Returns whether it is on this machine.
     pub fn is_here(&self) -> bool {
         is_here(&self.url)
     }

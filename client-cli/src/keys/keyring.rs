@@ -98,7 +98,7 @@ impl Keyring {
         if output.status.success() { Ok(()) } else { Err(refused(&output)) }
     }
 
-    /// Tells whether a key for the origin is there, in a locked keyring too.
+    /// Returns whether a key for the origin is there, in a locked keyring too.
     ///
     /// # Errors
     /// Returns [`KeyringError`] when there is no answer in time.

@@ -56,12 +56,12 @@ struct Search {
 }
 
 impl KeySource {
-    /// Makes the source of a key that is known.
+    /// Creates the source of a key that is known.
     pub fn given(gateway: &Gateway, key: ApiKey) -> Self {
         Self::new(gateway, None, Some((key, KeyPlace::Given)))
     }
 
-    /// Makes the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is one.
+    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is one.
     ///
     /// # Errors
     /// Returns [`KeyError`] when the variable or the file cannot be used.

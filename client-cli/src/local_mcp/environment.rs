@@ -201,7 +201,7 @@ impl Environment {
         Self::new(variables.collect(), dotenv, Some(workspace.root()))
     }
 
-    /// Makes an environment of given variables.
+    /// Creates an environment of given variables.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::new(variables.into_iter().collect(), BTreeMap::new(), None)
     }

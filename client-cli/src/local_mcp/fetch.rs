@@ -28,7 +28,7 @@ const UNREACHABLE: &[&str] = &[
 /// Their messages for a package that the registry does not have.
 const UNKNOWN: &[&str] = &["code E404", "code ETARGET", "was not found in the package registry"];
 
-/// Tells whether a program fetches what it runs.
+/// Returns whether a program fetches what it runs.
 pub(super) fn fetches(program: &Path) -> bool {
     name(program) == "npx" || name(program) == "uvx"
 }

@@ -128,7 +128,7 @@ impl Remote {
         self.url.origin().ascii_serialization()
     }
 
-    /// Tells whether it is on this machine, where nothing leaves it on the way.
+    /// Returns whether it is on this machine, where nothing leaves it on the way.
     pub fn is_loopback(&self) -> bool {
         http_client::is_here(&self.url)
     }

@@ -237,7 +237,7 @@ impl Server {
         Err(unusable(format!("it lists more than {TOOLS_LIMIT} tools")))
     }
 
-    /// Tells whether it runs. A start under way is waited for.
+    /// Returns whether it runs. A start under way is waited for.
     pub(super) async fn is_running(&self) -> bool {
         self.slot.lock().await.running.as_ref().is_some_and(|running| running.is_alive())
     }

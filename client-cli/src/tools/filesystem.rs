@@ -35,7 +35,7 @@ pub fn descriptors() -> &'static [ToolDescriptor] {
     &DESCRIPTORS
 }
 
-/// Tells whether a `filesystem` tool changes what is there.
+/// Returns whether a `filesystem` tool changes what is there.
 pub fn changes(action: &str) -> bool {
     matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
 }

@@ -60,7 +60,7 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// Tells whether the path does not exist.
+    /// Returns whether the path does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::System { errno: Errno::NOENT, .. })
     }

@@ -54,7 +54,7 @@ impl Granted {
         Self(shown.iter().map(|place| place.real.clone()).collect())
     }
 
-    /// Tells whether a place was shown, or is a folder on the way to one.
+    /// Returns whether a place was shown, or is a folder on the way to one.
     fn covers(&self, real: &Path) -> bool {
         self.0.iter().any(|shown| shown.starts_with(real))
     }
@@ -126,12 +126,12 @@ fn fold(name: &OsStr) -> String {
     stem.to_uppercase().to_lowercase()
 }
 
-/// Tells whether HFS+ ignores a character in names.
+/// Returns whether HFS+ ignores a character in names.
 fn is_ignored(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Tells whether one part of a path is what the list names.
+/// Returns whether one part of a path is what the list names.
 fn is_part(pattern: &str, part: &str) -> bool {
     let is_it = match pattern.split_once('*') {
         Some((before, after)) => {
@@ -214,7 +214,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 impl Workspace {
-    /// Tells whether a place is protected from a deed, and how. `real` is its path after all links.
+    /// Returns whether a place is protected from a deed, and how. `real` is its path after all links.
     pub fn protection(&self, real: &Path, deed: Deed) -> Option<Protected> {
         let named = by_name(real, deed);
         let special = self.special.iter().filter_map(|special| {

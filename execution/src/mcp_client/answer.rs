@@ -132,7 +132,7 @@ fn unexpected(what: String) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(what))
 }
 
-/// Makes the error that replaces a response too large to parse.
+/// Creates the error that replaces a response too large to parse.
 pub(super) fn too_large(id: RequestId) -> ServerJsonRpcMessage {
     let what = "the server's answer is too large";
     ServerJsonRpcMessage::error(ErrorData::new(ErrorCode(TOO_LARGE), what, None), Some(id))

@@ -42,7 +42,7 @@ impl ToolId {
 
     /// Reads what a program writes: in `mcp["acme.core.text"]["shout@0.1.0"]`, the two names.
     ///
-    /// `@latest` says nothing, so it is left out.
+    /// `@latest` is redundant, so it is omitted.
     ///
     /// # Errors
     /// Returns [`NameError`] when either part breaks the grammar.
@@ -144,7 +144,7 @@ impl ToolId {
         pin.split('@').next()?.parse().ok()
     }
 
-    /// Tells whether it is just `namespace:action`.
+    /// Returns whether it is just `namespace:action`.
     pub fn is_plain(&self) -> bool {
         self.namespace == 0 && self.end == self.text.len()
     }
@@ -213,7 +213,7 @@ impl ToolId {
     }
 }
 
-/// Tells whether a text is a version: three numbers without leading zeros.
+/// Returns whether a text is a version: three numbers without leading zeros.
 pub fn is_version(text: &str) -> bool {
     let number = |part: &str| {
         (1..=9).contains(&part.len())

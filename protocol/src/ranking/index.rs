@@ -36,9 +36,9 @@ const NAME_LIMIT: usize = 600;
 /// A tool that fits an intent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// What [`ToolIndex::insert`] returned for it.
+    /// The id that [`ToolIndex::insert`] returned for it.
     pub tool: u32,
-    /// How well it fits, from [`SCORE_FLOOR`] to 1.
+    /// The score, from [`SCORE_FLOOR`] to 1.
     pub score: f32,
     /// It has a word of the intent, or one that begins with it or is a synonym. Otherwise only its name looks
     /// similar.
@@ -53,7 +53,7 @@ pub struct ToolIndex {
     tokens: Vec<Token>,
     by_plain: BTreeMap<Box<str>, u32>,
     by_stem: HashMap<Box<str>, Vec<u32>>,
-    /// The tokens that stand in names, by their first character: a slip is forgiven there.
+    /// The tokens in names, by their first character: misspellings are matched there.
     in_names: HashMap<char, Vec<u32>>,
     /// By the action in lower case, with which each spelling of a name ends.
     by_action: HashMap<Box<str>, Vec<u32>>,
@@ -67,15 +67,15 @@ struct Indexed {
     is_outdated: bool,
 }
 
-/// A word that stands in some tools.
+/// A word that occurs in some tools.
 struct Token {
     plain: Box<str>,
-    /// The tools, and where it stands in them.
+    /// The tools, and the places of the word in them.
     postings: Vec<(u32, u8)>,
     is_in_name: bool,
 }
 
-/// How a token is like a word of an intent.
+/// The kind of similarity between a token and a word of an intent.
 struct Alike {
     token: u32,
     likeness: f32,
@@ -153,7 +153,7 @@ impl ToolIndex {
         self.len() == 0
     }
 
-    /// Tells whether most of it is of tools that were taken out, so that a new one would be smaller.
+    /// Returns whether most of it is of tools that were taken out, so that a new one would be smaller.
     pub fn is_wasteful(&self) -> bool {
         self.removed > 1_000 && self.removed > self.len()
     }
@@ -279,7 +279,7 @@ impl ToolIndex {
     }
 }
 
-/// What was found for a tool.
+/// The matches of a tool.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     /// For the words before this one.
@@ -291,7 +291,7 @@ struct Sum {
     is_meant: bool,
 }
 
-/// Returns the place in a list as it is kept: in half the bytes.
+/// Returns a list index in its stored form, which takes half the bytes.
 fn number(place: usize) -> u32 {
     u32::try_from(place).expect("an index has fewer than four billion words and tools")
 }

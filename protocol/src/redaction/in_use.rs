@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::{REDACTED, SHORTEST, forms};
 
-/// How long a key is looked for after its last use: a library's task may outlive the call that it was for.
+/// How long a key is searched for after its last use: a library's task may outlive the call.
 const LINGER: Duration = Duration::from_secs(60);
 /// The most keys that are looked for after their last use.
 const LINGERING: usize = 4_096;
@@ -98,7 +98,7 @@ impl KeysInUse {
         index.clean(text)
     }
 
-    /// Returns a line of a log without the keys. One of JSON stays JSON, whatever a key looks like.
+    /// Returns a log line without the keys. A JSON line stays valid JSON, whatever a key looks like.
     pub fn line<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let clean = self.text(line);
         if let Cow::Borrowed(_) = clean {

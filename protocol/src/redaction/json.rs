@@ -84,7 +84,7 @@ fn literals(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Returns what the inside of a string means. Some parsers take half of a surrogate pair, so that this does, too.
+/// Returns the decoded content of a string. Some parsers accept half of a surrogate pair, so this does, too.
 fn unescaped(inner: &str) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(inner.len());
     let mut letters = inner.chars();

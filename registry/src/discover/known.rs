@@ -134,7 +134,7 @@ struct Current {
 }
 
 impl State {
-    /// Tells whether nothing was changed since it was read.
+    /// Returns whether nothing was changed since it was read.
     ///
     /// A change is counted before it is committed, and its notification arrives afterwards: one of the two reveals
     /// each change.

@@ -107,7 +107,7 @@ impl KeyRow {
 }
 
 impl Registry {
-    /// Makes a key of the tenant and returns it, for the only time.
+    /// Creates a key of the tenant and returns it, which cannot be shown again.
     ///
     /// Whoever holds a key acts as its principal. So a principal creates keys for itself, for a service, and keys
     /// that act for themselves; only the operator creates keys for somebody else.

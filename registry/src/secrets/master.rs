@@ -76,7 +76,7 @@ impl MasterKey {
         self.key.seal(&Purpose::new("master key", &[&self.id]), CHECK)
     }
 
-    /// Tells whether a check value is this key's.
+    /// Returns whether a check value is this key's.
     pub(super) fn opens(&self, check_value: &[u8]) -> bool {
         let opened = self.key.open(&Purpose::new("master key", &[&self.id]), check_value);
         opened.is_ok_and(|value| value.as_slice() == CHECK)
@@ -169,7 +169,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// Tells whether a key was thought up. Random bytes have each of these marks less
+/// Returns whether a key was thought up. Random bytes have each of these marks less
 /// than once in a million million keys.
 fn is_weak(bytes: &[u8]) -> bool {
     let different = bytes.iter().collect::<HashSet<_>>().len();

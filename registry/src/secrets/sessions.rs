@@ -17,7 +17,7 @@ const LONGEST: usize = 1_024;
 const LONGEST_HANDLE: usize = (29 + LONGEST) * 4 / 3 + 4;
 
 impl Registry {
-    /// Makes the handle by which the tenant will name a server's session.
+    /// Creates the handle by which the tenant will name a server's session.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] without a master key, and

@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// Tells a thrown value as a failure, in the program's own coordinates.
+    /// Describes a thrown value as a failure, in the program's own coordinates.
     pub(super) fn describe<'js>(
         &self,
         ctx: &Ctx<'js>,
@@ -47,7 +47,7 @@ impl Engine {
                 .and_then(|text| text.to_string().ok())
                 .unwrap_or_else(|| self.show(ctx, thrown)),
         };
-        // The engine does not say what it is that cannot be called.
+        // The engine does not name the value that is not a function.
         let message = match &trace.callee {
             Some(callee) if name == "TypeError" && message == "not a function" => {
                 format!("`{callee}` is not a function")
@@ -56,7 +56,7 @@ impl Engine {
         };
         let code = text("code");
         let call = object.and_then(|_| self.call_of(ctx, thrown));
-        // Also when it was spent in what was asked just now, all of which may be code of the program.
+        // Also if the inspection above spent it, all of which may be code of the program.
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }

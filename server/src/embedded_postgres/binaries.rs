@@ -122,7 +122,7 @@ pub(super) fn tail(output: &[u8]) -> String {
     if last.is_empty() { "it printed nothing".to_owned() } else { last.join("\n") }
 }
 
-/// Makes a command with an empty environment: the gateway's own may hold secrets.
+/// Creates a command with an empty environment: the gateway's own may hold secrets.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("LC_ALL", "C").env("PATH", "/usr/local/bin:/usr/bin:/bin");

@@ -47,7 +47,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the folders and finds the account that owns them.
+    /// Creates the folders and finds the account that owns them.
     pub(super) fn prepare(data_dir: &Path) -> Result<Self, Error> {
         let root = rustix::process::geteuid().is_root();
         let mode = if root { 0o711 } else { 0o700 };
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Tells whether no process owns the cluster.
+    /// Returns whether no process owns the cluster.
     pub(super) fn is_free(&self) -> Result<bool, Error> {
         let path = self.dir.join("lock");
         let file = match File::open(&path) {
@@ -168,7 +168,7 @@ impl Cluster {
         }
     }
 
-    /// Tells whether the cluster has been made.
+    /// Returns whether the cluster has been made.
     pub(super) fn exists(&self) -> bool {
         self.data_dir().join("PG_VERSION").is_file()
     }
@@ -385,7 +385,7 @@ impl Cluster {
         }
     }
 
-    /// Makes a command that runs as the account, in the cluster's folder.
+    /// Creates a command that runs as the account, in the cluster's folder.
     fn command(&self, program: PathBuf) -> Command {
         let mut command = command(program);
         command.current_dir(&self.dir);

@@ -22,7 +22,7 @@ pub(super) const MAX_DEPTH: usize = 100;
 /// Such a text is searched once for every item, so its length multiplies.
 pub(super) const MAX_PATH_BYTES: usize = 1024;
 
-/// Tells whether a value nests deeper than `levels`.
+/// Returns whether a value nests deeper than `levels`.
 pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else {
         return value.is_array() || value.is_object();
@@ -34,7 +34,7 @@ pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Tells whether a value fits into `limit` bytes as JSON.
+/// Returns whether a value fits into `limit` bytes as JSON.
 pub(super) fn fits(value: &Value, limit: usize) -> bool {
     let mut budget = Budget::new(limit);
     serde_json::to_writer(&mut budget, value).is_ok()

@@ -44,7 +44,7 @@ impl PrivateHosts {
         self.0.contains(&plain(host))
     }
 
-    /// Tells whether an address may be connected to under the name of this host.
+    /// Returns whether an address may be connected to under the name of this host.
     fn allow(&self, host: &str, address: IpAddr) -> bool {
         match reach(address) {
             Reach::Public => true,

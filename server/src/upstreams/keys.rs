@@ -111,7 +111,7 @@ pub struct StoredKey {
 }
 
 impl StoredKey {
-    /// Tells whether the tenant's next request for the same would still get this very key.
+    /// Returns whether the tenant's next request for the same would still get this very key.
     ///
     /// # Errors
     /// Returns an error when the database cannot be read.

@@ -68,7 +68,7 @@ pub(super) enum EdgeKind {
 }
 
 impl Graph {
-    /// Makes the graph of a plan.
+    /// Creates the graph of a plan.
     ///
     /// An edge of control is left out where other edges lead the same way: it
     /// would add a line and say nothing new. The text and the JSON have all.

@@ -132,7 +132,7 @@ fn describe(text: &str) -> Result<Description, String> {
     })
 }
 
-/// Tells whether a version has the form that the gateway takes.
+/// Returns whether a version has the form that the gateway takes.
 fn is_version(text: &str) -> bool {
     let mut numbers = text.split('.');
     numbers.clone().count() == 3

@@ -42,7 +42,7 @@ impl Pattern {
         Ok(Self { matcher: glob.compile_matcher(), negated })
     }
 
-    /// Tells whether the pattern covers a relative path.
+    /// Returns whether the pattern covers a relative path.
     pub(super) fn matches(&self, path: &str) -> bool {
         self.matcher.is_match(path) != self.negated
     }

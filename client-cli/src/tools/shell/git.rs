@@ -57,7 +57,7 @@ const WITH_VALUE: &[&str] =
 /// How long Git may take to list a repository's settings.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells whether a program is Git.
+/// Returns whether a program is Git.
 pub(super) fn is_git(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name == "git")
 }
