@@ -88,7 +88,7 @@ pub struct AuditPage {
 }
 
 impl Registry {
-    /// Returns events of the tenant, the newest first and only those before `before` where it is given.
+    /// Returns events of the tenant, the newest first, only those before `before` if it is given.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -141,11 +141,10 @@ impl Registry {
         .await
     }
 
-    /// Records an event of the tenant; call it before what it speaks of.
+    /// Records an event of the tenant; call it before the action.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when it could not be recorded: then
-    /// what it speaks of must not happen.
+    /// Returns [`RegistryError::Unavailable`] when it could not be recorded: then the action must not happen.
     pub async fn audit(&self, tenant: &Tenant, event: AuditEvent) -> Result<(), RegistryError> {
         let actor = tenant.clone();
         self.in_tenant(tenant, move |connection| {
@@ -155,7 +154,7 @@ impl Registry {
     }
 }
 
-/// Records an event in the transaction of what it speaks of.
+/// Records an event in the transaction of its action.
 pub(crate) async fn record(
     connection: &mut PgConnection,
     tenant: &Tenant,

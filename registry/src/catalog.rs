@@ -120,7 +120,7 @@ async fn page(
     sqlx::raw_sql("set local plan_cache_mode = force_custom_plan")
         .execute(&mut *connection)
         .await?;
-    // Postgres cannot be asked about a NUL; nothing contains one.
+    // Postgres does not accept a NUL in a query, and no entry contains one.
     let storable = |text: &String| text.replace('\0', "\u{fffd}");
     let search = filter.search.as_ref().map(storable).filter(|text| !text.is_empty());
     let namespace = filter.namespace.as_ref().map(storable);
@@ -295,7 +295,7 @@ fn kind_of(word: &str) -> EntryType {
 struct Runs {
     /// Those that a rule of their own sends there.
     named: Vec<String>,
-    /// Whether those without a rule go there as well.
+    /// Whether entries without a rule run there as well.
     by_default: bool,
     /// Those that a rule of their own sends elsewhere.
     elsewhere: Vec<String>,
@@ -319,7 +319,7 @@ async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, Regi
     Ok(runs)
 }
 
-/// Hides the form of a cursor, so that nobody comes to depend on it.
+/// Encodes a cursor opaquely, so that clients do not depend on its form.
 fn write_cursor(last: &Fqdn) -> String {
     let action = last.action().unwrap_or_default();
     let text = format!("{}{CURSOR_MARK}{}{CURSOR_MARK}{action}", last.scope(), last.namespace());

@@ -35,14 +35,14 @@ pub struct ToolClass {
     pub fqdn: Fqdn,
     /// What it does.
     pub class: Effects,
-    /// Whether a call may be started before the program reaches it.
+    /// Whether a call may start before the program reaches it.
     pub eager: bool,
     /// Whether the tool still has that content; otherwise the mark does not apply.
     pub counts: bool,
 }
 
 impl Operator {
-    /// Returns what was said of the tools of a scope, sorted by name.
+    /// Returns the marks on the tools of a scope, sorted by name.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -79,7 +79,7 @@ impl Operator {
         .await
     }
 
-    /// Says what a tool does, as it is now; returns its name, pinned to what it is now.
+    /// Marks a tool with its present content; returns its name, pinned to that content.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] for a name that is no tool's,
@@ -102,7 +102,7 @@ impl Operator {
     /// Removes the mark of a tool; the shipped mark applies again.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when nothing was said of it.
+    /// Returns [`RegistryError::NotFound`] when it has no mark.
     pub async fn unset_tool_class(&self, fqdn: &Fqdn) -> Result<Fqdn, RegistryError> {
         self.change_tool_class(fqdn, None).await
     }

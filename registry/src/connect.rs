@@ -1,4 +1,4 @@
-//! Says why a database cannot be connected to.
+//! Finds why a database cannot be connected to.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sqlx::{ConnectOptions as _, Error};
 
 use crate::RegistryError;
 
-/// How long the attempt may take that finds the reason.
+/// The time limit of the attempt that finds the reason.
 const LIMIT: Duration = Duration::from_millis(1_500);
 
 /// Returns the error of a first connection with its place and its reason.

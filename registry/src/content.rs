@@ -19,8 +19,8 @@ pub(crate) fn to_stored(entry: &RegistryEntry) -> Result<(String, Integrity), Re
 
 /// Returns the entry of a stored content, if it still has its hash.
 ///
-/// `name` is the unpinned name under which the content was found; a content
-/// that was moved to another row says another name and is refused as well.
+/// `name` is the unpinned name under which the content was found. A content that was moved to another row contains a
+/// different name and is refused as well.
 pub(crate) fn from_stored(
     name: Fqdn,
     content: &str,

@@ -49,7 +49,7 @@ pub struct Discovered {
     pub fqdn: Fqdn,
     /// The version of the capability or published server; the shipped catalog has none.
     pub version: Option<String>,
-    /// The entries that its short name would stand for without it.
+    /// The entries that its short name would resolve to without it.
     pub hides: Vec<Fqdn>,
     /// The kind of its server.
     pub kind: EntryType,
@@ -57,7 +57,7 @@ pub struct Discovered {
     pub routing: Routing,
     /// The score, from 0 to 1, as in [`ranking`]; for names and patterns, all scores are equal.
     pub score: f32,
-    /// It changes nothing, says the operator.
+    /// The operator marked it as read-only.
     pub read_only: bool,
     /// Its schemas and description.
     pub descriptor: ToolDescriptor,
@@ -69,10 +69,10 @@ struct Candidate<'a> {
     /// Its id without its scope.
     id: &'a ToolId,
     scope: &'a Scope,
-    /// How far it is from the tenant: 0 its own project, 1 its organisation, 2 the shipped catalog, 3 a stranger.
+    /// Its distance from the tenant: 0 its own project, 1 its organisation, 2 the catalog, 3 another organisation.
     distance: u8,
     score: f32,
-    /// Words of the intent stand in it; otherwise its name only looks like them.
+    /// It contains words of the intent; otherwise its name only looks like them.
     has_word: bool,
 }
 

@@ -55,7 +55,7 @@ impl fmt::Display for EntryName {
 }
 
 impl EntryName {
-    /// Returns the scopes to look in, the namespace and the action.
+    /// Returns the scopes to search, the namespace and the action.
     pub(crate) fn parts(&self, tenant: &Tenant) -> (Scope, Scope, &str, Option<&str>) {
         let own = || tenant.scope().cloned().unwrap_or_else(Scope::public);
         match self {
@@ -80,7 +80,7 @@ impl EntryName {
     }
 }
 
-/// An entry and what a server must know to serve it.
+/// An entry, and what the gateway needs to serve it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The entry as it is served; its content has just been verified.
@@ -303,7 +303,7 @@ impl Registry {
     }
 }
 
-/// Returns the entry that a name stands for, out of those that have it in the order of their distance.
+/// Returns the entry that a name resolves to, from the candidates in the order of their distance.
 fn nearest_of(
     rows: Vec<Row>,
     nearest: &Scope,

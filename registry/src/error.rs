@@ -45,13 +45,13 @@ pub enum RegistryError {
     /// Something of that name exists already.
     #[error("{0}")]
     Conflict(String),
-    /// A value is not one that can be stored or asked for.
+    /// A value cannot be stored or searched for.
     #[error("{0}")]
     Invalid(String),
     /// A name breaks the grammar.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The credential is malformed, unknown, expired or revoked; callers learn no more.
+    /// The credential is malformed, unknown, expired or revoked; callers do not learn which.
     #[error("the credential is not valid")]
     InvalidCredential,
     /// There is no master key to seal and open secrets with.
@@ -59,7 +59,7 @@ pub enum RegistryError {
         "this gateway cannot store secrets, because it has no master key; set `PML_MASTER_KEY` or `PML_MASTER_KEY_FILE`"
     )]
     NoMasterKey,
-    /// Secrets are sealed under a master key that was not given.
+    /// Secrets are encrypted under a master key that is not configured.
     #[error(
         "the secrets in this database are encrypted under master key `{id}`, which is not configured"
     )]
@@ -73,7 +73,7 @@ pub enum RegistryError {
     /// A stored secret may not go to the host that it is needed for.
     #[error("the stored secret `{name}` may not be sent to `{host}`")]
     NotForHost {
-        /// The variable that it stands for.
+        /// The variable.
         name: String,
         /// The host.
         host: String,

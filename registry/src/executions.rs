@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{Registry, RegistryError, Tenant};
 
-/// Where a program was decided to run.
+/// Where a program was routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -57,9 +57,9 @@ pub struct NewExecution {
     pub dynamic: bool,
     /// The declared tools.
     pub tools: Vec<ToolId>,
-    /// How long it may take; open for longer, its outcome is indeterminate.
+    /// Its time limit; a longer open execution has an indeterminate outcome.
     pub limit: Duration,
-    /// Why it was refused, if it was.
+    /// The reason for the refusal, if it was refused.
     pub error_code: Option<ErrorCode>,
 }
 
@@ -70,7 +70,7 @@ pub enum ExecutionEnd {
     Success,
     /// With an error.
     Error,
-    /// The caller went away or said stop.
+    /// The caller disconnected or cancelled.
     Cancelled,
 }
 
@@ -95,17 +95,17 @@ pub struct FinishedExecution {
     pub result_bytes: usize,
     /// The number of its tool calls.
     pub calls: u32,
-    /// How long it ran.
+    /// Its duration.
     pub duration: Duration,
 }
 
-/// What a recorded execution's state is.
+/// The state of a recorded execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionStatus {
     /// It runs on the gateway.
     Running,
-    /// It was given to the caller's machine.
+    /// It was delegated to the caller's machine.
     Delegated,
     /// It ended with a result.
     Success,
@@ -154,7 +154,7 @@ pub struct ExecutionRecord {
     pub error_code: Option<String>,
     /// The number of its tool calls.
     pub calls: Option<i32>,
-    /// How long it ran.
+    /// Its duration.
     pub duration_ms: Option<i64>,
 }
 

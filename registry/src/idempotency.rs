@@ -15,7 +15,7 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// Hashes the header's value and what the request asks for.
+    /// Hashes the header's value and the request.
     pub fn new(key: &[u8], method: &str, path: &str, body: &[u8]) -> Self {
         let mut request = Sha256::new();
         for part in [key, method.as_bytes(), path.as_bytes(), body] {
@@ -27,7 +27,7 @@ impl IdempotencyKey {
     }
 }
 
-/// The answer to a request, kept for those who send it again.
+/// The answer to a request, stored for its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// The HTTP status.
@@ -95,7 +95,7 @@ impl Registry {
                 .execute(&mut *connection)
                 .await?;
                 if claimed.rows_affected() == 1 {
-                    // Others that are as old go with it; those that are claimed anew just now are skipped.
+                    // Deletes other expired ones too, except those that are being claimed again at this moment.
                     sqlx::query!(
                         "delete from idempotency_keys where (org, project, principal, key_hash) in (
                             select org, project, principal, key_hash from idempotency_keys
@@ -123,7 +123,8 @@ impl Registry {
                 .await?;
                 // It was released just now: the next caller may claim it.
                 let Some(row) = found else { return Ok(Claim::Running { seconds: 0 }) };
-                // Before anything else: also whether it was another request is told to the first sender's equals only.
+                // Checked first: even whether it was a different request is revealed only to callers with the first
+                // sender's rights.
                 let first = Rights::of_words(&row.rights)?;
                 if let Some(lacks) = first.iter().find(|right| !rights.contains(*right)) {
                     return Ok(Claim::Denied { lacks: Some(lacks) });
@@ -145,7 +146,7 @@ impl Registry {
         .await
     }
 
-    /// Ends a claimed request: with its answer, or as if it had never come.
+    /// Ends a claimed request: with its answer, or as if it had never arrived.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer: then

@@ -125,20 +125,20 @@ impl fmt::Display for Rights {
     }
 }
 
-/// Who calls: a key or a token that was checked.
+/// The caller: a verified key or token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The key's id; `None` for a token of an identity provider.
     pub key_id: Option<Uuid>,
-    /// Who acts with it.
+    /// The principal.
     pub principal: Principal,
     /// For which scope.
     pub scope: Scope,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     /// From when on it is refused.
     pub expires_at: Option<DateTime<Utc>>,
-    /// What the caller is in its organisation: at most what its principal is there, and what the maker of its key was.
+    /// The caller's role in its organisation: at most that of its principal, and that of its key's creator.
     pub org_role: Option<Role>,
     /// The session that it calls in.
     pub session: Option<Session>,
@@ -146,7 +146,7 @@ pub struct Caller {
     pub key_made_by: Option<Arc<str>>,
 }
 
-/// A short credential that was made of another one.
+/// A short-lived credential that was created from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// Names the session in the audit log.
@@ -188,7 +188,7 @@ impl KeyCache {
 }
 
 impl Registry {
-    /// Checks a presented key. Its checksum is checked before the database is asked.
+    /// Verifies a presented key. Its checksum is verified before the database is queried.
     ///
     /// # Errors
     /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid

@@ -151,7 +151,7 @@ impl Registry {
         Self::connect_with(url, 16).await
     }
 
-    /// Does the same as [`Registry::connect`], with a pool of the given size.
+    /// Like [`Registry::connect`], with a pool of the given size.
     ///
     /// # Errors
     /// As [`Registry::connect`].
@@ -196,7 +196,7 @@ impl Registry {
     /// Returns whether the database answers and has this program's schema.
     ///
     /// # Errors
-    /// Returns what is wrong, as [`Registry::connect`] does.
+    /// Returns the same errors as [`Registry::connect`].
     pub async fn check_ready(&self) -> Result<(), RegistryError> {
         check_schema(&self.pool).await
     }
@@ -236,8 +236,8 @@ impl std::fmt::Debug for Registry {
 /// with its locks, and so does one whose machine is lost. A statement whose caller has closed the connection is
 /// cancelled.
 ///
-/// Our queries look rows up by key, so one plan fits all arguments; planning a look-up through the policies takes five
-/// times as long as running it.
+/// Our queries look up rows by key, so one plan suits all arguments; planning a look-up with the policies takes five
+/// times as long as executing it.
 const SETTINGS: &str = "set statement_timeout = '5s'; \
     set lock_timeout = '1500ms'; \
     set idle_in_transaction_session_timeout = '5s'; \

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError, Tenant};
 
-/// The most links that a project has at a time; revoked ones do not count.
+/// The maximum number of a project's active links; revoked ones are not counted.
 const MOST: i64 = 100;
 /// The number of random bytes in a slug.
 const BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! Tells a database that has fallen silent from one that is slow.
+//! Distinguishes an unresponsive database from a slow one.
 //!
 //! A stopped machine and a cut cable send no reset, so a client would wait forever. The duration of a statement is no
 //! indication, because a long statement, a lock and a slow network look the same from outside. So one more connection
@@ -14,14 +14,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long it is between an answer and the next question.
+/// The interval between an answer and the next probe.
 const EVERY: Duration = Duration::from_millis(250);
 /// After how long without an answer it is tried whether the connection is to blame.
 const DOUBT: Duration = Duration::from_millis(750);
 /// How long a probe may stay unanswered. Together with [`EVERY`] before it, a caller gets an error within two
 /// seconds.
 const SILENCE: Duration = Duration::from_millis(1_500);
-/// How long it may take to open a connection, which takes several round trips.
+/// The time limit for opening a connection, which takes several round trips.
 const OPENING: Duration = Duration::from_secs(5);
 /// The time limit for closing the connection.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -29,9 +29,10 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// The known state of the database.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// It does not say anything.
+    /// It does not answer.
     silent: bool,
-    /// When it was last heard again on a new connection, while the old one stayed silent: others as old may be dead too.
+    /// When it last answered on a new connection while the old one stayed silent: connections of the same age may be
+    /// dead too.
     renewed: Option<Instant>,
 }
 
@@ -45,7 +46,7 @@ impl Liveness {
         self.0.borrow().silent
     }
 
-    /// Returns when whoever waits for an answer since now need not wait any longer.
+    /// Returns when a caller that has waited since now can stop waiting.
     pub(crate) async fn lost(&self) {
         let mut states = self.0.clone();
         let silence = states.wait_for(|state| state.silent);
@@ -78,7 +79,7 @@ impl Liveness {
     }
 }
 
-/// The task that asks the database whether it is there.
+/// The task that probes the database.
 pub(crate) struct Probe {
     liveness: Liveness,
     stop: CancellationToken,
@@ -175,7 +176,7 @@ impl Questions {
     }
 }
 
-/// Asks once, and waits for as long as it takes; when it takes long, on a new connection as well.
+/// Probes once, without a time limit; if it takes long, also on a new connection.
 async fn ask(
     connection: &mut PgConnection,
     options: &PgConnectOptions,

@@ -52,8 +52,8 @@ impl Registry {
     /// Lists the members of one project, or of the caller's organisation and all its projects.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] to whoever does not manage them, [`RegistryError::NotFound`] for another
-    /// project, and [`RegistryError::Invalid`] for a cursor that is not from here.
+    /// Returns [`RegistryError::NotAllowed`] to callers who do not manage them, [`RegistryError::NotFound`] for
+    /// another project, and [`RegistryError::Invalid`] for a cursor that is not from here.
     pub async fn members(
         &self,
         caller: &Caller,
@@ -69,7 +69,7 @@ impl Registry {
         .await
     }
 
-    /// Gives a principal a role, in one project or in the whole organisation; returns it, and whether it is new.
+    /// Assigns a role to a principal, in one project or in the whole organisation; returns it, and whether it is new.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] when the caller may not assign or change the role, and
@@ -127,7 +127,7 @@ impl Operator {
         .await
     }
 
-    /// Gives a principal a role, in one project or in a whole organisation; returns it, and whether it is new.
+    /// Assigns a role to a principal, in one project or in a whole organisation; returns it, and whether it is new.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when there is no such organisation or project, and otherwise the errors of

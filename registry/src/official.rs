@@ -41,7 +41,7 @@ pub struct OfficialFilter {
     pub include_deleted: bool,
 }
 
-/// Who reads, and where clients reach the gateway.
+/// The reader, and the address under which clients reach the gateway.
 #[derive(Debug, Clone)]
 pub struct OfficialReader {
     /// On whose behalf the registry is read.
@@ -267,7 +267,7 @@ async fn page(
     if more {
         let at = match rows[..wanted].last() {
             Some(last) => [last.name.clone(), last.version.clone()],
-            // The page was full already; what comes next begins at the first.
+            // The page is full; the next one begins at the first of these.
             None => [String::new(), String::new()],
         };
         next_cursor = Some(write_cursor(&After::Approved(at), filter.search.as_deref()));
@@ -278,7 +278,7 @@ async fn page(
     Ok(OfficialPage { servers, next_cursor })
 }
 
-/// What became of a version.
+/// The status of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Active,
@@ -299,11 +299,11 @@ impl Status {
 /// The registry's metadata of a version, in addition to its server.json.
 struct Facts {
     status: Status,
-    /// Why it has this status.
+    /// The reason for this status.
     message: Option<String>,
     published_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
-    /// Whether the catalog has this version now.
+    /// Whether this is the registry's present version.
     latest: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What only the operator may do, as the role that owns the database; `rules.rs` has the routing rules.
+//! Operations of the operator only, with the role that owns the database; `rules.rs` has the routing rules.
 
 use std::str::FromStr as _;
 
@@ -59,8 +59,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Brings the public catalog and the shipped routing rules to the given
-    /// state; what is there already stays untouched.
+    /// Brings the catalog and the shipped routing rules to the given state; unchanged rows are not touched.
     ///
     /// # Errors
     /// Returns [`RegistryError::Invalid`] or [`RegistryError::Name`] for a catalog

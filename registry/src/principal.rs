@@ -1,4 +1,4 @@
-//! Who acts: a member, a service, a key, or a subject of an identity provider.
+//! The acting principal: a member, a service, a key, or a subject of an identity provider.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ impl Principal {
         &self.0
     }
 
-    /// Returns what kind of principal the name stands for.
+    /// Returns the kind of principal that a name belongs to.
     pub fn kind(&self) -> PrincipalKind {
         let folded = self.0.to_ascii_lowercase();
         // Also names that look like one of them, such as `adm1n`.

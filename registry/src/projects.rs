@@ -1,4 +1,4 @@
-//! Projects and organisations: listed, made, and deleted for good.
+//! Projects and organisations: listing, creation, and permanent deletion.
 //!
 //! Deleting closes a project. Keys are revoked, stored secrets and servers are deleted, capabilities become
 //! invisible, and each entry leaves a tombstone. The rows of the project, of published versions and of the logs
@@ -52,7 +52,7 @@ pub struct OrgRecord {
     pub name: String,
     /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Since when it is no more.
+    /// When it was deleted.
     pub deleted_at: Option<DateTime<Utc>>,
 }
 
@@ -60,7 +60,7 @@ impl Registry {
     /// Lists the projects of the caller's organisation.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] to whoever does not manage the organisation, and
+    /// Returns [`RegistryError::NotAllowed`] to callers who do not manage the organisation, and
     /// [`RegistryError::Invalid`] for a cursor that is not from here.
     pub async fn projects(
         &self,
@@ -80,7 +80,7 @@ impl Registry {
     /// Creates a project in the caller's organisation.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotAllowed`] to whoever does not manage the organisation, and
+    /// Returns [`RegistryError::NotAllowed`] to callers who do not manage the organisation, and
     /// [`RegistryError::Conflict`] for a name that is or was a project's.
     pub async fn create_project(
         &self,
@@ -112,7 +112,7 @@ impl Registry {
         .await
     }
 
-    /// Deletes a project of the caller's organisation for good.
+    /// Deletes a project of the caller's organisation permanently.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to callers who do not own the organisation, and
@@ -181,7 +181,7 @@ impl Operator {
         .await
     }
 
-    /// Deletes a project for good.
+    /// Deletes a project permanently.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when there is none of that name, and [`RegistryError::Invalid`] for the
@@ -195,7 +195,7 @@ impl Operator {
         .await
     }
 
-    /// Deletes an organisation with all its projects for good, and the keys that its secrets were sealed with.
+    /// Deletes an organisation with all its projects permanently, and the data keys of its secrets.
     ///
     /// # Errors
     /// As [`Operator::delete_project`].
@@ -376,7 +376,7 @@ async fn page(
     Ok(ProjectPage { items, next_cursor, total: Total::of(counted) })
 }
 
-/// Hides the form of a cursor, so that nobody comes to depend on it.
+/// Encodes a cursor opaquely, so that clients do not depend on its form.
 fn write_cursor(name: &str) -> String {
     name.bytes().map(|byte| format!("{byte:02x}")).collect()
 }

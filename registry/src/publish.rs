@@ -21,21 +21,21 @@ pub struct NewCapability {
     pub version: Option<Version>,
     /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// JSON Schema of its `args`.
     pub input_schema: Value,
     /// The program.
     pub code: String,
-    /// What the analysis found that it calls, sorted.
+    /// The calls that the analysis found, sorted.
     pub calls: Vec<ToolId>,
     /// The servers of those tools that run as child processes, sorted by name.
     pub mcp_deps: Vec<McpDependency>,
-    /// Where it would run today.
+    /// Where it would run at present.
     pub routing: Routing,
 }
 
-/// What was published.
+/// The published capability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
     /// Its full name, pinned to its content.
@@ -44,7 +44,7 @@ pub struct Published {
     pub version: Version,
     /// The hash of its content.
     pub integrity: Integrity,
-    /// Whether this made it; false when the very same was published before.
+    /// Whether this call created it; false if the identical version already existed.
     pub new: bool,
     /// Whether it now hides a public entry of the same id.
     pub hides_public: bool,
@@ -67,10 +67,9 @@ impl Registry {
     /// Publishing the same bytes again changes nothing and is no error.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Conflict`] when the version has other bytes, the id is an MCP server's tool, or
-    /// another principal's capability is to be shown to others,
-    /// [`RegistryError::Invalid`] for a name that is reserved or could be taken for another one, and
-    /// [`RegistryError::Denied`] for a tenant that may not write its scope.
+    /// Returns [`RegistryError::Conflict`] when the version has different bytes, the id is an MCP server's tool, or
+    /// the visibility of another principal's capability would change, [`RegistryError::Invalid`] for a name that is
+    /// reserved or looks like another one, and [`RegistryError::Denied`] for a tenant that may not write its scope.
     pub async fn publish(
         &self,
         tenant: &Tenant,
@@ -89,7 +88,7 @@ impl Registry {
         published
     }
 
-    /// Says something of one version of a capability of the tenant's scope, or of all.
+    /// Changes one version of a capability of the tenant's scope, or all of them.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the tenant's scope has no such version that the tenant may see.
@@ -271,7 +270,7 @@ fn entry_of(
     })
 }
 
-/// Refuses a namespace that nobody may publish in.
+/// Refuses a reserved namespace.
 pub(crate) fn check_reserved(namespace: &str) -> Result<(), RegistryError> {
     if RESERVED_NAMESPACES.contains(&namespace) {
         return Err(RegistryError::Invalid(format!("namespace `{namespace}` is reserved")));

@@ -1,4 +1,4 @@
-//! Servers of another registry: read into a place apart, judged by the operator, pinned when approved.
+//! Servers of another registry: imported into quarantine, reviewed by the operator, pinned when approved.
 //!
 //! Imported servers are not in the catalog: nobody can see or resolve them. Approving copies exactly the reviewed
 //! bytes; later imports never change them.
@@ -34,7 +34,7 @@ pub struct QuarantinedServer {
     pub status: String,
     /// The flags to review before approval.
     pub flags: Vec<String>,
-    /// Where it was read.
+    /// The source of the import.
     pub source: String,
     /// When it was last read.
     pub seen_at: DateTime<Utc>,
@@ -44,7 +44,7 @@ pub struct QuarantinedServer {
     pub approved_as: Option<String>,
 }
 
-/// What an ingest did.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct IngestReport {
     /// Servers and versions that were read.
@@ -96,7 +96,7 @@ impl Operator {
                     AuditEvent::new("catalog.ingest", source.as_str(), AuditOutcome::Allowed)
                         .with_detail(serde_json::json!({ "servers": servers.len() }));
                 audit::record(connection, actor, event).await?;
-                // The same version with two contents in one reading is nobody's to choose.
+                // If one import has two contents for a version, neither is chosen automatically.
                 let mut contents: HashMap<(&str, &str), Vec<&str>> = HashMap::new();
                 for server in &servers {
                     let seen = contents.entry((&server.name, &server.version)).or_default();
@@ -167,8 +167,8 @@ impl Operator {
         .await
     }
 
-    /// Decides that a server of the quarantine is not wanted. One that was approved is taken back: it leaves the
-    /// catalog, and the official API says that it is deleted.
+    /// Rejects a quarantined server. An approved one is removed from the catalog, and the official API reports it as
+    /// deleted.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when it is not in quarantine.

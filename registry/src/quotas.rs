@@ -89,7 +89,7 @@ impl Window {
     }
 }
 
-/// How often tools may be called.
+/// The quotas on calls of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Quota {
     /// The callers that share it.

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Registry, RegistryError};
 
-/// The longest that anybody is told to wait.
+/// The longest reported waiting time.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The refill rate and the capacity of a bucket.
@@ -18,7 +18,7 @@ pub struct Rate {
     pub capacity: f64,
 }
 
-/// What a bucket gave.
+/// The result of a draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenGrant {
     /// The number of granted requests.

@@ -1,4 +1,4 @@
-//! Entries and tools that were just read and verified, for as long as every change of the registry is heard of.
+//! A cache of entries and tools that were just read and verified, valid while change notifications arrive.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ type Named = (Tenant, Scope, ToolId);
 pub(crate) struct EntryCache {
     entries: Cache<(Asked, u64), Arc<ServedEntry>>,
     tools: Cache<(Named, u64), Arc<ResolvedTool>>,
-    /// Rises when everything is forgotten. It is part of every key, so what was read before is never found after,
-    /// even by a look-up that began before and remembers its answer later.
+    /// Increases when the cache is cleared. It is part of every key, so older content is never found afterwards, even
+    /// if a look-up that began before stores its answer later.
     generation: AtomicU64,
     /// Whether change notifications arrive.
     listening: AtomicBool,
@@ -51,7 +51,7 @@ impl Default for EntryCache {
             .max_capacity(CAPACITY)
             .weigher(|(_, _): &(Asked, u64), served: &Arc<ServedEntry>| {
                 let code = served.entry.code.as_ref().map_or(0, String::len);
-                // The entry stands there twice, as text and as values.
+                // The entry is stored twice, as text and as values.
                 u32::try_from(3 * served.json.len() + code + 512).unwrap_or(u32::MAX)
             })
             .time_to_live(BELIEVED)
@@ -93,7 +93,7 @@ impl EntryCache {
         }
     }
 
-    /// Returns the present generation, while changes are heard of.
+    /// Returns the present generation, while change notifications arrive.
     pub(crate) fn generation(&self) -> Option<u64> {
         let generation = self.generation.load(Ordering::SeqCst);
         self.listening.load(Ordering::SeqCst).then_some(generation)

@@ -1,4 +1,4 @@
-//! One capability or one server is taken out for good.
+//! Permanent deletion of a capability or a server.
 //!
 //! Its rows remain but become invisible, so that the name is never reused; a tombstone remains for callers who could
 //! see it.
@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Caller, Registry, RegistryError, Right, Tenant, publish, servers};
 
-/// What is deleted.
+/// The kind of the deleted entry.
 enum Entry {
     Capability(ToolId),
     Server(String),
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 impl Registry {
-    /// Deletes a capability of the caller's scope for good, with all its versions.
+    /// Deletes a capability of the caller's scope permanently, with all its versions.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to callers who neither published it first nor administer the project,
@@ -62,7 +62,7 @@ impl Registry {
         self.delete_entry(caller, Entry::Capability(id.clone())).await
     }
 
-    /// Deletes a published server of the caller's scope for good, with all its versions and tools.
+    /// Deletes a published server of the caller's scope permanently, with all its versions and tools.
     ///
     /// # Errors
     /// As [`Registry::delete_capability`]; a server that the operator wrote is not there to delete.

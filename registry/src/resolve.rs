@@ -43,23 +43,23 @@ pub struct ResolvedTool {
     pub fqdn: Fqdn,
     /// The version of the capability or published server; the shipped catalog has none.
     pub version: Option<String>,
-    /// The entries farther away that the same short name would stand for without this one, the nearest first.
+    /// The more distant entries that the same short name would resolve to without this one, the nearest first.
     pub hides: Vec<Fqdn>,
     /// The nearer entries of that short name that are passed over, because all of their versions are yanked.
     pub yanked: Vec<Fqdn>,
     /// The kind of its server.
     pub kind: EntryType,
-    /// Where it runs: by its server's row, else by the rules.
+    /// Where it runs: its server's row decides, else the rules.
     pub routing: Routing,
     /// The hash of its content, verified.
     pub integrity: Integrity,
-    /// How a text result is read.
+    /// How a text result is interpreted.
     pub result: ResultMode,
     /// The upstream of an `http` server.
     pub proxy_to: Option<String>,
     /// Variables that the upstream or the child process needs.
     pub env_required: Vec<String>,
-    /// It changes nothing, says the operator.
+    /// The operator marked it as read-only.
     pub read_only: bool,
     /// Whether a call may start before the program reaches it, according to the operator.
     pub eager: bool,
@@ -78,11 +78,11 @@ pub struct ResolvedCapability {
     pub version: String,
     /// Its text.
     pub code: String,
-    /// What it calls, sorted.
+    /// Its calls, sorted.
     pub calls: Vec<ToolId>,
 }
 
-/// An id that nothing visible has, or more than one thing.
+/// An id that resolves to nothing visible, or is ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingTool {
     /// The id.
@@ -161,7 +161,7 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let public = Scope::public();
-                    // Planning for the very names takes longer than the look-up.
+                    // Planning for specific names takes longer than the look-up.
                     connection.execute("set local plan_cache_mode = force_generic_plan").await?;
                     // Yanked versions are found only by their number. `offset 0` keeps the look-ups separate, one
                     // index look-up per name: a join would read every tool of the registry.
@@ -304,7 +304,7 @@ impl Registry {
     }
 }
 
-/// The ids of a program in columns; what an id does not say is empty.
+/// The ids of a program as columns; absent parts of an id are empty.
 #[derive(Default)]
 struct Wanted {
     ids: Vec<String>,
@@ -313,7 +313,7 @@ struct Wanted {
     orgs: Vec<String>,
     projects: Vec<String>,
     versions: Vec<String>,
-    /// The organisations whose entries can be meant.
+    /// The organisations whose entries are candidates.
     owners: Vec<String>,
 }
 
@@ -340,7 +340,7 @@ impl Wanted {
 
 enum Found {
     Tool(Box<ResolvedTool>),
-    /// It has the name, and is not what is meant.
+    /// It has the name, but is not the requested entry.
     Nothing(Absence, Vec<ToolId>),
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! The routing snapshot: in memory, refreshed when the database says so.
+//! The routing snapshot: in memory, refreshed on change notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +29,12 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// The pause before a lost listener is replaced.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// Routing rules at one instant; a request keeps the one that it started with.
+/// The routing rules at one instant; a request keeps the snapshot that it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
     /// The operator's rules, with those of public rows that fix their routing.
     pub rules: RoutingRules,
-    /// How often tools may be called.
+    /// The quotas on calls of tools.
     pub quotas: Vec<Quota>,
     /// Rises by one with each change that this process has seen.
     pub version: u64,
@@ -52,7 +52,7 @@ pub struct Changes {
 }
 
 impl Registry {
-    /// Returns what tells of changes on all gateways.
+    /// Returns the subscription to changes on all gateways.
     pub fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
     }
@@ -62,7 +62,7 @@ impl Registry {
         self.routes.current.load_full()
     }
 
-    /// Reads the routes anew, before the notification of a change arrives.
+    /// Reads the routes again, without waiting for the notification of a change.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer;
@@ -240,9 +240,9 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
 }
 
 impl Followed {
-    /// Forgets what rests on the channels that something was told on.
+    /// Clears the caches that depend on the notified channels.
     fn forget(&self, told: impl Fn(&str) -> bool) {
-        // An entry tells where it runs.
+        // An entry contains the routing.
         if told(ENTRIES) || told(ROUTES) {
             self.entries.forget();
         }
@@ -261,7 +261,7 @@ impl Followed {
 /// Listens until the connection is lost.
 async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError> {
     let mut listener = PgListener::connect_with(pool).await?;
-    // A lost connection is told at once, not when it is back.
+    // A lost connection is reported at once, not only when it is re-established.
     listener.eager_reconnect(false);
     listener.listen_all([ROUTES, KEYS, ENTRIES, SECRETS]).await?;
     // Changes between the last read and the `listen` were not notified.

@@ -9,18 +9,18 @@ use crate::operator::{Operator, make};
 use crate::tenant::in_tenant;
 use crate::{RegistryError, Tenant};
 
-/// Where the tools of a pattern run.
+/// The routing of the tools of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// `*`, `namespace:*` or `namespace:action`; the most specific one counts.
+    /// `*`, `namespace:*` or `namespace:action`; the most specific one applies.
     pub pattern: ToolPattern,
     /// The side.
     pub routing: Routing,
-    /// Who wrote it.
+    /// Its origin.
     pub origin: RuleOrigin,
 }
 
-/// Who wrote a rule.
+/// The origin of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleOrigin {
@@ -35,7 +35,7 @@ pub enum RuleOrigin {
 pub enum RuleChange {
     /// Tools of the pattern run there.
     Set(Routing),
-    /// The operator has no rule for the pattern; what ships for it counts again.
+    /// The operator has no rule for the pattern; the shipped rule applies again.
     Unset,
 }
 
@@ -80,7 +80,7 @@ impl Operator {
         let shipped: Vec<(ToolPattern, Routing)> = RoutingRules::shipped().into();
         let shipped = shipped.into_iter().find(|(known, _)| known == pattern);
         let pattern = pattern.to_string();
-        // Rules are nobody's but the operator's; the public scope is where the operator acts.
+        // Only the operator writes rules, acting in the public scope.
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
@@ -125,7 +125,7 @@ impl Operator {
     }
 }
 
-/// Refuses a pattern with a scope: the operator's rules are for namespaces, whoever owns the entry.
+/// Refuses a pattern with a scope: the operator's rules apply to namespaces, whoever owns the entry.
 ///
 /// # Errors
 /// Returns [`RegistryError::Invalid`].

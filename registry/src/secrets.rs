@@ -1,10 +1,9 @@
 //! Stored keys of users for the upstreams of their tools.
 //!
-//! A value is sealed by the data key of its organisation, and that is wrapped by
-//! a master key which the database never has. What is sealed opens only for the
-//! organisation, project, owner, name and version that it was sealed for. The
-//! only way out for a value is [`Registry::use_secret`], which records the use
-//! before it gives the value.
+//! A value is encrypted with the data key of its organisation, which is wrapped by a master key that is never in the
+//! database. Encrypted content can be decrypted only for the organisation, project, owner, name and version that it
+//! was encrypted for. The only access to a value is [`Registry::use_secret`], which records the use before it returns
+//! the value.
 
 mod data_keys;
 mod host;
@@ -64,7 +63,7 @@ impl Registry {
             let (id, check_value) = (first.id().to_owned(), first.check_value()?);
             self.in_tenant(&Tenant::anonymous(), move |connection| {
                 Box::pin(async move {
-                    // Another one that stands there already is the current one.
+                    // If another one already exists, that is the current one.
                     sqlx::query!(
                         "insert into master_keys (id, check_value, is_current)
                         values ($1, $2, true) on conflict do nothing",
@@ -137,7 +136,7 @@ impl Registry {
 
     /// Stores a secret of the caller or of the project; a value that is there already is replaced, with its hosts.
     ///
-    /// Without hosts it goes to entries of the public catalog alone.
+    /// Without hosts, only the hosts of catalog entries receive it.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] without a master key and
@@ -326,7 +325,7 @@ impl Registry {
     }
 }
 
-/// What became of a use. A failure is committed, because it is recorded.
+/// The result of a use. A failure is committed, because it is recorded.
 enum Used {
     Absent,
     NotForHost(KeyHost),

@@ -17,9 +17,9 @@ use crate::{RegistryError, Version, content};
 pub struct CatalogServer {
     /// The name before the colon in its tools' ids.
     pub namespace: String,
-    /// How it is reached.
+    /// Its transport.
     pub kind: EntryType,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// For `stdio`: how to start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct CatalogServer {
     /// Warnings for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How a text result is read.
+    /// How a text result is interpreted.
     #[serde(default)]
     pub result: ResultMode,
     /// The server.json of the official registry that describes it.
@@ -60,7 +60,7 @@ pub struct CatalogTool {
     pub deterministic: bool,
 }
 
-/// What a seed did.
+/// The result of a seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SeedReport {
     /// Servers in the catalog now.
@@ -117,8 +117,8 @@ pub(crate) fn rows(catalog: &[CatalogServer]) -> Result<Vec<ServerRow>, Registry
     Ok(rows)
 }
 
-/// Makes what is stored for a server of a scope; its tools are the same things in every version that does not change
-/// them, so only the server itself has the version.
+/// Builds the stored form of a server of a scope. Its tools are identical in every version that does not change them,
+/// so only the server itself contains the version.
 pub(crate) fn row(
     scope: &Scope,
     server: &CatalogServer,

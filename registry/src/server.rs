@@ -15,9 +15,9 @@ pub struct McpServer {
     pub proxy_to: Option<String>,
     /// Variables that it needs.
     pub env_required: Vec<String>,
-    /// Where it runs as a whole: by its own row, else by the rules.
+    /// Where it runs as a whole: its own row decides, else the rules.
     pub routing: Routing,
-    /// Its row says itself where it runs, so no rule does.
+    /// Its row contains a routing, so no rule applies.
     pub is_fixed: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct NewServer {
     pub visibility: Option<Visibility>,
 }
 
-/// What was published.
+/// The published server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedServer {
     /// Its full name.
@@ -36,9 +36,9 @@ pub struct PublishedServer {
     pub version: Version,
     /// The hash of its content.
     pub integrity: Integrity,
-    /// Where its tools run.
+    /// The routing of its tools.
     pub routing: Routing,
-    /// Whether this made it; false when the very same was published before.
+    /// Whether this call created it; false if the identical version already existed.
     pub new: bool,
 }
 
@@ -49,9 +49,9 @@ impl Registry {
     /// type, and its author's claims about a tool are never treated as the operator's.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Conflict`] when the version has other bytes, the name is taken or was deleted, or
-    /// another principal's server is to be shown to others, [`RegistryError::Invalid`] for a name that is reserved or
-    /// could be taken for another one, and [`RegistryError::Denied`] for a tenant that may not write its scope.
+    /// Returns [`RegistryError::Conflict`] when the version has different bytes, the name is taken or was deleted, or
+    /// the visibility of another principal's server would change, [`RegistryError::Invalid`] for a name that is
+    /// reserved or looks like another one, and [`RegistryError::Denied`] for a tenant that may not write its scope.
     pub async fn publish_server(
         &self,
         tenant: &Tenant,
@@ -70,7 +70,7 @@ impl Registry {
                 return Err(RegistryError::Invalid(message));
             }
         };
-        // Both are the operator's to say.
+        // Only the operator sets both.
         new.server.routing = Some(routing);
         for tool in &mut new.server.tools {
             (tool.read_only, tool.deterministic) = (false, false);
@@ -85,7 +85,7 @@ impl Registry {
         published
     }
 
-    /// Says something of one version of a published server of the tenant's scope, or of all.
+    /// Changes one version of a published server of the tenant's scope, or all of them.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the tenant's scope has no such version that the tenant may see.

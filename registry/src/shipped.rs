@@ -2,7 +2,7 @@
 
 use crate::CatalogServer;
 
-/// The files of `registry/catalog/`; its README says how they are made.
+/// The files of `registry/catalog/`; its README explains how they are created.
 const FILES: &[&str] = &[
     include_str!("../catalog/context7.json"),
     include_str!("../catalog/everything.json"),

@@ -1,4 +1,4 @@
-//! On whose behalf a query runs, and the transaction that tells the database.
+//! The tenant of a query, and the transaction that sets it in the database.
 
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -20,17 +20,16 @@ const FIRST: Duration = Duration::from_millis(1_900);
 /// unresponsive one, and the database itself ends long statements.
 const WHOLE: Duration = Duration::from_secs(10);
 
-/// On whose behalf something is read or written: a scope and a principal in it,
-/// or nobody, who sees public entries only.
+/// The tenant of a read or write: a scope and a principal in it, or nobody, who sees public entries only.
 #[derive(Debug, Clone, Default)]
 pub struct Tenant {
     scope: Option<Scope>,
     principal: Option<Principal>,
-    /// Who made the key that the principal acts with, for the audit log alone.
+    /// The creator of the key that the principal acts with, for the audit log only.
     key_made_by: Option<Arc<str>>,
 }
 
-/// Who made its key makes no difference to what a principal may see and do.
+/// The creator of its key has no influence on what a principal may see and do.
 impl PartialEq for Tenant {
     fn eq(&self, other: &Self) -> bool {
         (&self.scope, &self.principal) == (&other.scope, &other.principal)
@@ -46,7 +45,7 @@ impl Hash for Tenant {
 }
 
 impl Tenant {
-    /// Returns nobody.
+    /// Returns the tenant without a scope.
     pub fn anonymous() -> Self {
         Self::default()
     }
@@ -68,12 +67,12 @@ impl Tenant {
         self
     }
 
-    /// Returns who made the key that the principal acts with, if it is somebody else.
+    /// Returns the creator of the key that the principal acts with, if it is somebody else.
     pub(crate) fn other_maker(&self) -> Option<&str> {
         self.key_made_by.as_deref().filter(|maker| *maker != self.principal_name())
     }
 
-    /// Returns the scope, unless this is nobody.
+    /// Returns the scope, if there is one.
     pub fn scope(&self) -> Option<&Scope> {
         self.scope.as_ref()
     }
@@ -116,7 +115,7 @@ impl Tenant {
     }
 }
 
-/// Lets the rest of a transaction act for an organisation: for one project of it, or for the whole where the project
+/// Makes the rest of a transaction act for an organisation: for one of its projects, or for the whole if the project
 /// is empty.
 pub(crate) async fn act_for(
     connection: &mut PgConnection,
@@ -133,7 +132,7 @@ pub(crate) async fn act_for(
     Ok(())
 }
 
-/// What a transaction does, borrowed from its connection.
+/// A transaction, borrowed from its connection.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send + 'c>>;
 
 impl Registry {
@@ -261,9 +260,8 @@ async fn in_task<T: Send + 'static>(
 pub(crate) type Statement<'c, T> =
     Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
-/// A connection of the pool on which something is under way. It goes back to the pool
-/// when that is over; dropped before, it is closed: what it was doing, and for whom, the
-/// next caller must not meet.
+/// A pooled connection with an operation in progress. It returns to the pool when the operation has ended. If it is
+/// dropped before, it is closed, so that the next caller cannot inherit its transaction or tenant.
 struct Held(Option<PoolConnection<Postgres>>);
 
 impl Held {

@@ -62,7 +62,7 @@ pub(crate) struct Existing {
     pub(crate) integrity: Integrity,
 }
 
-/// What publishing comes to.
+/// The result of choosing a version.
 pub(crate) enum Chosen<'e, T> {
     /// The very same is there.
     Known(&'e Existing),

@@ -35,9 +35,9 @@ const BELIEVED: Duration = Duration::from_secs(60);
 enum Audience {
     /// The shipped catalog.
     Everybody,
-    /// What a project may see of its organisation.
+    /// The entries of its organisation that a project can see.
     Project(Scope),
-    /// What is private to a principal of a project.
+    /// The entries that are private to a principal of a project.
     Principal(Scope, Principal),
 }
 
@@ -126,9 +126,9 @@ struct Indexed {
 
 #[derive(Clone, Copy)]
 struct Current {
-    /// How often entries had been changed before it was read.
+    /// The change counter from before it was read.
     changes: i64,
-    /// The generation of what is remembered, which rises when a change is heard of.
+    /// The generation of the cache, which increases with each change notification.
     generation: u64,
     at: Instant,
 }

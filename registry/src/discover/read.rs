@@ -106,7 +106,7 @@ impl Registry {
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows {
             let is_strange = row.distance >= i32::from(STRANGE);
-            // The nearest stands first.
+            // The nearest is first.
             let is_nearest = !is_strange && row.distances.first() == Some(&row.distance);
             if !(is_nearest || is_strange || with_hidden) {
                 continue;

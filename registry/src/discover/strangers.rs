@@ -27,7 +27,7 @@ pub(super) enum Strangers {
         only: Option<Scope>,
     },
     Worded {
-        /// Patterns of words that stand in an entry.
+        /// Patterns of words that occur in an entry.
         patterns: Vec<String>,
         /// The alternatives of which a matching tool has at least one, as a `tsquery`,
         terms: String,
@@ -43,7 +43,7 @@ impl Strangers {
             .filter(|word| word.chars().count() >= 3)
             .map(|word| format!("%{}%", word.to_lowercase()))
             .collect();
-        // The longest say most.
+        // The longest words are the most specific.
         patterns.sort_by_key(|word| std::cmp::Reverse(word.len()));
         patterns.dedup();
         patterns.truncate(WORDS);
@@ -97,7 +97,7 @@ struct Row {
 }
 
 impl Registry {
-    /// Finds strangers' tools, and says how often entries had been changed before.
+    /// Finds tools of other organisations, and returns the change counter from before.
     pub(super) async fn strangers(
         &self,
         tenant: &Tenant,

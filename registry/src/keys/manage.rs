@@ -1,4 +1,4 @@
-//! What is done to keys: made, listed, rotated, revoked.
+//! Management of keys: create, list, rotate, revoke.
 
 use std::time::Duration;
 
@@ -303,8 +303,8 @@ impl Registry {
         Ok((key, rotated?))
     }
 
-    /// Refuses, and records, that somebody is handed a key of another principal. The operator, who owns the database, is
-    /// recorded when the key is made.
+    /// Refuses and records an attempt to obtain a key of another principal. The operator, who owns the database, is
+    /// recorded when the key is created.
     async fn require_holder(
         &self,
         tenant: &Tenant,
@@ -416,7 +416,7 @@ pub(crate) fn reserved(principal: &Principal) -> RegistryError {
     RegistryError::Invalid(format!("the principal `{principal}` is reserved; use another name"))
 }
 
-/// Hides the form of a cursor, so that nobody comes to depend on it.
+/// Encodes a cursor opaquely, so that clients do not depend on its form.
 fn write_cursor(last: &KeyRecord) -> String {
     format!("{:016x}{}", last.created_at.timestamp_micros(), last.id.simple())
 }

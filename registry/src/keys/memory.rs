@@ -1,4 +1,4 @@
-//! What was looked up a moment ago.
+//! A cache of recent look-ups.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,13 +11,12 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// The maximum number of cached answers.
 const REMEMBERED: usize = 10_000;
 
-/// Answers of the database, each with when it was given.
+/// Answers of the database, each with its time.
 pub(super) struct Memory<K, V> {
     known: Mutex<HashMap<K, (V, Instant)>>,
-    /// Rises when everything is forgotten, so that a look-up from before does
-    /// not remember its answer after.
+    /// Increases when the cache is cleared, so that a look-up that began before does not store its answer afterwards.
     generation: AtomicU64,
-    /// How long an answer is believed, in milliseconds.
+    /// The lifetime of an answer, in milliseconds.
     believed: AtomicU64,
 }
 
@@ -43,7 +42,7 @@ impl<K: Eq + Hash, V: Clone> Memory<K, V> {
         self.lock().clear();
     }
 
-    /// Returns what to hand to `remember`; take it before the database is asked.
+    /// Returns the generation to pass to `remember`; read it before the database is queried.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }

@@ -72,8 +72,8 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Returns the CRC-32 of a text in digits of base 62. It tells typing errors
-/// and made-up keys from real ones without a query; it is no signature.
+/// Returns the CRC-32 of a text in base 62 digits. It detects typing errors and made-up keys without a query; it is
+/// not a signature.
 fn checksum(text: &str) -> String {
     let mut rest = crc32fast::hash(text.as_bytes());
     let mut out = [b'0'; CHECKSUM];

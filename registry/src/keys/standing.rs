@@ -18,10 +18,10 @@ pub(crate) struct Subject {
     key_id: Option<Uuid>,
 }
 
-/// What a subject may do; the database's answer.
+/// The rights of a subject, from the database.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// Whether it may do anything.
+    /// Whether it has any rights.
     is_valid: bool,
     /// Its rights, at most; `None` if only the credential limits them.
     at_most: Option<Rights>,

@@ -1,4 +1,4 @@
-//! Who may manage whom.
+//! The permissions to manage members.
 
 use protocol::Scope;
 use sqlx::PgConnection;
@@ -8,13 +8,13 @@ use crate::operator::make;
 use crate::tenant::act_for;
 use crate::{Caller, RegistryError, Right, Rights, Role, Tenant};
 
-/// Who manages an organisation: a caller of it, or the operator.
+/// The actor that manages an organisation: a caller of it, or the operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
     /// In whose log its acts are recorded.
     pub(crate) log: Tenant,
     pub(crate) org: String,
-    /// What it is in the organisation.
+    /// Its role in the organisation.
     pub(crate) org_role: Option<Role>,
     /// The project that it may manage without a role in the organisation.
     own: Option<Scope>,
@@ -43,7 +43,7 @@ impl Actor {
         }
     }
 
-    /// Refuses whoever does not manage the organisation.
+    /// Refuses callers who do not manage the organisation.
     pub(crate) fn require_org(&self, role: Role) -> Result<(), RegistryError> {
         if self.org_role >= Some(role) && self.rights.contains(Right::Admin) {
             return Ok(());
@@ -72,7 +72,7 @@ impl Actor {
         }
     }
 
-    /// Records an event in the actor's log, in the transaction of what it speaks of and before it.
+    /// Records an event in the actor's log, in the transaction of its action and before it.
     pub(crate) async fn record(
         &self,
         connection: &mut PgConnection,

@@ -23,14 +23,14 @@ pub(crate) async fn lock_org(
     Ok(())
 }
 
-/// What a change has made.
+/// The result of a change.
 pub(super) struct Changed {
     membership: Option<Membership>,
     is_new: bool,
 }
 
 impl Changed {
-    /// Returns the role that was given, and whether it is new.
+    /// Returns the assigned role, and whether it is new.
     pub(super) fn given(self) -> Result<(Membership, bool), RegistryError> {
         let membership =
             self.membership.ok_or_else(|| RegistryError::NotFound("the member".to_owned()))?;
@@ -81,7 +81,7 @@ fn event(
     AuditEvent::new(action, principal.as_str(), outcome).with_detail(detail)
 }
 
-/// Says whether the change may be made; returns the role that the principal has had in that place.
+/// Checks that the change is permitted; returns the previous role of the principal in that place.
 async fn decide(
     connection: &mut PgConnection,
     actor: &Actor,

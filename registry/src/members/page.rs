@@ -80,7 +80,7 @@ pub(super) async fn page(
     Ok(MemberPage { items, next_cursor, total: Total::of(counted) })
 }
 
-/// Hides the form of a cursor, so that nobody comes to depend on it.
+/// Encodes a cursor opaquely, so that clients do not depend on its form.
 fn write_cursor(last: &Membership) -> String {
     let project = last.project.as_deref().unwrap_or("");
     let text = format!("{}{CURSOR_MARK}{project}", last.principal);

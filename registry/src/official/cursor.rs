@@ -12,7 +12,7 @@ pub(super) enum After {
     Approved([String; 2]),
 }
 
-/// Hides the form of a cursor, so that nobody comes to depend on it.
+/// Encodes a cursor opaquely, so that clients do not depend on its form.
 pub(super) fn write_cursor(after: &After, search: Option<&str>) -> String {
     let value = match after {
         After::Own(at) => json!(["own", at, search]),
@@ -21,7 +21,7 @@ pub(super) fn write_cursor(after: &After, search: Option<&str>) -> String {
     value.to_string().bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads what [`write_cursor`] made, with the search that it goes on.
+/// Parses the output of [`write_cursor`], for the same search.
 pub(super) fn read_cursor(cursor: &str) -> Result<(After, Option<String>), RegistryError> {
     let read = || -> Option<(After, Option<String>)> {
         let text = unhex(cursor)?;

@@ -166,7 +166,7 @@ pub(super) enum Wanted {
     All { include_yanked: bool },
     /// The one that the catalog has now.
     Latest,
-    /// Exactly this one; whoever names a yanked version still finds it.
+    /// Exactly this version; a yanked version is still found by its number.
     Exactly(String),
 }
 
@@ -254,13 +254,13 @@ fn described(
     facts: Facts,
     gateway: Option<&str>,
 ) -> Result<Option<Value>, RegistryError> {
-    // server.json does not say where a server runs.
+    // server.json has no field for where a server runs.
     let (entry, _) = content::from_stored(fqdn.clone(), stored, integrity, Routing::Client)?;
     let server = server_json::of_entry(fqdn, &entry, gateway);
     Ok(server.map(|server| response(server, facts, registry_facts(fqdn, &entry, integrity))))
 }
 
-/// Returns what only this registry knows of an entry.
+/// Returns the metadata that only this registry has of an entry.
 fn registry_facts(fqdn: &Fqdn, entry: &RegistryEntry, integrity: &str) -> Value {
     let mut facts = json!({ "fqdn": fqdn.to_string(), "integrity": integrity });
     let written = entry.server_json.as_ref().and_then(|server| server["name"].as_str());

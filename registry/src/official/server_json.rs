@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The most characters of a description there.
 const DESCRIPTION_LIMIT: usize = 100;
-/// How an argument of ours names the user's workspace.
+/// The placeholder for the user's workspace in our arguments.
 const WORKSPACE: &str = "${workspace}";
 
 /// Returns the name of a server of this registry in the official API.
@@ -28,7 +28,7 @@ pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>
         }
         None => json!({ "name": "", "title": fqdn.namespace() }),
     };
-    // What the publisher wrote may have been for another name or version.
+    // The publisher may have written it for a different name or version.
     server["name"] = json!(name_of(fqdn));
     server["description"] = json!(description(&entry.description, fqdn.namespace()));
     server["version"] = json!(version_of(entry)?);
@@ -41,7 +41,7 @@ pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>
     Some(server)
 }
 
-/// Returns an entry's version in the official API; `None` for what is not listed there.
+/// Returns an entry's version in the official API; `None` for entries that are not listed there.
 pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
     let packaged = match entry.kind {
         EntryType::Http => None,
@@ -62,7 +62,8 @@ pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
 
 /// Returns how a server behind HTTP is reached: through the gateway, with a key of the gateway.
 ///
-/// Its own address and keys are not told: a client that went there directly would go past keys, rules and audit log.
+/// Its own address and variables are not disclosed: a client that connected directly would bypass secrets, rules and
+/// audit log.
 pub(crate) fn remotes(fqdn: &Fqdn, env_required: &[String], gateway: Option<&str>) -> Value {
     let Some(gateway) = gateway else { return json!([]) };
     let key = json!({ "description": "An API key of this gateway", "isRequired": true, "isSecret": true });

@@ -10,7 +10,7 @@ use crate::audit::{self, AuditEvent, AuditOutcome};
 use crate::{CatalogServer, CatalogTool, RegistryError, Tenant, seed};
 use protocol::look_alike::{self, RESERVED_NAMESPACES};
 
-/// What is judged.
+/// The server under review.
 pub(super) struct Candidate {
     pub(super) version: String,
     integrity: String,
@@ -19,7 +19,7 @@ pub(super) struct Candidate {
     pub(super) status: String,
 }
 
-/// Finds the one undecided server that is meant.
+/// Finds the only undecided server that matches.
 pub(super) async fn only_one(
     connection: &mut PgConnection,
     judged: &Judged,
@@ -50,7 +50,7 @@ pub(super) async fn only_one(
     Err(RegistryError::Invalid(format!("specify a version or an integrity: {}", names.join(", "))))
 }
 
-/// Writes it into the public catalog, and what was decided beside it.
+/// Writes it to the catalog, and records the decision.
 pub(super) async fn publish(
     connection: &mut PgConnection,
     actor: &Tenant,
@@ -160,7 +160,7 @@ pub(super) async fn publish(
     Ok(ApprovedServer { fqdn, version: candidate.version, integrity: candidate.integrity })
 }
 
-/// Says a server.json as an entry of the catalog, as it is had.
+/// Converts a server.json to a catalog entry.
 ///
 /// # Errors
 /// As [`place_of`].

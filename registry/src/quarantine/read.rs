@@ -35,7 +35,7 @@ pub struct ReadServer {
 pub struct ReadPage {
     /// The servers that may go into quarantine.
     pub servers: Vec<ReadServer>,
-    /// Why others may not, one line each.
+    /// The reasons for refused ones, one line each.
     pub refused: Vec<String>,
     /// The cursor of the next page.
     pub next_cursor: Option<String>,
@@ -130,7 +130,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
     })
 }
 
-/// Collects what a human should look at, anywhere in a server.json.
+/// Collects the flags for human review, anywhere in a server.json.
 fn look(value: &Value, flags: &mut Vec<String>) {
     match value {
         Value::String(text) => {

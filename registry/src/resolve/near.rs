@@ -1,4 +1,4 @@
-//! What to write instead of an id that nothing has.
+//! Suggestions for an id that does not resolve.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,8 @@ const COMPARED: i64 = 5_000;
 
 type Near = HashMap<ToolId, (Absence, Vec<ToolId>)>;
 
-/// Returns for each id what may be meant: of the same name in another version, made public by others, or written
-/// nearly so. All of it the tenant and the scope `base` may see.
+/// Returns suggestions for each id: the same name in another version, the same name in another organisation's public
+/// entries, or a similar name. All of them are visible to the tenant and the scope `base`.
 pub(super) async fn near(
     connection: &mut PgConnection,
     tenant: &Tenant,

@@ -27,9 +27,9 @@ impl WrappedKey {
     }
 }
 
-/// Why something sealed was not opened.
+/// Why sealed content could not be opened.
 pub(super) enum OpenError {
-    /// It was changed, or stands where it was not sealed for: that is recorded.
+    /// It was changed, or moved from the place that it was sealed for; that is recorded.
     Unreadable,
     /// Anything else.
     Registry(RegistryError),

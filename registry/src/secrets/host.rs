@@ -13,7 +13,7 @@ const LONGEST: usize = 300;
 /// The most hosts of one key.
 const MOST: usize = 16;
 
-/// Where a key may go: a scheme, a host and a port, in the one form in which they are compared.
+/// Where a secret may go: a scheme, a host and a port, in the canonical form in which they are compared.
 ///
 /// It is written `api.example.com` or `api.example.com:8443` for `https`, and `http://localhost:3000` for an
 /// unencrypted connection: a secret for one is never sent to the other. There are no wildcards.
@@ -21,7 +21,7 @@ const MOST: usize = 16;
 pub struct KeyHost(String);
 
 impl KeyHost {
-    /// Returns the host that requests to a URL go to; `None` for what is no address of an HTTP server.
+    /// Returns the host of requests to a URL; `None` if it is not the address of an HTTP server.
     pub fn of_url(url: &str) -> Option<Self> {
         let url = Url::parse(url).ok()?;
         let before = match url.scheme() {

@@ -45,7 +45,7 @@ pub struct MasterKey {
 }
 
 impl MasterKey {
-    /// Makes one of random bytes.
+    /// Generates one from random bytes.
     ///
     /// # Errors
     /// Returns [`RegistryError::Invalid`] when the system has no random numbers.
@@ -58,7 +58,7 @@ impl MasterKey {
         &self.id
     }
 
-    /// Returns the key in base64, for the file that it is kept in.
+    /// Returns the key in base64, for its file.
     pub fn expose(&self) -> Zeroizing<String> {
         Zeroizing::new(BASE64.encode(self.key.bytes()))
     }
@@ -176,7 +176,7 @@ fn is_weak(bytes: &[u8]) -> bool {
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
     let step = |pair: &[u8]| pair[1].wrapping_sub(pair[0]);
     let counts = bytes.windows(2).all(|pair| step(pair) == step(&bytes[..2]));
-    // One half made of the other: the same, backwards, or with the same change to each byte.
+    // One half derived from the other: equal, reversed, or with the same change to each byte.
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let is_mirrored = first.iter().eq(second.iter().rev());
     let mut changes = first.iter().zip(second).map(|(a, b)| a ^ b);
@@ -190,7 +190,7 @@ fn is_weak(bytes: &[u8]) -> bool {
 pub struct MasterKeys(Vec<MasterKey>);
 
 impl MasterKeys {
-    /// Takes keys; the first one becomes the current one of a new database.
+    /// Stores the keys; the first one becomes the current one of a new database.
     pub fn new(keys: Vec<MasterKey>) -> Self {
         Self(keys)
     }
@@ -210,7 +210,7 @@ impl MasterKeys {
         self.0.iter().map(|key| key.derive(purpose)).collect()
     }
 
-    /// Returns all of them, the one that seals anew first.
+    /// Returns all of them, the encrypting one first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &MasterKey> {
         self.0.iter()
     }

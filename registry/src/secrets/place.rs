@@ -18,7 +18,7 @@ pub(super) fn owner_of(column: &str) -> SecretOwner {
     if column.is_empty() { SecretOwner::Project } else { SecretOwner::Me }
 }
 
-/// What became of looking for a secret.
+/// The result of searching for a secret.
 pub(super) enum Opened {
     /// There is none.
     Absent,

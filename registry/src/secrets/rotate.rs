@@ -31,7 +31,7 @@ pub struct MasterKeyStatus {
     pub created_at: DateTime<Utc>,
 }
 
-/// What a batch did.
+/// The result of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rewrapped {
     /// The data keys that are wrapped with the current master key now.

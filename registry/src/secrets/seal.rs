@@ -1,4 +1,4 @@
-//! Sealing: AES-256-GCM with a random nonce, bound to what the bytes stand for.
+//! Sealing: AES-256-GCM with a random nonce, bound to the purpose of the bytes.
 //!
 //! A sealed value consists of one byte for the format, twelve of nonce, the ciphertext and sixteen of tag. Whatever
 //! is wrong with it, opening it fails in the same way, so that the error reveals nothing.
@@ -27,14 +27,14 @@ pub(super) struct Unreadable;
 pub(super) struct SealingKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl SealingKey {
-    /// Makes one of random bytes.
+    /// Generates one from random bytes.
     pub(super) fn generate() -> Result<Self, RegistryError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         fill(bytes.as_mut())?;
         Ok(Self(bytes))
     }
 
-    /// Takes the bytes of one; any other number of them is none.
+    /// Creates one from bytes; `None` if their number is wrong.
     pub(super) fn from_slice(bytes: &[u8]) -> Result<Self, Unreadable> {
         let bytes: [u8; KEY_BYTES] = bytes.try_into().map_err(|_| Unreadable)?;
         Ok(Self(Zeroizing::new(bytes)))

@@ -11,7 +11,7 @@ use protocol::Fqdn;
 use super::seal::Purpose;
 use crate::{Registry, RegistryError, Tenant};
 
-/// The longest session id of a server that a handle is made of.
+/// The longest session id of a server for which a handle is created.
 const LONGEST: usize = 1_024;
 /// The longest handle that is looked at: format, nonce, id and tag in base64.
 const LONGEST_HANDLE: usize = (29 + LONGEST) * 4 / 3 + 4;
@@ -39,7 +39,7 @@ impl Registry {
         Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Returns the session of a server that a handle stands for.
+    /// Returns the server's session id of a handle.
     ///
     /// # Errors
     /// Returns the same [`RegistryError::NotFound`] for a handle of somebody else, a handle of another server, and an

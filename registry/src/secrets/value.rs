@@ -1,4 +1,4 @@
-//! What is stored: a name, a value that never shows itself, and whose it is.
+//! The stored parts: a name, a value that is never displayed, and its owner.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What publishing a server writes, and what it refuses first.
+//! The writes of publishing a server, and the checks before them.
 
 use protocol::{EntryType, Fqdn, RegistryEntry, Routing, Scope, Visibility};
 use sqlx::PgConnection;
@@ -290,7 +290,7 @@ pub(super) async fn show_latest(
     let (entry, _) =
         content::from_stored(fqdn.clone(), &latest.content, &latest.integrity, Routing::Client)?;
     let version: Version = latest.version.parse()?;
-    // The tools' own entries are made of the stored one, whichever version it is.
+    // The tools' own entries are derived from the stored one, whichever version it is.
     let row = seed::row(scope, &server_of(namespace, entry), Some(&version))?;
     if row.integrity.to_string() != latest.integrity {
         return Err(RegistryError::IntegrityMismatch(fqdn));
