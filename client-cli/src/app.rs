@@ -1,4 +1,4 @@
-//! What every command of a project shares: its files, rules, tools and gateway.
+//! The shared state of a project's commands: its files, rules, tools and gateway.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -105,7 +105,7 @@ impl App {
     /// Returns the gateway.
     ///
     /// # Errors
-    /// Returns what is wrong with its URL or key file.
+    /// Returns the error of its URL or key file.
     pub fn cloud(&self) -> Result<&Cloud, ErrorBody> {
         self.cloud.as_ref().map_err(Clone::clone)
     }
@@ -154,7 +154,7 @@ impl App {
         self.read_permissions()
     }
 
-    /// Reads the rules of `.pml.json` as they stand now, as far as they are trusted.
+    /// Reads the present rules of `.pml.json`, as far as the file is trusted.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` for a file that does not parse: the rules before it
@@ -191,7 +191,7 @@ impl App {
         self.configured.iter().map(String::as_str)
     }
 
-    /// Returns the tools that a server of `.pml.json` offered when it was last asked.
+    /// Returns the last known tools of a server in `.pml.json`.
     pub fn known_tools(&self, namespace: &str) -> Option<Arc<Vec<ToolDescriptor>>> {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }

@@ -20,7 +20,7 @@ pub struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
     pub settings: Settings,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -44,7 +44,7 @@ pub struct Settings {
     pub log: String,
 }
 
-/// What `pml` can do.
+/// The commands of `pml`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve MCP on stdin and stdout; agents start this command.

@@ -1,4 +1,4 @@
-//! Capabilities that run on this machine: programs of others, held to what this `pml` finds in them.
+//! Capabilities that run on this machine: programs of others, limited to what this `pml` finds in them.
 
 mod kept;
 
@@ -18,7 +18,7 @@ pub(crate) use kept::{keep, kept};
 /// The largest module that is read, in bytes: a program, its description and its schema, with room for escapes.
 pub(crate) const MODULE_LIMIT: usize = 1024 * 1024;
 
-/// The program of a capability, which is what its entry says: the hashes of both were computed here.
+/// The program of a capability, verified against its entry: the hashes of both were computed here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// The id under which programs call it.
@@ -29,7 +29,7 @@ pub struct Module {
     pub version: (u64, u64, u64),
     /// The hash of its entry's content, which has the hash of the program.
     pub integrity: Integrity,
-    /// What it called when it was published, sorted.
+    /// Its calls at publication, sorted.
     pub calls: Vec<String>,
     /// The `stdio` servers that it was published against.
     pub mcp_deps: Vec<McpDependency>,
@@ -78,7 +78,7 @@ impl Module {
         id.version().is_none_or(|wanted| version(wanted) == Some(self.version))
     }
 
-    /// Returns what it says of itself, as a tool.
+    /// Returns its own description, as a tool.
     pub fn descriptor(&self) -> Option<ToolDescriptor> {
         let (entry, _) = RegistryEntry::from_module(&self.text)?;
         let described = entry.description;
@@ -119,12 +119,12 @@ pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
 pub struct Capability {
     /// Its program.
     pub module: Module,
-    /// What our own analysis found in it; it can run, and is not dynamic.
+    /// The result of our own analysis of it; it can run, and is not dynamic.
     pub analysis: Arc<Analysis>,
     /// The tools that it declares, and where each runs.
     pub targets: HashMap<ToolId, Target>,
-    /// The full names of those that its short names stand for in its own scope, where that is not the caller's: a
-    /// rule about the caller's tool of that name does not allow them.
+    /// The full names that its short names resolve to in its own scope, if that is not the caller's: a rule about the
+    /// caller's tool of that name does not allow them.
     pub rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
     pub below: BTreeSet<ToolId>,
@@ -146,7 +146,7 @@ impl Capability {
         Self { module, analysis, targets, rules: HashMap::new(), below, height }
     }
 
-    /// Says what the rules see of the tools that it calls.
+    /// Returns the names under which the rules see the tools that it calls.
     pub fn seen_as(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
         self.rules = rules;
         self
@@ -182,7 +182,7 @@ impl Capability {
             .collect()
     }
 
-    /// Returns an error of this capability, as whoever calls it sees it.
+    /// Returns an error of this capability, as its caller sees it.
     pub fn error(&self, code: ErrorCode, what: &str) -> ErrorBody {
         ErrorBody::new(code, format!("capability `{}`: {what}", self.module.id))
     }

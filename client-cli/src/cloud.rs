@@ -20,7 +20,7 @@ use crate::capabilities::MODULE_LIMIT;
 use crate::http_client::{self, Credential};
 use crate::keys::{ApiKey, Gateway, KeySource};
 
-/// The protocol version that the CLI speaks with the gateway.
+/// The MCP version of calls to the gateway.
 const MCP_VERSION: &str = "2026-07-28";
 
 /// The largest answer that is read, in bytes; a tool result may have 8 MiB.
@@ -47,7 +47,7 @@ pub struct CallName<'a> {
 }
 
 impl Cloud {
-    /// Prepares calls to a gateway; connects only when asked.
+    /// Prepares calls to a gateway; connects only when needed.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the HTTP client cannot be made.
@@ -77,7 +77,7 @@ impl Cloud {
         self.keys.find().await.key.as_ref().map(|(key, _)| key)
     }
 
-    /// Returns the hash of the key, which tells one principal's answers from another's.
+    /// Returns the hash of the API key, which separates the cached answers of different principals.
     pub async fn principal(&self) -> Option<Integrity> {
         self.key().await.map(|key| Integrity::of(key.expose().as_bytes()))
     }
@@ -249,7 +249,7 @@ impl Cloud {
         Err(self.nonsense(&format!("HTTP status {status}, JSON that is not an MCP answer")))
     }
 
-    /// Reads an RFC 9457 problem of our own gateway, which keeps its code.
+    /// Parses an RFC 9457 problem of a PML gateway, and keeps its code.
     fn problem(&self, answer: &Value) -> Option<ErrorBody> {
         let code = answer.get("code")?.as_str()?.parse().ok()?;
         let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
@@ -353,7 +353,7 @@ impl Cloud {
     }
 }
 
-/// Returns an id that tells the answer to a request from one to another.
+/// Returns an id that distinguishes the answer to this request from answers to others.
 fn request_id() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(0);

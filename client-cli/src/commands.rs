@@ -32,7 +32,7 @@ use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::{logging, program, stdio};
 
-/// The most of a program's file that is read, in bytes: enough to tell how far it is over the limit.
+/// The maximum number of bytes read of a program's file: enough to report how far it exceeds the limit.
 const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
 
 /// Runs the chosen command and returns its exit code. Failures go to stderr, or
@@ -158,7 +158,7 @@ fn analyser() -> Result<Arc<Analyser>, CliError> {
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))
 }
 
-/// `pml init`: shows what would be done, asks, does it.
+/// `pml init`: shows the planned changes, asks, and makes them.
 fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     let refused = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
     let workspace =
@@ -218,7 +218,7 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
 /// Reads a program from a file, or from stdin for `-`.
 ///
 /// # Errors
-/// Returns what is wrong with the file: unreadable, too large or not UTF-8.
+/// Returns the problem of the file: unreadable, too large or not UTF-8.
 pub(crate) async fn read_program(
     path: &Path,
     stop: &CancellationToken,

@@ -31,7 +31,7 @@ pub enum ConfigError {
     Invalid {
         /// The file.
         file: String,
-        /// The line, from 1; 0 when the file as a whole is meant.
+        /// The line, from 1; 0 for the file as a whole.
         line: usize,
         /// The column, from 1.
         column: usize,
@@ -43,7 +43,7 @@ pub enum ConfigError {
     Unusable {
         /// The file.
         file: String,
-        /// What is in the way.
+        /// The problem.
         reason: String,
     },
     /// PML may not change it, because it would thereby trust it.
@@ -57,23 +57,23 @@ pub enum ConfigError {
     Trust(#[from] TrustError),
 }
 
-/// How far the file is believed.
+/// The trust in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
     /// There is no file.
     NoFile,
     /// The user has trusted this content.
     Trusted,
-    /// Only what restricts counts.
+    /// Only its restrictions apply.
     Untrusted,
 }
 
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How far the file is believed.
+    /// The trust in the file.
     pub trust: Trust,
-    /// Settings of an untrusted file that do not count, by name.
+    /// The names of an untrusted file's settings that are ignored.
     pub ignored_untrusted: Vec<String>,
     /// Another workspace than the file's folder.
     pub workspace: Option<String>,
@@ -87,7 +87,7 @@ pub struct Config {
     pub private_mcps: BTreeMap<String, McpServer>,
     /// Further registries.
     pub registries: Vec<String>,
-    /// Tools that are listed beside the meta-tools.
+    /// Tools that are listed next to the meta-tools.
     pub expose_tools: Vec<String>,
 }
 
@@ -177,11 +177,11 @@ pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<
     })?
 }
 
-/// Adds exactly one tool to `permissions.allow`, and keeps the file trusted.
+/// Adds exactly one tool to `permissions.allow`, and preserves the file's trust.
 ///
 /// # Errors
-/// Returns [`ConfigError::Untrusted`] for a file that the user has not
-/// trusted: one "always" must not trust all else that stands in it.
+/// Returns [`ConfigError::Untrusted`] for a file that the user has not trusted: one "always" must not trust the rest
+/// of it.
 pub fn add_allow(
     workspace: &Workspace,
     store: &TrustStore,
@@ -244,15 +244,14 @@ pub fn check(content: &[u8]) -> Result<(), ConfigError> {
     file::parse(content).map(drop)
 }
 
-/// Checks that no key of a JSON text stands twice in one object.
+/// Checks that a JSON text has no duplicate keys.
 pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
     serde_json::from_slice::<file::Unambiguous>(content)
         .map(drop)
         .map_err(|error| error.to_string())
 }
 
-/// Tools that compute and touch nothing, and reading in the workspace, run
-/// without a question; everything else is asked about.
+/// Pure tools and reading in the workspace run without a question; everything else asks.
 fn default_file() -> Value {
     let pure = ["json", "math", "datetime", "crypto", "string", "collections"];
     let reads = [
@@ -332,7 +331,7 @@ fn unusable(reason: &str) -> ConfigError {
     ConfigError::Unusable { file: FILE.to_owned(), reason: reason.to_owned() }
 }
 
-/// Returns the rules as they stand, for tests of what was written.
+/// Returns the present rules, for tests of what was written.
 #[cfg(test)]
 fn rules(workspace: &Workspace) -> crate::consent::permissions::PermissionRules {
     file::parse(&read(workspace).unwrap().unwrap()).unwrap().permissions.0

@@ -1,4 +1,4 @@
-//! The one decision about every call, and how it is asked for.
+//! The only decision about every call, and how approval is requested.
 
 pub mod approvals;
 mod look_alike;

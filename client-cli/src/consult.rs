@@ -22,11 +22,11 @@ use crate::targets::refuse_denied;
 /// How long to wait for a gateway if the program can run here without it: its answer is worth no more time.
 const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What came of a question to the gateway.
+/// The result of a query to the gateway.
 enum Heard {
     /// Its answer.
     Said(Envelope),
-    /// Nothing, and nothing is needed of it; these are what the user should know.
+    /// No answer, and none is needed; these are warnings for the user.
     Nothing(Vec<String>),
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn consult(
         let answer = answer_dry_run(app, analysis, answer, cancel).await?;
         return Ok(Word::Answered(Box::new(answer)));
     }
-    // Which rules cover what it reaches, only the gateway's answer shows.
+    // Only the gateway's answer shows which rules cover what it reaches.
     let has_args = args.as_object().is_some_and(|args| !args.is_empty());
     if none_local && (has_args || app.permissions().restrict()) {
         match dry_run(app, &submission, own, cancel).await? {
@@ -142,8 +142,7 @@ pub(crate) async fn consult(
     })
 }
 
-/// Asks the gateway what the tools of a piece of code are, as programs of the scope `within` name them. It runs
-/// nowhere.
+/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`. Nothing runs.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -183,7 +182,7 @@ fn shown(warnings: &[String]) -> Vec<String> {
     warnings.iter().take(MOST).map(|warning| protocol::escape_text(warning)).collect()
 }
 
-/// Returns the full name of what the gateway says that a tool is.
+/// Returns the full name in the gateway's answer about a tool.
 pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
     tool.fqdn.as_deref()?.parse::<Fqdn>().ok()?.full_tool()
 }
@@ -195,7 +194,7 @@ pub(crate) struct Names {
     pub(crate) told: Vec<ToolUse>,
     /// The names that nothing visible has.
     pub(crate) missing: Vec<ToolId>,
-    /// What it warns of, escaped.
+    /// Its warnings, escaped.
     pub(crate) warnings: Vec<String>,
     /// The caller's own scope.
     pub(crate) scope: Option<Scope>,
@@ -303,7 +302,7 @@ fn read_dry_run(result: &Value) -> Result<DryRun, ErrorBody> {
     })
 }
 
-/// Returns what the gateway says that a capability reaches; nothing for a tool.
+/// Returns what a capability reaches, according to the gateway; empty for a tool.
 ///
 /// It is believed where it leads to a refusal or a question, and only there.
 ///
@@ -355,10 +354,10 @@ pub(crate) fn has_ask_rule<'a>(app: &App, mut tools: impl Iterator<Item = &'a To
     })
 }
 
-/// Nothing goes on without the gateway's answer.
+/// The gateway's answer is required.
 const NEEDED: Own = Own { runs_here: false, needs_nothing: false };
 
-/// Asks where a program would run; it runs nowhere.
+/// Asks where a program would run; nothing runs.
 async fn dry_run(
     app: &App,
     submission: &ExecuteRequest,
@@ -380,8 +379,8 @@ async fn dry_run(
 
 /// Asks the gateway about a program.
 ///
-/// Returns nothing for a program whose tools are all here when there is no
-/// gateway to ask: it cannot be reached, or there is no key for it.
+/// Returns `None` for a program with local tools only if the gateway cannot be asked: it is unreachable, or there is
+/// no API key for it.
 async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,
@@ -474,7 +473,7 @@ fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
     }
 }
 
-/// Holds the gateway's answer against what was submitted; returns its tools.
+/// Checks the gateway's answer against the submission; returns its tools.
 fn check(delegation: Delegation, code: &str) -> Result<Told, ErrorBody> {
     let submitted = Integrity::of(code.as_bytes());
     if delegation.code_hash != submitted || delegation.code != code {

@@ -1,4 +1,4 @@
-//! `pml_create`: a program is published, after the human has said so.
+//! `pml_create`: publishes a program, after the human has approved.
 //!
 //! A published program leaves the machine permanently, and others run it. So publishing needs approval like a call of
 //! a tool `pml:create`, with the program itself in the question. An `allow` rule is sufficient for the visibilities
@@ -132,7 +132,7 @@ async fn publish(
     })
 }
 
-/// Returns why the human is asked, if they are.
+/// Returns why the human has to be asked, or `None`.
 fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     let decision = app.permissions().decide(&new.tool);
     let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));

@@ -28,12 +28,12 @@ use crate::app::App;
 use crate::consent::permissions::{Permissions, Verdict};
 use crate::tools;
 
-/// How long the gateway may take; what is here need not wait for it.
+/// The time limit of the gateway's answer; local results need not wait for it.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may take to list its tools. The tools of a slower one are found the next time.
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A tool that was found, here or there, as it is told.
+/// A found tool, local or not, in the form of the answer.
 struct Told {
     score: f32,
     id: String,
@@ -245,7 +245,7 @@ impl Merge<'_> {
             let score = value["score"].as_f64().unwrap_or_default() as f32;
             if let Some(own) = here.iter_mut().find(|own| own.id == id) {
                 if own.fqdn.is_some() {
-                    // It is the gateway's own, kept here.
+                    // It belongs to the gateway, and is stored here.
                     continue;
                 }
                 let fqdn = value["fqdn"].as_str().map(protocol::escape_text);
@@ -363,7 +363,7 @@ async fn ask(
     Ok(answer)
 }
 
-/// Reads a pattern, in which `*` stands for any text and nothing else is special.
+/// Parses a pattern, in which `*` matches any text and nothing else is special.
 fn glob(pattern: &str) -> Result<GlobMatcher, ErrorBody> {
     let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
     let glob = GlobBuilder::new(&escaped).build().map_err(|error| {

@@ -1,6 +1,6 @@
 //! The workspace's `.env`: lines of `NAME=value` that people and many programs share.
 //!
-//! PML changes only the lines of the variable that it is told of.
+//! PML changes only the lines of the given variable.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,10 +39,10 @@ pub(crate) fn read(workspace: &Workspace) -> Result<String, Error> {
     if text.len() as u64 > FILE_LIMIT { refused("it has more than 256 KiB") } else { Ok(text) }
 }
 
-/// Writes the file, whole or not at all, for its owner alone.
+/// Writes the file atomically, readable by its owner only.
 ///
 /// # Errors
-/// Returns what the system said.
+/// Returns the system's error.
 pub(crate) fn write(workspace: &Workspace, text: &str) -> Result<(), Error> {
     let mode = Some(Mode::from_raw_mode(0o600));
     atomic::write(workspace.directory(), NAME, text.as_bytes(), mode, Existing::Replaced)

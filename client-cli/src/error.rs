@@ -1,4 +1,4 @@
-//! How a command fails: what, and with which exit code.
+//! The failure of a command: its error and its exit code.
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ impl CliError {
         }
     }
 
-    /// Sets what a machine is told.
+    /// Sets the machine-readable form.
     #[must_use]
     pub(crate) fn with_body(mut self, body: ErrorBody) -> Self {
         self.body = Some(Box::new(body));

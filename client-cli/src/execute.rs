@@ -1,7 +1,7 @@
 //! The story of one execution, seen from the user's machine.
 //!
-//! Analyse here, ask the gateway what it knows, check its answer, then run the
-//! program in the sandbox with every call going through the `router`.
+//! Analyse here, query the gateway, check its answer, then run the program in the sandbox with every call going
+//! through the `router`.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -25,7 +25,7 @@ use crate::router::Router;
 use crate::run::PausedRun;
 use crate::targets::{self, Resolver, Target};
 
-/// How long it may take to find all that a program reaches.
+/// The time limit for resolving everything that a program reaches.
 const LOOK_UP: Duration = Duration::from_secs(90);
 
 /// A program that is about to run here.
@@ -75,7 +75,7 @@ pub async fn execute(
             "Running a program here"
         );
         let mut limits = Limits::client();
-        // All that a program begins together can be one question; the router limits what is at work.
+        // All calls that a program starts together can be one question; the router limits how many run.
         limits.in_flight = usize::try_from(limits.calls).unwrap_or(limits.in_flight);
         if let Some(timeout) = program.timeout_ms {
             limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));

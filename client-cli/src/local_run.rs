@@ -23,7 +23,7 @@ use crate::workspace::protected::{Granted, Protected};
 /// How long to wait for further identical calls before a question is asked.
 const SETTLING: Duration = Duration::from_millis(30);
 
-/// How often that is waited for at most.
+/// The maximum number of such waits.
 const SETTLING_ROUNDS: usize = 20;
 
 /// One run on this machine.
@@ -47,13 +47,13 @@ struct State {
     calls: u64,
     /// The tools allowed with "always" since the run began.
     always: HashSet<ToolId>,
-    /// The calls that wait to be asked about, or were allowed together with one like them.
+    /// The calls that wait for a question, or were allowed together with an identical one.
     alike: HashMap<Alike, Together>,
     refused: Option<ErrorBody>,
     warnings: Vec<String>,
 }
 
-/// What calls have in common that are one question: the tool, who calls it, and a hash of its arguments and of the
+/// The common part of calls that form one question: the tool, its caller, and a hash of its arguments and of the
 /// protected places that they lead to.
 type Alike = (ToolId, Vec<ToolId>, Integrity);
 
@@ -66,14 +66,14 @@ struct Together {
     allowed: u64,
 }
 
-/// A call that waits to be asked about.
+/// A call that waits for a question.
 struct Waits<'a> {
     run: &'a LocalRun,
     alike: Alike,
 }
 
 impl Waits<'_> {
-    /// Takes the place of one that a human has allowed.
+    /// Uses one approval of a human.
     fn is_allowed(&self) -> bool {
         let mut state = self.run.state();
         let Some(together) = state.alike.get_mut(&self.alike) else { return false };
@@ -117,7 +117,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// What a run leaves behind.
+/// The outcome of a run.
 pub(crate) struct Ended {
     /// Its calls.
     pub(crate) log: CallLog,
@@ -147,7 +147,7 @@ enum Asked {
     No,
     /// For this reason, and to start this first.
     Yes { reason: String, start: Option<Start> },
-    /// For the protected places that it touches, whatever a rule says.
+    /// Because of the protected places that it touches, whatever a rule allows.
     ForPlaces,
 }
 
@@ -243,7 +243,8 @@ impl LocalRun {
     /// touch.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED` by a rule, and what ended the run: `APPROVAL_DENIED`, `APPROVAL_EXPIRED`.
+    /// Returns `PERMISSION_DENIED` by a rule, and the reason if the run was ended: `APPROVAL_DENIED`,
+    /// `APPROVAL_EXPIRED`.
     pub(crate) async fn ask(
         &self,
         wish: &Wish<'_>,
@@ -325,7 +326,7 @@ impl LocalRun {
             Ok(Answer::Always) => {
                 self.state().always.insert(id.unversioned());
                 if let Err(error) = self.app.allow_always(id) {
-                    // The call itself is allowed; only the rule could not be kept.
+                    // The call itself is allowed; only the rule could not be stored.
                     self.warn(format!("`{id}` is allowed for this run only: {}", error.message));
                 }
             }
@@ -355,7 +356,7 @@ impl LocalRun {
         Waits { run: self, alike }
     }
 
-    /// Writes down what the human let start; `shown` is the hash of what they saw.
+    /// Records the start that the human allowed; `shown` is the hash of what they saw.
     fn approve_start(
         &self,
         id: &ToolId,
@@ -380,7 +381,7 @@ impl LocalRun {
         }
     }
 
-    /// Decides by the rules alone whether the human is asked.
+    /// Decides by the rules only whether the human is asked.
     fn rules(&self, id: &ToolId, target: &Target) -> Result<Asked, ErrorBody> {
         refuse_denied(&self.app, id, "")?;
         let decision = self.app.permissions().decide(id);

@@ -1,4 +1,4 @@
-//! `.pml/mcp.lock`: what of the registry the user let start here, servers and capabilities.
+//! `.pml/mcp.lock`: the servers and capabilities from the registry that the user allowed here.
 //!
 //! A server from the registry is a command that somebody else wrote, and a capability is a program. Neither starts
 //! before the user has seen it, and only while it is unchanged. A changed server is asked about again. A version of a
@@ -19,7 +19,7 @@ use crate::consent::trust::TrustStore;
 use crate::local_mcp::Grant;
 use crate::workspace::Workspace;
 
-/// What of the registry may start in a workspace.
+/// The registry content that may start in a workspace.
 ///
 /// The file is in the workspace, where a repository can supply one. So it is effective only together with the user's
 /// own record, outside of the workspace.
@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
 pub struct Lockfile {
     workspace: Arc<Workspace>,
     store: TrustStore,
-    /// What may start, as this process has seen it.
+    /// The lock's content, as this process has read it.
     approved: Mutex<BTreeMap<String, Locked>>,
 }
 
@@ -35,8 +35,7 @@ impl Lockfile {
     /// Reads the lock of a workspace; a missing one is empty.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file is there and is not a lock: it is
-    /// never taken for an empty one.
+    /// Returns `CONFIG_INVALID` when the file exists and is not a lock: it is never treated as an empty one.
     pub fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
         read(&workspace)?;
         Ok(Self { workspace, store, approved: Mutex::default() })
@@ -84,7 +83,8 @@ impl Lockfile {
         }))
     }
 
-    /// Writes down that the server may start as it is, with what it gets; `shown` is the hash of what the user saw.
+    /// Records that the server may start in its present form, with what it receives; `shown` is the hash of what the
+    /// user saw.
     ///
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` when that is not what would start now, and `CONFIG_INVALID` when the file cannot
@@ -124,7 +124,7 @@ impl Lockfile {
     }
 }
 
-/// Returns the bytes that stand for an entry in the user's record.
+/// Returns the bytes that represent an entry in the user's record.
 fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
     serde_json::to_vec(entry).map_err(invalid)
 }
@@ -159,7 +159,7 @@ const CREDENTIALS: &[&str] = &[
     "SSH_AUTH_SOCK",
 ];
 
-/// Says what a start grants, a line each. `before` is what the user saw the last time.
+/// Lists what a start grants, one line each. `before` is what the user saw the last time.
 fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
     let path = |path: &PathBuf| format!("`{}`", path.display());
     let mut runs = format!("It runs {}", path(&grant.program.file));
@@ -194,7 +194,7 @@ fn server_name(entry: &RegistryEntry) -> String {
     }
 }
 
-/// Shows a command so that each argument can be told from the next.
+/// Renders a command so that its arguments can be distinguished.
 fn command_line(install: &Install) -> String {
     let words = std::iter::once(&install.command).chain(&install.args);
     words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")

@@ -46,7 +46,7 @@ impl Write for Stderr {
     }
 }
 
-/// Warnings and errors read as the errors of commands do; what is asked for by `--log` has its time.
+/// Warnings and errors have the form of a command's errors; lines requested with `--log` have a timestamp.
 struct Lines(fmt::format::Format);
 
 impl<S, N> FormatEvent<S, N> for Lines

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     // Sealed children and supervisors are this same program; they never get past here.
     sandbox::child_main_if_requested(&[ANALYSE, BUNDLE]);
     local_mcp::supervise::main_if_requested();
-    // What we start must not find the key where we found it.
+    // Child processes must not find the API key in the environment.
     keys::take_variable();
     commands::run(Cli::parse())
 }

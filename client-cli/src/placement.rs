@@ -36,9 +36,9 @@ pub(crate) enum Source {
     Config,
     /// It is built into `pml`.
     Native,
-    /// The gateway, asked just now.
+    /// The gateway, queried just now.
     Gateway,
-    /// The gateway, when it was asked last.
+    /// The gateway's last answer.
     Cache,
     /// A capability that ran here before, and that runs without the gateway.
     Kept,
@@ -50,7 +50,7 @@ pub(crate) enum Source {
     None,
 }
 
-/// Where one tool runs.
+/// The location of one tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     pub(crate) side: Side,
@@ -73,7 +73,7 @@ pub(crate) struct Reached {
     pub(crate) integrity: Option<Integrity>,
     /// Everything that it reaches, and the side that this is on.
     pub(crate) reaches: BTreeMap<ToolId, Side>,
-    /// Whether something that it reaches here sends data elsewhere.
+    /// Whether a local tool that it reaches sends data elsewhere.
     sends: bool,
 }
 
@@ -101,11 +101,11 @@ pub(crate) enum Asked {
     Now,
     /// There was nothing to ask: every tool is of this machine.
     NotNeeded,
-    /// It was not asked, or did not answer, and why.
+    /// It was not queried, or did not answer, and why.
     No(String),
 }
 
-/// Where a program and its tools run.
+/// The locations of a program and its tools.
 #[derive(Debug)]
 pub(crate) struct Placement {
     pub(crate) tools: BTreeMap<ToolId, Placed>,
@@ -131,7 +131,7 @@ impl Placement {
         offline: bool,
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
-        // The user's own servers are asked about too: they may hide what the gateway has.
+        // The user's own servers are included: they may hide entries of the gateway.
         let to_ask: Vec<ToolId> =
             analysis.tools.iter().filter(|id| !is_of_pml(app, id)).cloned().collect();
         let mut finder = Finder::new(app).await?;
@@ -165,7 +165,7 @@ impl Placement {
         finder.place(analysis, asked).await
     }
 
-    /// Finds where a program's tools run from what the gateway has said of them.
+    /// Finds where a program's tools run from the gateway's answer about them.
     ///
     /// # Errors
     /// Returns why the gateway's answer cannot be had or used.
@@ -193,13 +193,13 @@ impl Placement {
         plan_with(analysis, self.runs_on, |id| self.tools.get(id).map_or(nowhere, Placed::place))
     }
 
-    /// Returns what a dry run says.
+    /// Returns the result of a dry run.
     pub(crate) fn dry_run(&self, analysis: &Analysis) -> DryRun {
         let plan = self.plan(analysis);
         let here = |id: &&ToolId| self.tools.get(*id).is_some_and(|of| of.side == Side::Client);
         DryRun {
             dry_run: true,
-            // A gateway that was asked leaves nothing unknown; without one everything runs here.
+            // If the gateway was queried, nothing is unknown; without a gateway everything runs here.
             routing: match self.runs_on {
                 Side::Server => Routing::Server,
                 Side::Client | Side::Unknown => Routing::Client,

@@ -30,7 +30,7 @@ const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
 /// Reads a program from a file with all that it imports, or from stdin for `-`.
 ///
 /// # Errors
-/// Returns what is wrong with which file, and where it is imported.
+/// Returns the problem, the file, and where it is imported.
 pub async fn read(
     file: &Path,
     workspace: Option<&Path>,
@@ -106,7 +106,7 @@ fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
     Some(json!({ "file": origin.file, "line": origin.line, "column": origin.column }))
 }
 
-/// Returns where in which file a line and column of a bundle stand, for people.
+/// Returns the file, line and column of a position in a bundle, for people.
 pub fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
     match bundle.origin(line, column).filter(|_| bundle.has_imports()) {
         Some(origin) => format!(
@@ -201,7 +201,7 @@ async fn bundle(child: &JobPool, sources: &Sources) -> Result<Bundled, CliError>
     })
 }
 
-/// Says the first fault, after the others.
+/// Reports the first fault after the others.
 fn refused(mut faults: Vec<FileDiagnostic>) -> CliError {
     if faults.is_empty() {
         return CliError::failed("the bundler reported no reason");

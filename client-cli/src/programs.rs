@@ -23,7 +23,7 @@ const INTERPRETERS_LIMIT: usize = 4;
 /// How many bytes of a script the kernel reads to find its interpreter.
 const FIRST_LINE: u64 = 256;
 
-/// Says why a program cannot be run.
+/// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// Nothing of that name can be run.
@@ -36,7 +36,7 @@ pub enum ProgramError {
     InWorkspace {
         /// The program's name.
         program: String,
-        /// Where it is, from the workspace.
+        /// Its path, relative to the workspace.
         path: String,
     },
     /// The registry names one of the workspace.
@@ -45,12 +45,12 @@ pub enum ProgramError {
         /// The program as it is named.
         program: String,
     },
-    /// What would run it is not there, or in the workspace.
+    /// Its interpreter does not exist, or is in the workspace.
     #[error("the program `{program}` is a script for `{interpreter}`, {why}")]
     Interpreter {
         /// The program's file.
         program: String,
-        /// What its first line names.
+        /// The interpreter in its first line.
         interpreter: String,
         /// The reason.
         why: &'static str,
@@ -106,7 +106,7 @@ impl Programs {
         };
         let mut found = folders(path.unwrap_or(USUAL));
         if found.is_empty() {
-            // An empty `PATH` means the current folder.
+            // An empty entry in `PATH` means the current folder.
             found = folders(USUAL);
         }
         Self { folders: found, root: root.map(Path::to_owned) }
@@ -121,7 +121,7 @@ impl Programs {
     /// Finds a program: a path, relative to `folder`, or a name on the `PATH`.
     ///
     /// # Errors
-    /// Returns [`ProgramError`] when there is no file that can be run, or the workspace would decide what runs.
+    /// Returns [`ProgramError`] when there is no executable file, or the workspace would determine what runs.
     pub fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
         let missing = || ProgramError::Missing(name.to_owned());
         if name.contains('/') {
@@ -132,7 +132,7 @@ impl Programs {
             let is_of_workspace = self.is_inside(&file);
             let interpreters = match self.interpreters(&file, INTERPRETERS_LIMIT) {
                 Ok(interpreters) => interpreters,
-                // The workspace decides anyway, and the path says so.
+                // The workspace determines it anyway, by an explicit path.
                 Err(_) if is_of_workspace => Vec::new(),
                 Err(error) => return Err(error),
             };
@@ -229,7 +229,7 @@ fn first_line(file: &Path) -> Option<(String, String)> {
     Some((interpreter.to_owned(), argument.trim_matches([' ', '\t']).to_owned()))
 }
 
-/// Returns the program that `env` is told to run.
+/// Returns the program that `env` would run.
 fn named_for_env(argument: &str) -> Option<String> {
     let words = argument.split([' ', '\t']).filter(|word| !word.is_empty());
     let mut words = words.map(|word| {

@@ -18,7 +18,7 @@ tokio::task_local! {
 
 /// Reports that a tool call has ended in the request of this task.
 pub(crate) fn call_ended() {
-    // Commands of the terminal have nobody who listens.
+    // Commands on the terminal have no subscriber.
     let _ = ENDED.try_with(|calls| calls.send_modify(|ended| *ended += 1));
 }
 

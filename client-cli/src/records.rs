@@ -1,4 +1,4 @@
-//! What `pml` remembers between runs: small files with the user's own records, which no workspace can ship.
+//! Data that `pml` stores between runs: small files with the user's own records, which no workspace can supply.
 //!
 //! They are only a cache: an unreadable record is treated as absent, and if one cannot be written, the gateway is
 //! queried again.
@@ -24,7 +24,7 @@ pub(crate) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Names the file of whatever `of` stands for, of at most `limit` bytes.
+    /// Returns the record file of the thing that `of` identifies, of at most `limit` bytes.
     pub(crate) fn new(records: &Path, folder: &str, of: &str, limit: usize) -> Self {
         Self { folder: records.join(folder), name: name(of), limit }
     }
@@ -42,7 +42,7 @@ impl RecordFile {
         (text.len() <= self.limit).then_some(text)
     }
 
-    /// Writes the file anew.
+    /// Rewrites the file.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), io::Error> {
         if text.len() > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -58,7 +58,7 @@ impl RecordFile {
     }
 }
 
-/// Returns a name for a file or folder of whatever `of` stands for.
+/// Returns a file or folder name for the thing that `of` identifies.
 pub(crate) fn name(of: &str) -> String {
     let hash = Integrity::of(of.as_bytes()).into_bytes();
     hash.iter().map(|byte| format!("{byte:02x}")).collect()

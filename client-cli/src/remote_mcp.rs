@@ -1,4 +1,4 @@
-//! An MCP server behind HTTP, asked directly and once: what tools it has.
+//! An HTTP MCP server, called directly and once, to list its tools.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::http_client::{self, Credential};
 
-/// How long it may take altogether.
+/// The total time limit.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The most tools that one server may have.
 const TOOLS_LIMIT: usize = 2_000;
@@ -22,8 +22,8 @@ const PAGES_LIMIT: usize = 100;
 /// Lists the tools of a server, with a key where it needs one.
 ///
 /// # Errors
-/// Returns `TOOL_UNAVAILABLE` when it cannot be reached or says something else, and `INVALID_REQUEST` for an address
-/// that a key is not sent to.
+/// Returns `TOOL_UNAVAILABLE` when it is unreachable or its answer is invalid, and `INVALID_REQUEST` for an address
+/// that no secret may be sent to.
 pub async fn tools(
     address: &str,
     key: Option<&str>,

@@ -17,7 +17,7 @@ pub async fn resume(
     if decision.workflow_id.starts_with("ws_") {
         return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
     }
-    // A rule written meanwhile counts for what the run does next.
+    // A rule written in the meantime applies to the next calls of the program.
     if let Err(error) = app.read_permissions() {
         return Envelope::error(error);
     }

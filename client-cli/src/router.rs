@@ -38,7 +38,7 @@ struct Caller {
     run: Arc<LocalRun>,
     /// The tools that the CLI's own analysis found, and where each runs.
     declared: HashMap<ToolId, Target>,
-    /// What the rules see of them, where that is not the name that the program writes.
+    /// The names under which the rules see them, if those differ from the names in the program.
     rules: HashMap<ToolId, ToolId>,
     dynamic: bool,
     /// The capabilities that it is within, the outermost first, itself the last; none for the program of the run.
@@ -49,8 +49,8 @@ struct Caller {
     clocks: Vec<WallClock>,
     /// The limit of concurrent calls; calls that wait for a human are not counted.
     working: Semaphore,
-    /// It has one of its capabilities at work, and the others wait: the processes of a run do not grow with what it
-    /// calls.
+    /// It executes one of its capabilities at a time, and the others wait: the number of a run's processes does not
+    /// grow with its calls.
     place: Semaphore,
 }
 
@@ -175,7 +175,7 @@ impl Caller {
                 answer.map_err(offline)?
             }
         };
-        // Only the gateway's stamp counts; a local server cannot choose how it is read.
+        // Only the gateway's stamp is used; a local server cannot choose how its result is interpreted.
         let mode = match target {
             Target::Gateway { .. } => ResultMode::stamped(&result),
             _ => ResultMode::Text,
@@ -253,7 +253,7 @@ fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled")
 }
 
-/// Says plainly that a server tool needs the gateway.
+/// Returns the error for a server tool without a gateway.
 fn offline(error: ErrorBody) -> ErrorBody {
     if error.error_code == ErrorCode::GatewayUnreachable {
         return ErrorBody::new(ErrorCode::ServerToolsOffline, error.message);

@@ -52,7 +52,7 @@ pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()>
                 }
                 Ok(())
             }
-            // A client that leaves before it said hello is no failure of ours.
+            // A client that leaves before the handshake is not a failure.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(anyhow::Error::new(error)),
         }
@@ -104,7 +104,7 @@ impl ServerHandler for StdioHandler {
             Some(token) => progress::tell(&context.peer, token, answer).await,
             None => answer.await,
         };
-        // Whoever made the result, the gateway too: rmcp drops this again for clients of older versions.
+        // Set on every result, also on the gateway's; rmcp removes it for clients of older versions.
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result.into())
     }

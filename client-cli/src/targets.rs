@@ -1,4 +1,4 @@
-//! Where the tools of a program run, and those of the capabilities that it reaches.
+//! The locations of a program's tools, and of those of the capabilities that it reaches.
 //!
 //! Everything that a run could reach is resolved before it starts, so that a program that cannot run, or is denied,
 //! is refused before anything has happened. The gateway determines where things are; our own analysis determines what
@@ -21,7 +21,7 @@ use crate::consent::permissions::Verdict;
 use crate::consult::{self, Told};
 use crate::tools;
 
-/// Where a tool of a program runs.
+/// The location of a program's tool.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A tool built into the CLI.
@@ -92,9 +92,9 @@ impl<'a> Resolver<'a> {
     /// Finds where the tools of a program run. `told` is the gateway's answer about them.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED` for what a rule denies, wherever it would be called; `INTEGRITY_MISMATCH`,
-    /// `GATEWAY_BAD_ANSWER` or `TOO_COMPLEX` for a capability that is not what it says it is, and why a tool
-    /// cannot be had.
+    /// Returns `PERMISSION_DENIED` for a tool that a rule denies, wherever it would be called; `INTEGRITY_MISMATCH`,
+    /// `GATEWAY_BAD_ANSWER` or `TOO_COMPLEX` for a capability that does not match its description, and otherwise why
+    /// a tool is unavailable.
     pub(crate) async fn resolve(
         &mut self,
         ids: &[ToolId],
@@ -128,7 +128,7 @@ impl<'a> Resolver<'a> {
         self.find(id, known).await
     }
 
-    /// `mcpServers` first, then native tools, then what the registry says.
+    /// `mcpServers` first, then native tools, then the registry.
     async fn find(&mut self, id: &ToolId, known: Option<&ToolUse>) -> Result<Target, ErrorBody> {
         self.refuse_denied(id)?;
         let named = (self.base().cloned(), id.clone());
@@ -258,7 +258,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns the program of a capability: the one that is kept here, else the gateway's.
+    /// Returns the program of a capability: the stored one, else the gateway's.
     async fn module(&self, id: &ToolId, tool: &ToolUse) -> Result<Module, ErrorBody> {
         let (Some(name), Some(integrity)) = (name_of(tool), tool.integrity) else {
             return Err(unsaid(&tool.id));
@@ -287,7 +287,7 @@ impl<'a> Resolver<'a> {
         Ok(module)
     }
 
-    /// Returns the highest version of a capability that the user let run here.
+    /// Returns the highest version of a capability that the user allowed here.
     fn kept(&self, id: &ToolId) -> Result<Module, ErrorBody> {
         let mut pinned = self.app.lockfile.capabilities(id)?;
         // Within a capability the nearest is that of its own scope.
@@ -379,7 +379,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Refuses a tool that a rule denies; `why` says how the program comes to it.
+/// Refuses a tool that a rule denies; `why` says how the program reaches it.
 ///
 /// # Errors
 /// Returns `PERMISSION_DENIED`.
@@ -412,7 +412,7 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
     Err(other_name(id, &format!("{fqdn}{version}")))
 }
 
-/// Returns the full names of the tools that the short names in a stranger's program stand for.
+/// Returns the full names that the short names in another organisation's program resolve to.
 fn foreign_names(told: &[ToolUse]) -> HashMap<ToolId, ToolId> {
     let named = told.iter().filter_map(|tool| {
         let id: ToolId = tool.id.parse().ok()?;

@@ -19,7 +19,7 @@ use crate::workspace::protected::{Granted, Protected};
 /// The largest text that a native tool returns, in bytes.
 pub const RESULT_LIMIT: usize = 8 * 1024 * 1024;
 
-/// Says why a native tool gave no result.
+/// Why a native tool returned no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NativeError {
@@ -53,7 +53,7 @@ impl From<PathError> for NativeError {
     }
 }
 
-/// What native tools work with.
+/// The dependencies of native tools.
 #[derive(Debug, Clone)]
 pub struct NativeTools {
     workspace: Arc<Workspace>,
@@ -76,7 +76,7 @@ impl NativeTools {
 
     /// Calls a native tool and returns its MCP `CallToolResult`.
     ///
-    /// Permission must have been given before; `granted` has the protected places that a human was shown.
+    /// The caller must have checked the permission; `granted` has the protected places that a human was shown.
     ///
     /// # Errors
     /// Returns [`NativeError`] when the tool does not exist or failed;

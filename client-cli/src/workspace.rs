@@ -95,7 +95,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Refuses the home folder, or a folder around it, where nobody named it.
+    /// Refuses the home folder, or a folder around it, unless it was named.
     fn unless_home(self) -> Result<Self, WorkspaceError> {
         match self.holds_home() {
             true => Err(WorkspaceError::Unfit {
@@ -130,7 +130,7 @@ impl Workspace {
         if root.to_str().is_none() {
             return Err(unfit("its name is not UTF-8"));
         }
-        // Agents name files as the user named the folder, so that name counts too.
+        // Agents use the folder's name as the user wrote it, so that name is accepted too.
         let aliases = std::path::absolute(path)
             .ok()
             .filter(|named| *named != root && !named.components().any(|c| c.as_os_str() == ".."))
@@ -150,7 +150,7 @@ impl Workspace {
         self.directory.as_fd()
     }
 
-    /// Returns what the user should know about how the folder was chosen.
+    /// Returns the warning about how the folder was chosen.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use super::{MODULE_LIMIT, Module};
 use crate::workspace::atomic::{self, Existing};
 
-/// The folder beside the user's records.
+/// The folder next to the user's records.
 const FOLDER: &str = "capabilities";
 
 /// Returns the program of this hash, if it is there and still has it.

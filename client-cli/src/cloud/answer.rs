@@ -15,7 +15,7 @@ const NAME_LIMIT: usize = 128;
 /// Returns the result of a JSON-RPC answer; `None` if it is none. An error answer is returned as an error.
 ///
 /// # Errors
-/// Returns what is wrong with an answer to something else, and the message of a JSON-RPC error.
+/// Returns the problem of an answer to a different request, and the message of a JSON-RPC error.
 pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
     let is_one = answer.get("result").is_some() || answer.get("error").is_some();
     if !is_one {
@@ -25,7 +25,7 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
         return Err("not JSON-RPC 2.0".to_owned());
     }
     let message = answer.pointer("/error/message").and_then(Value::as_str);
-    // Who cannot read a request cannot name its id.
+    // A server that cannot parse a request cannot return its id.
     let may_be_null = message.is_some() && answer.get("id").is_none_or(Value::is_null);
     if !may_be_null && answer.get("id").and_then(Value::as_u64) != Some(id) {
         return Err("the answer to a different request".to_owned());
@@ -36,10 +36,10 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
     Ok(answer.get("result").filter(|result| result.is_object()).cloned())
 }
 
-/// Reads what a gateway says of a program.
+/// Parses the gateway's answer about a program.
 ///
 /// # Errors
-/// Returns what is wrong with it.
+/// Returns the problem.
 pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_value(structured.clone())
         .map_err(|error| format!("an envelope that cannot be decoded: {error}"))?;
@@ -82,7 +82,7 @@ fn check_run(run: &mut RunNote) -> Result<(), String> {
         return Err("a run with an impossible `duration_ms`".to_owned());
     }
     for line in &mut run.console {
-        // The text is escaped where it meets a terminal: a pipe gets what the program printed.
+        // The text is escaped only for a terminal: a pipe gets the program's exact output.
         if !LEVELS.contains(&line.level.as_str()) {
             line.level = "log".to_owned();
         }

@@ -13,14 +13,14 @@ use super::{Cloud, answer};
 pub struct OwnKey {
     /// The scope that it acts for.
     pub scope: String,
-    /// Who acts with it.
+    /// The principal.
     pub principal: String,
-    /// What it may do.
+    /// The rights.
     pub can: Vec<String>,
 }
 
 impl Cloud {
-    /// Publishes a capability and returns what the gateway says of it.
+    /// Publishes a capability and returns the gateway's answer.
     ///
     /// # Errors
     /// Returns why it was not published, with the gateway's own code.
@@ -29,7 +29,7 @@ impl Cloud {
         self.clean(&answer)
     }
 
-    /// Publishes an MCP server and returns what the gateway says of it.
+    /// Publishes an MCP server and returns the gateway's answer.
     ///
     /// # Errors
     /// Returns why it was not published, with the gateway's own code.
@@ -38,15 +38,15 @@ impl Cloud {
         self.clean(&answer)
     }
 
-    /// Says something of `capabilities/NAME` or `servers/NAME`.
+    /// Deprecates or yanks `capabilities/NAME` or `servers/NAME`.
     ///
     /// # Errors
-    /// Returns why it was not said, with the gateway's own code.
+    /// Returns why it failed, with the gateway's own code.
     pub async fn remark(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
         self.api(Method::POST, &format!("api/v1/{path}"), Some(body)).await.map(drop)
     }
 
-    /// Deletes `capabilities/NAME` or `servers/NAME` for good.
+    /// Deletes `capabilities/NAME` or `servers/NAME` permanently.
     ///
     /// # Errors
     /// Returns why it was not deleted, with the gateway's own code.
@@ -54,10 +54,10 @@ impl Cloud {
         self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
     }
 
-    /// Asks which version the gateway is.
+    /// Queries the gateway's version.
     ///
     /// # Errors
-    /// Returns why it does not say.
+    /// Returns why there is no answer.
     pub async fn version(&self) -> Result<String, ErrorBody> {
         let answer = self.api(Method::GET, "version", None).await?;
         let answer: Value =
@@ -69,7 +69,7 @@ impl Cloud {
         }
     }
 
-    /// Asks what the key is.
+    /// Queries the API key's own record.
     ///
     /// # Errors
     /// Returns `UNAUTHORIZED` for a key that the gateway does not take.

@@ -17,7 +17,7 @@ pub struct StoredSecret {
     pub owner: String,
     /// Rises with each new value.
     pub version: i64,
-    /// Where it may go; without any, only the hosts of catalog entries.
+    /// The hosts that may receive it; without hosts, only the hosts of catalog entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// When it was first stored.
@@ -43,8 +43,8 @@ impl Cloud {
         Ok(listed.secrets)
     }
 
-    /// Stores a secret for the key's holder, or for the whole project, with the hosts that it may go to; returns
-    /// what the gateway says of it.
+    /// Stores a secret for the key's principal, or for the whole project, with the hosts that may receive it; returns
+    /// the gateway's record of it.
     ///
     /// # Errors
     /// Returns why it was not stored.

@@ -1,4 +1,4 @@
-//! `pml doctor`: what holds on this machine, and what a project of it has.
+//! `pml doctor`: checks of this machine, and of a project on it.
 
 mod project;
 

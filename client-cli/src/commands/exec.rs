@@ -33,7 +33,7 @@ pub async fn exec(
         .args
         .as_deref()
         .map(|text| {
-            // Of a key that stands twice, one value would be lost without a word.
+            // Of a duplicate key, one value would be lost silently.
             config::check_unique(text.as_bytes())?;
             serde_json::from_str::<Value>(text).map_err(|error| error.to_string())
         })
@@ -60,7 +60,7 @@ pub async fn exec(
         ..ExecuteRequest::default()
     };
     let mut envelope = execute::execute(&app, request, stop.clone()).await;
-    // Only a person at a terminal can say yes here; a pipe cannot.
+    // Only a person at a terminal can approve here; a pipe cannot.
     let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     while let Envelope::ApprovalRequired(approval) = &envelope {
         if !person {
@@ -150,7 +150,7 @@ fn unasked(approval: &Approval) -> CliError {
     CliError::from_code(ErrorCode::ApprovalDenied, message).with_hint(hint)
 }
 
-/// Asks the person at the terminal; anything but a clear yes is a no.
+/// Asks the person at the terminal; anything except a clear yes means no.
 async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let for_good = is_for_good(approval);
     let always = if for_good { " once, [a]lways" } else { "" };
@@ -182,7 +182,7 @@ fn is_for_good(approval: &Approval) -> bool {
     approval.options.iter().any(|option| option == "always")
 }
 
-/// Shows on stderr what a run printed, and what should be known of it.
+/// Prints a run's console output and its warnings on stderr.
 fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     let is_terminal = std::io::stderr().is_terminal();
     for line in &run.console {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{interrupted, note};
 use crate::error::CliError;
 
-/// Asks for a line on the terminal that stdin is.
+/// Prompts for a line on the terminal that stdin is.
 ///
 /// # Errors
 /// Returns an error when the terminal cannot be read, or the person or a signal ends it.
@@ -25,7 +25,7 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
         read = read => Some(read.map_err(|error| CliError::failed(error.to_string()))?),
         () = stop.cancelled() => None,
     };
-    // Nobody waits for the reader after a signal, so it cannot be left to show again what is typed.
+    // After a signal nobody waits for the reader, so it cannot be relied on to turn the echo on again.
     tcsetattr(stdin(), OptionalActions::Now, &before).map_err(|errno| failed(errno.into()))?;
     // The end of the line was not shown either.
     note("\n");

@@ -24,7 +24,7 @@ const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// Says why a project was not made ready. Nothing was written.
+/// Why a project was not set up. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
     /// A file that is there cannot be understood or written.
@@ -32,7 +32,7 @@ pub enum InitError {
     File {
         /// The file.
         file: &'static str,
-        /// What is in the way.
+        /// The obstacle.
         reason: String,
     },
     /// `.pml.json` cannot be used.
@@ -40,7 +40,7 @@ pub enum InitError {
     Config(#[from] ConfigError),
 }
 
-/// What was done, one line for each file.
+/// The changes, one line for each file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     lines: Vec<String>,
@@ -160,11 +160,11 @@ enum Agents {
     Ready,
     /// It starts something else under our name: this.
     Other(String),
-    /// It says nothing yet.
+    /// The file is empty.
     Change(Change),
 }
 
-/// Tells what a server's entry runs, if that is not `pml stdio`.
+/// Returns the command of a server's entry, if that is not `pml stdio`.
 fn other_command(server: &Value) -> Option<String> {
     let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
     let args: Option<Vec<&str>> = server
@@ -183,7 +183,7 @@ fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
     let mut value: Value = match &before {
         None => json!({}),
         Some(content) => {
-            // Keys that stand twice would be lost by writing the file again.
+            // Duplicate keys would be lost when the file is rewritten.
             config::check_unique(content).map_err(refused)?;
             serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?
         }

@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 /// The longest value, in bytes; the gateway takes no longer one.
 const VALUE_LIMIT: usize = 8 * 1024;
 
-/// Does what the command says.
+/// Runs the command.
 ///
 /// # Errors
 /// Returns why it was not done; never with a value in it.
@@ -168,7 +168,7 @@ fn check_name(name: &str) -> Result<(), CliError> {
         .with_hint("`pml keys set TAVILY_API_KEY` prompts for the value, or reads it from stdin."))
 }
 
-/// Reads a value from stdin, or asks a person for it without showing it.
+/// Reads a value from stdin, or prompts a person for it without echo.
 async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliError> {
     let text = if std::io::stdin().is_terminal() {
         hidden::ask(&format!("{name}: "), stop).await?

@@ -1,4 +1,4 @@
-//! `pml login` and `pml logout`: the key for a gateway, kept for this user.
+//! `pml login` and `pml logout`: the API key of a gateway, stored for this user.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ async fn keep(
     Ok(KeyPlace::File(file))
 }
 
-/// Forgets the key for the gateway, wherever it is kept.
+/// Deletes the gateway's API key from wherever it is stored.
 pub(super) async fn logout(
     settings: &Settings,
     stop: &CancellationToken,

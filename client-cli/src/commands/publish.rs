@@ -1,4 +1,4 @@
-//! `pml publish FILE|-`: gives a program a name under which other programs call it.
+//! `pml publish FILE|-`: publishes a program under a name, so that other programs can call it.
 
 pub mod server;
 

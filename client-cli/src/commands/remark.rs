@@ -1,4 +1,4 @@
-//! `pml deprecate` and `pml yank`: what is said of versions that were published, which never change themselves.
+//! `pml deprecate` and `pml yank`: changes of published versions, whose content never changes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::CliError;
 /// Runs `pml deprecate`.
 ///
 /// # Errors
-/// Returns why it was not said.
+/// Returns why it failed.
 pub async fn deprecate(
     app: Arc<App>,
     deprecate: Deprecate,

@@ -40,7 +40,7 @@ pub fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the file, escaped, and asks; anything but a clear yes is a no.
+/// Shows the file, escaped, and asks; anything except a clear yes means no.
 fn confirmed(content: &[u8]) -> Result<bool, CliError> {
     for line in String::from_utf8_lossy(content).lines() {
         note(&format!("  {}\n", protocol::escape_text(line)));

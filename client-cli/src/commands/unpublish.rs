@@ -1,4 +1,4 @@
-//! `pml unpublish NAME`: deletes a capability or a server for good.
+//! `pml unpublish NAME`: deletes a capability or a server permanently.
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub async fn unpublish(
 /// server.
 ///
 /// # Errors
-/// Returns what is wrong with the name.
+/// Returns the problem of the name.
 pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     let wrong = |error: protocol::NameError| CliError::cannot_run(error.to_string());
     let parts = name.split_once(':').or_else(|| name.split_once('.'));
@@ -69,7 +69,7 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     Ok((format!("capabilities/{id}"), format!("capability `{id}`")))
 }
 
-/// Says which name it was that the gateway did not find.
+/// Names the entry that the gateway did not find.
 pub(super) fn name_it(mut error: ErrorBody, what: &str) -> ErrorBody {
     if error.error_code == ErrorCode::NotFound {
         error.message = format!("{what} is not published in the project of your API key");

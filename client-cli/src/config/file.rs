@@ -14,7 +14,7 @@ use crate::consent::permissions::PermissionRules;
 use crate::local_mcp::{Remote, ServerSpec};
 use crate::tools;
 
-/// Namespaces that nobody may take.
+/// Reserved namespaces.
 const RESERVED: &[&str] = &["pml", "mcp", "proxy"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +54,7 @@ pub struct McpServer {
     /// `stdio`, `http` or `streamable-http`, as other clients write it.
     #[serde(default, rename = "type")]
     kind: Option<String>,
-    /// Where a server behind HTTP is.
+    /// The URL of an HTTP server.
     #[serde(default)]
     url: Option<String>,
     /// Headers for such a server; `${NAME}` expands to the user's variables.
@@ -63,10 +63,10 @@ pub struct McpServer {
     /// The program.
     #[serde(default)]
     pub command: String,
-    /// Its arguments; `${workspace}` stands for the workspace's path.
+    /// Its arguments; `${workspace}` expands to the workspace's path.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Its variables; `${NAME}` stands for the user's own.
+    /// Its variables; `${NAME}` expands to the user's own.
     #[serde(default)]
     pub env: UniqueMap<String>,
     /// The folder that it runs in, relative to the workspace.
@@ -135,8 +135,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
     }
 }
 
-/// A map in which a key that stands twice is an error: two readers might take
-/// different ones.
+/// A map that refuses duplicate keys: two readers might use different values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueMap<V>(pub BTreeMap<String, V>);
 
@@ -172,7 +171,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
     }
 }
 
-/// Any JSON in which no key stands twice.
+/// Any JSON without duplicate keys.
 pub(super) struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {

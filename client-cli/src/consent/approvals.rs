@@ -16,7 +16,7 @@ use super::look_alike;
 use crate::run::PausedRun;
 use crate::workspace::protected::Protected;
 
-/// How long a question waits for an answer.
+/// The time limit of a question.
 pub const EXPIRY: Duration = Duration::from_secs(300);
 
 /// The maximum number of paused runs; beyond it, the oldest is ended. Each occupies one of the slots in which
@@ -32,7 +32,7 @@ const SHOWN_TEXT: usize = 2_000;
 /// What has to be started or approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// What it is: its name, its hash, and the command or the program.
+    /// Its identity: its name, its hash, and the command or the program.
     pub what: String,
     /// The variables that it receives, one line each.
     pub grants: Vec<String>,
@@ -55,15 +55,15 @@ pub struct Question {
     pub count: u64,
     /// The protected places that it touches.
     pub places: Vec<Protected>,
-    /// What has to be started or installed first, if anything.
+    /// The server or capability that has to be started or installed first, if any.
     pub start: Option<Start>,
-    /// Where the call is sent, if its server is not on this machine.
+    /// The address that receives the call, if its server is not on this machine.
     pub sends_to: Option<String>,
     /// Takes the answer.
     pub answer: oneshot::Sender<Answer>,
 }
 
-/// What the human decided.
+/// The human's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// This call may run.
@@ -126,13 +126,12 @@ pub struct Resumed {
     pub run: PausedRun,
     /// Takes the answer.
     pub answer: oneshot::Sender<Answer>,
-    /// The tool that was asked about.
+    /// The tool of the question.
     pub tool: ToolId,
 }
 
 impl Approvals {
-    /// Keeps a run until its question is answered, for at most [`EXPIRY`];
-    /// returns what to show.
+    /// Keeps a run until its question is answered, for at most [`EXPIRY`]; returns the question to show.
     pub fn pause(
         self: &Arc<Self>,
         run: PausedRun,
@@ -151,7 +150,7 @@ impl Approvals {
         }
         runs.waiting.insert(workflow_id.clone(), entry);
         drop(runs);
-        // A question that nobody answers must not keep its program alive.
+        // An unanswered question must not keep its program alive.
         let approvals = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline).await;
@@ -216,7 +215,7 @@ impl Approvals {
     }
 }
 
-/// Returns an id that nobody can guess: 128 random bits.
+/// Returns an unguessable id: 128 random bits.
 fn new_workflow_id() -> String {
     format!("wl_{}", uuid::Uuid::from_bytes(random_bits()).simple())
 }
@@ -272,7 +271,7 @@ fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> App
     }
 }
 
-/// Returns the possible answers: a protected place is never allowed for good.
+/// Returns the possible answers: a protected place is never allowed permanently.
 fn options(question: &Question) -> Vec<&'static str> {
     match question.places.is_empty() {
         true => vec!["continue", "always", "abort"],

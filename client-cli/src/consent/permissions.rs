@@ -10,7 +10,7 @@ pub struct PermissionRules {
     /// Tools that run without a question.
     #[serde(default)]
     pub allow: Vec<ToolPattern>,
-    /// Tools that are asked about.
+    /// Tools that need approval.
     #[serde(default)]
     pub ask: Vec<ToolPattern>,
     /// Tools that never run.
@@ -18,7 +18,7 @@ pub struct PermissionRules {
     pub deny: Vec<ToolPattern>,
 }
 
-/// What happens with a call.
+/// The decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It runs.
@@ -32,11 +32,11 @@ pub enum Verdict {
 /// A verdict with what it rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What happens.
+    /// The decision.
     pub verdict: Verdict,
     /// The rule that decided; `None` when no rule covers the tool.
     pub rule: Option<ToolPattern>,
-    /// Why, for people: the rule and where it stands.
+    /// The reason, for people: the rule and its file.
     pub reason: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Takes rules and the name of the file that they stand in.
+    /// Stores rules and the name of their file.
     pub fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
         Self { rules, source: source.into() }
     }

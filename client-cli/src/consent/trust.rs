@@ -1,6 +1,6 @@
 //! Which `.pml.json` the user has trusted, by the hash of its content.
 //!
-//! The record stands outside of every workspace: a repository cannot ship it.
+//! The record is outside of every workspace: a repository cannot supply it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ const RECORD: &str = "trusted";
 /// The largest record that is read, in bytes.
 const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// Says why the record of trust cannot be used.
+/// Why the record of trust cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// There is no place for it.

@@ -16,9 +16,9 @@ use rustix::fs::{Mode, OFlags};
 use crate::local_mcp::ServerSpec;
 use crate::workspace::atomic::{self, Existing};
 
-/// The folder beside the user's records.
+/// The folder next to the user's records.
 const FOLDER: &str = "tools";
-/// The largest list that is kept or read, in bytes.
+/// The largest list that is stored or read, in bytes.
 const LIMIT: usize = 2 * 1024 * 1024;
 
 /// The last known tools of servers.
@@ -30,13 +30,13 @@ pub struct KnownTools {
 }
 
 impl KnownTools {
-    /// Prepares the lists of one workspace; reads only when asked.
+    /// Prepares the lists of one workspace; reads only when needed.
     pub fn new(records: &Path, workspace: &Path) -> Self {
         let (folder, workspace) = (records.join(FOLDER), workspace.to_owned());
         Self { folder, workspace, heard: Mutex::default() }
     }
 
-    /// Returns what a server offered when it was last asked.
+    /// Returns the last known tools of a server.
     pub fn of(&self, namespace: &str, spec: &ServerSpec) -> Option<Arc<Vec<ToolDescriptor>>> {
         let name = self.file_name(namespace, spec);
         if let Some(tools) = self.lock().get(&name) {

@@ -1,6 +1,6 @@
 //! The gateway's tools from earlier searches, for use while it is unreachable.
 //!
-//! They are kept for each gateway and key, in full: what another key may see is never shown to this one.
+//! They are stored in full for each gateway and API key: what another key may see is never shown to this one.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::glob;
 use crate::app::App;
 use crate::records::{RecordFile, age, now};
 
-/// The folder beside the user's records.
+/// The folder next to the user's records.
 const FOLDER: &str = "discovered";
 /// The largest record, in bytes.
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
-/// The most bytes of tools that are kept; the newest have room first.
+/// The maximum number of stored bytes of tools; the newest have priority.
 const TOOLS_LIMIT: usize = RECORD_LIMIT / 2;
-/// The largest tool that is kept, in bytes; one has rarely more than 4 KiB.
+/// The largest tool that is stored, in bytes; one rarely has more than 4 KiB.
 const TOOL_LIMIT: usize = 64 * 1024;
 /// An unchanged answer is written again after this many seconds.
 const FRESH: u64 = 60;
@@ -33,7 +33,7 @@ struct Record {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
-    /// When the gateway said so, in seconds since 1970.
+    /// The time of the gateway's answer, in seconds since 1970.
     at: u64,
     /// Its description, including schemas.
     tool: Value,
@@ -56,7 +56,7 @@ pub(super) struct Answered {
 }
 
 impl Remembered {
-    /// Reads what is there. Without a key there is nothing.
+    /// Reads the stored tools. Without an API key there are none.
     pub(super) async fn load(app: &App) -> Option<Self> {
         Some(Self::read(place(app).await?))
     }
@@ -91,7 +91,7 @@ impl Remembered {
             });
             let told: BTreeMap<ToolId, Value> = told.collect();
             if answered.complete {
-                // What would have been in the answer is no longer there.
+                // A tool that should have been in the answer no longer exists.
                 let before = self.record.tools.len();
                 let gone = |id: &ToolId, entry: &Entry| {
                     !told.contains_key(id) && fits(&answered.lookup, id, &entry.tool)
@@ -126,7 +126,7 @@ impl Remembered {
         self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
     }
 
-    /// Returns what is remembered that fits, as the gateway told it, each with its score and its age.
+    /// Returns the stored tools that match, in the gateway's form, each with its score and its age.
     pub(super) fn find(&self, lookup: &Lookup, filter: Option<&DiscoverFilter>) -> Vec<Value> {
         let intent = match lookup {
             Lookup::Intent(intent) => Some(Intent::new(intent)),
@@ -162,7 +162,7 @@ fn without_score(tool: &Value) -> Value {
     let mut tool = tool.clone();
     if let Some(fields) = tool.as_object_mut() {
         fields.shift_remove("score");
-        // Only this machine says that.
+        // Only this machine uses that field.
         fields.shift_remove("offline");
     }
     tool

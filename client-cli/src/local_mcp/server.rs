@@ -510,7 +510,7 @@ async fn end(running: &Running) {
     }
 }
 
-/// Tells the server that a call is no longer wanted, unless it was answered.
+/// Tells the server that a call is cancelled, unless it was answered.
 struct CancelNotice<'a> {
     running: &'a Use,
     id: Option<rmcp::model::RequestId>,
@@ -521,7 +521,7 @@ impl Drop for CancelNotice<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The server counts as used until it has proved that it still answers.
+        // The server is considered in use until it has proved that it still answers.
         runtime.spawn(cancel_call(Use::new(&self.running.0), id, self.grace));
     }
 }

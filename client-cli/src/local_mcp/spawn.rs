@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use super::fetch;
 use super::supervise::{Input, Supervisor};
 
-/// The longest line that a server may send, in bytes: a tool result of 8 MiB
-/// stands in it twice, as text and as structured content, with escapes.
+/// The longest line that a server may send, in bytes: a tool result of 8 MiB occurs in it twice, as text and as
+/// structured content, with escapes.
 pub(super) const LINE_LIMIT: usize = 24 * 1024 * 1024;
 
 /// The maximum number of lines on stdout that are not messages.
@@ -69,7 +69,7 @@ impl LastWords {
         self.with(|words| words.fault.get_or_insert(fault).len());
     }
 
-    /// Returns what `pml` found wrong with the server, if it did.
+    /// Returns the fault that `pml` found, if any.
     pub(super) fn fault(&self) -> Option<String> {
         self.with(|words| words.fault.clone())
     }
@@ -80,7 +80,7 @@ impl LastWords {
     }
 }
 
-/// A server that runs and has said hello.
+/// A running server that has completed the handshake.
 pub(super) struct Session {
     pub(super) service: RunningService<RoleClient, ClientConfig>,
     pub(super) ended: watch::Receiver<Option<String>>,
@@ -88,7 +88,7 @@ pub(super) struct Session {
     pub(super) group: Option<i32>,
 }
 
-/// Says why a server did not start.
+/// Why a server did not start.
 pub(super) struct StartFailure {
     pub(super) reason: String,
     pub(super) stderr: String,
@@ -96,8 +96,8 @@ pub(super) struct StartFailure {
 
 /// Starts a server and shakes hands with it.
 ///
-/// A server that dies of the first question of the current protocol is started
-/// once more and asked in the older way.
+/// A server that exits on the first request of the current protocol is started once more and called with the older
+/// handshake.
 pub(super) async fn start(
     supervisor: &Supervisor,
     launch: &Launch,
@@ -254,7 +254,7 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// Returns what is wrong with the bytes that follow those seen so far.
+    /// Returns the problem of the bytes that follow those seen so far.
     fn check(&mut self, bytes: &[u8]) -> Option<String> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_start = self.line == 0;
@@ -278,7 +278,7 @@ impl Guarded {
     }
 }
 
-/// Returns why a line cannot be given to the parser of messages.
+/// Returns why a line cannot be passed to the message parser.
 fn unreadable(line: &[u8]) -> Option<String> {
     // The parser makes a tree of whatever is JSON, message or not.
     if json::values(line) > json::MESSAGE_VALUES {

@@ -31,7 +31,7 @@ const TERM_GRACE: Duration = Duration::from_millis(500);
 /// The exit code of a program that could not be started.
 pub const CANNOT_START: i32 = 127;
 
-/// What the program's standard input is.
+/// The program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// The pipe from `pml`; its end requests the program's exit.

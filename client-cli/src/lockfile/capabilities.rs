@@ -1,4 +1,4 @@
-//! The capabilities that the user let run here: each version once, and never as anything else.
+//! The capabilities that the user allowed here: each version once, with fixed bytes.
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, ToolId};
 
@@ -13,12 +13,12 @@ pub struct Pinned {
     pub name: Fqdn,
     /// Major, minor and patch.
     pub version: (u64, u64, u64),
-    /// The hash that it has, for good.
+    /// Its permanent hash.
     pub integrity: Integrity,
 }
 
 impl Lockfile {
-    /// Refuses a version that has other bytes than the lock says.
+    /// Refuses a version whose bytes differ from the lock.
     ///
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` for that, `CONFIG_INVALID` when the file is not a lock.
@@ -101,7 +101,7 @@ impl Lockfile {
         done.map_err(invalid)?
     }
 
-    /// Returns the versions of what an id can be that the user let run here, the highest last.
+    /// Returns the versions that an id can resolve to and the user allowed here, the highest last.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock.
@@ -116,7 +116,7 @@ impl Lockfile {
         Ok(pinned)
     }
 
-    /// Returns the versions of all capabilities that the user let run here, the highest last.
+    /// Returns the versions of all capabilities that the user allowed here, the highest last.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock.
@@ -138,7 +138,7 @@ impl Lockfile {
     }
 }
 
-/// Returns the bytes that stand for a version in the user's record.
+/// Returns the bytes that represent a version in the user's record.
 fn record(integrity: Integrity) -> Vec<u8> {
     integrity.to_string().into_bytes()
 }

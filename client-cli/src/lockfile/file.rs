@@ -50,7 +50,7 @@ pub(super) struct Locked {
     pub(super) grants: Option<Grants>,
 }
 
-/// What the start of a server grants, as the user saw it.
+/// What the start of a server grants, as shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grants {

@@ -24,7 +24,7 @@ use crate::tools;
 pub(super) struct Finder<'a> {
     app: &'a App,
     told: HashMap<ToolId, ToolUse>,
-    /// What the gateway does not have.
+    /// The names that the gateway does not have.
     missing: BTreeSet<ToolId>,
     warnings: Vec<String>,
     /// The caller's own scope.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::records::{RecordFile, now};
 
-/// The folder beside the user's records.
+/// The folder next to the user's records.
 const FOLDER: &str = "routing";
 /// The largest record, in bytes.
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
@@ -29,12 +29,12 @@ struct Record {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
-    /// When the gateway said so, in seconds since 1970.
+    /// The time of the gateway's answer, in seconds since 1970.
     at: u64,
     tool: ToolUse,
 }
 
-/// What was learned from one gateway, for one key, in one workspace.
+/// The stored answers of one gateway, for one API key, in one workspace.
 #[derive(Debug)]
 pub(super) struct Learned {
     file: RecordFile,
@@ -43,7 +43,7 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// Reads what is there; what cannot be read was never learned. Without a key there is nothing.
+    /// Reads the stored answers; unreadable ones are treated as absent. Without an API key there are none.
     pub(super) async fn load(app: &App) -> Option<Self> {
         Some(Self::read(super::place(app, FOLDER, RECORD_LIMIT).await?))
     }
@@ -71,7 +71,7 @@ impl Learned {
         Some((&entry.tool, now().saturating_sub(entry.at)))
     }
 
-    /// Takes in an answer: what it says, and which names it does not have.
+    /// Stores an answer: its content, and the names that it does not have.
     pub(super) fn learn(&mut self, told: &[ToolUse], missing: &[ToolId]) {
         let at = now();
         for tool in told {

@@ -1,4 +1,5 @@
-//! The gateway's routing rules, kept for each workspace, gateway and key, and read again only if they changed.
+//! The gateway's routing rules, cached for each workspace, gateway and API key, and fetched again only if they
+//! changed.
 //!
 //! They locate tools that the gateway was never asked about, for plans only, which show their age.
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::records::{RecordFile, now};
 
-/// The folder beside the user's records.
+/// The folder next to the user's records.
 const FOLDER: &str = "rules";
 /// The largest record, in bytes.
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
@@ -24,7 +25,7 @@ pub(super) struct KeptRules {
 }
 
 impl KeptRules {
-    /// Reads what is there. Without a key there is nothing.
+    /// Reads the cached rules. Without an API key there are none.
     pub(super) async fn load(app: &App) -> Option<Self> {
         let file = super::place(app, FOLDER, RECORD_LIMIT).await?;
         let kept: Self = serde_json::from_slice(&file.read()?).ok()?;

@@ -70,7 +70,7 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
     let mut stdin = BufReader::new(stdin);
     let mut line = Vec::new();
     let mut gate = Gate::default();
-    // Who does not read our answers is not listened to either, or they would pile up.
+    // If a client does not read our answers, its requests are not read either; otherwise answers would pile up.
     while outbox.has_room().await {
         line.clear();
         let read = (&mut stdin).take(LINE_LIMIT as u64 + 1).read_until(b'\n', &mut line).await;

@@ -22,7 +22,7 @@ use super::{NativeError, RESULT_LIMIT, unknown};
 use crate::workspace::Workspace;
 use crate::workspace::protected::{Deed, Guard, Protected, Reach};
 
-/// Tells a long walk that its run was cancelled.
+/// Tells a long directory walk that its run was cancelled.
 pub type Cancelled<'a> = &'a dyn Fn() -> bool;
 
 static DESCRIPTORS: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| {
@@ -75,8 +75,8 @@ pub fn call(
     Ok(text_result(&text))
 }
 
-/// Looks whether a call could run: its arguments, and where its paths lead. Has no effect. Returns the places that a
-/// human is asked about.
+/// Checks whether a call could run: its arguments, and where its paths lead. Has no effect. Returns the places that
+/// need a human's approval.
 ///
 /// Something that an earlier call may still create, such as a missing folder, is no reason to refuse.
 ///
@@ -107,10 +107,10 @@ pub fn check(
     Ok(look.asked)
 }
 
-/// A look at a call before it is made.
+/// A check of a call before it is made.
 struct Look<'a> {
     workspace: &'a Workspace,
-    /// The places that a human is asked about.
+    /// The places that need a human's approval.
     asked: Vec<Protected>,
 }
 

@@ -17,7 +17,7 @@ use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
 
-/// The most bytes kept of each output stream.
+/// The maximum number of bytes kept of each output stream.
 const OUTPUT_LIMIT: usize = 1024 * 1024;
 
 /// The most bytes of arguments or of input.
@@ -26,7 +26,7 @@ const INPUT_LIMIT: usize = 1024 * 1024;
 /// The default time limit of a program.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a program may run at most.
+/// The maximum time limit of a program.
 const TIMEOUT_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Deserialize)]
@@ -99,7 +99,7 @@ struct Prepared {
     limit: Duration,
 }
 
-/// What `shell:exec` works with.
+/// The dependencies of `shell:exec`.
 pub(super) struct Shell<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) environment: &'a Environment,

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::beneath::stat_name;
 
-/// Who may find a file already there.
+/// Whether a file may already exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// It is replaced.
@@ -18,13 +18,13 @@ pub enum Existing {
     Kept,
 }
 
-/// Writes a file beside its place in an opened folder, then renames it there.
+/// Writes a temporary file next to its place in an opened folder, then renames it.
 ///
 /// Without a `mode` the process's umask decides, as for any new file. A link
 /// of that name is replaced, never followed.
 ///
 /// # Errors
-/// Returns what the system said; nothing is left behind.
+/// Returns the system's error; nothing is left behind.
 pub fn write(
     folder: impl AsFd,
     name: &str,
@@ -55,7 +55,7 @@ pub fn write(
 /// Renames within opened folders.
 ///
 /// # Errors
-/// Returns `EEXIST` when the new name is taken and must be kept.
+/// Returns `EEXIST` when the new name is taken and must be preserved.
 pub fn rename(
     from: impl AsFd,
     old: &str,
@@ -67,8 +67,8 @@ pub fn rename(
         return rustix::fs::renameat(from, old, to, new);
     }
     match rustix::fs::renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
-        // Some network file systems have no atomic "only if absent", but a
-        // folder moved into itself is told with the same code.
+        // Some network file systems have no atomic "only if absent", but report a folder moved into itself with the
+        // same code.
         Err(Errno::INVAL) => match stat_name(&to, new) {
             Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
             Err(errno) => Err(errno),

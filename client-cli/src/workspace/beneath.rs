@@ -12,12 +12,12 @@ use rustix::io::Errno;
 use super::Workspace;
 use super::protected::{Deed, Guard};
 
-/// How often a resolution that raced with a rename is repeated.
+/// How often a resolution that raced with a rename is retried.
 const RACE_RETRIES: usize = 16;
 
-/// Says why a path beneath the workspace cannot be used.
+/// Why a path beneath the workspace cannot be used.
 ///
-/// The messages show the path as it was given and nothing of what is there.
+/// The messages contain the path as it was given, and reveal nothing about the file there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// The path leads outside.
@@ -41,9 +41,9 @@ pub enum PathError {
     Kind {
         /// The path, escaped for display.
         path: String,
-        /// What it is.
+        /// The kind of the file.
         found: &'static str,
-        /// What the tool works on.
+        /// The file or folder that the tool works on.
         wanted: &'static str,
     },
     /// The kernel cannot contain paths.
@@ -66,7 +66,7 @@ impl PathError {
     }
 }
 
-/// Returns a path safe and short enough to stand in a message.
+/// Returns a path escaped and shortened for a message.
 pub fn shown(path: &str) -> String {
     let mut out: String = path.chars().take(512).flat_map(char::escape_debug).collect();
     if path.chars().nth(512).is_some() {
@@ -94,7 +94,7 @@ pub struct Opened {
     pub fd: OwnedFd,
     /// Its path beneath the workspace after all links, empty for the root.
     pub real: PathBuf,
-    /// What it is.
+    /// The kind of the file.
     pub stat: Stat,
 }
 
@@ -122,8 +122,7 @@ pub(crate) fn path_of(fd: impl AsFd) -> std::io::Result<PathBuf> {
 }
 
 impl Workspace {
-    /// Reads a path as programs give it: relative to the workspace, or
-    /// absolute within it.
+    /// Parses a path as programs write it: relative to the workspace, or absolute within it.
     ///
     /// # Errors
     /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL and absolute
@@ -226,8 +225,7 @@ impl Workspace {
         } else {
             match self.root.join(relative).canonicalize() {
                 Ok(target) => target,
-                // Only its last name may be missing; whether that is in the
-                // workspace decides what is told.
+                // Only its last name may be missing; whether that is in the workspace determines the message.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => in_folder()?,
                 Err(_) => return Err(Errno::XDEV),
             }

@@ -1,8 +1,8 @@
 //! Places in a workspace that other programs run or trust, or that hold secrets.
 //!
-//! A change of one of them acts with the user's own rights, outside of every rule: a program that may write files
-//! would become one that may start programs. The list is data, `protected.tsv`; what follows from the machine is
-//! found when the workspace is opened.
+//! Changing one of them acts with the user's own rights, outside of every rule: a program that may write files would
+//! become one that may start programs. The list is data, `protected.tsv`; the places that depend on the machine are
+//! determined when the workspace is opened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use super::Workspace;
 
-/// What is done at a place.
+/// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
     /// Its content is read.
@@ -24,12 +24,12 @@ pub enum Deed {
     Move,
 }
 
-/// How a place is protected.
+/// The protection of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
     /// Refused, whatever anybody approves.
     Refused,
-    /// A human is asked about it, whatever a rule allows.
+    /// Needs a human's approval, whatever a rule allows.
     Asked,
 }
 
@@ -38,7 +38,7 @@ pub enum Guard {
 pub struct Protected {
     /// Its path beneath the workspace, after all links.
     pub real: PathBuf,
-    /// How it is protected.
+    /// Its protection.
     pub guard: Guard,
     /// Why, as the rest of a sentence.
     pub reason: &'static str,
@@ -88,7 +88,7 @@ struct Name {
 
 static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| names(include_str!("protected.tsv")));
 
-/// Reads the list; a test says that every line of it can be read.
+/// Parses the list; a test checks that every line is valid.
 fn names(list: &'static str) -> Vec<Name> {
     let mut found = Vec::new();
     for line in list.lines().filter(|line| !line.starts_with('#')) {
@@ -110,8 +110,8 @@ fn names(list: &'static str) -> Vec<Name> {
     found
 }
 
-/// Spells a name as the most forgiving file system would: without case, characters that are ignored, what follows a
-/// `:`, and dots and spaces at the end.
+/// Normalizes a name as the most lenient file system would: without case, ignored characters, the part after a `:`,
+/// and dots and spaces at the end.
 fn fold(name: &OsStr) -> String {
     let text: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
     let stem = match text.split_once(':') {
@@ -153,7 +153,7 @@ fn is_short_name(pattern: &str, part: &str) -> bool {
     is_number && pattern.starts_with('.') && !pattern.contains('*') && stem == long
 }
 
-/// Finds the strictest protection that a name gives to a path.
+/// Returns the strictest protection that a path's names imply.
 fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
     let parts: Vec<String> = real.components().map(|part| fold(part.as_os_str())).collect();
     let is_plain =
@@ -163,7 +163,7 @@ fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
             let rest = &parts[start..];
             let count = name.parts.len().min(rest.len());
             let same = name.parts.iter().zip(rest).all(|(pattern, part)| is_part(pattern, part));
-            // Who moves `.github` moves `.github/workflows`.
+            // Moving `.github` also moves `.github/workflows`.
             let reaches = count == name.parts.len() || deed == Deed::Move;
             let excepted = name.parts[0].contains('*') && is_plain(&rest[0]);
             same && reaches && !excepted
@@ -183,7 +183,7 @@ pub(super) struct Special {
     reason: &'static str,
 }
 
-/// Finds what of the user's own lies beneath a workspace.
+/// Finds the user's own protected places beneath a workspace.
 pub(super) fn of_machine(root: &Path) -> Vec<Special> {
     let own = [
         crate::consent::trust::TrustStore::of_user().ok().map(|store| store.folder().to_owned()),
@@ -249,7 +249,7 @@ impl Workspace {
         Some((Guard::Asked, "its folder is a Git repository, whose settings and hooks Git runs"))
     }
 
-    /// Looks at a place with what was granted for a call.
+    /// Checks a place against what was granted for a call.
     pub fn reach<'a>(&'a self, granted: &'a Granted) -> Reach<'a> {
         Reach { workspace: self, granted }
     }
@@ -291,7 +291,7 @@ impl Reach<'_> {
 }
 
 impl Protected {
-    /// Returns the refusal of a deed here; `given` is the path as the program wrote it.
+    /// Returns the refusal of an access; `given` is the path as the program wrote it.
     pub fn refused(&self, given: &str) -> super::beneath::PathError {
         let path = super::beneath::shown(given);
         super::beneath::PathError::Protected { path, reason: self.reason }

@@ -1,4 +1,5 @@
-//! What `pml doctor` sees of a project: its folder, its files, its gateway, its key, and the programs that it needs.
+//! The checks of a project by `pml doctor`: its folder, its files, its gateway, its API key, and the programs that it
+//! needs.
 
 use std::path::Path;
 

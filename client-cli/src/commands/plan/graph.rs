@@ -14,11 +14,11 @@ const ARGUMENT: Limit = Limit::marked(30);
 /// The most arguments in a node.
 const ARGUMENTS: usize = 3;
 
-/// What is drawn.
+/// The contents of the diagram.
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    /// Why the picture may not be all; shown above it.
+    /// Why the diagram may be incomplete; shown above it.
     pub(super) incomplete: bool,
 }
 
@@ -63,15 +63,15 @@ pub(super) enum EdgeKind {
     Egress,
     /// A result decides whether the call is made.
     Control,
-    /// One effect comes after another, and nothing else says so.
+    /// One effect follows another, and no other edge shows it.
     Order,
 }
 
 impl Graph {
     /// Creates the graph of a plan.
     ///
-    /// An edge of control is left out where other edges lead the same way: it
-    /// would add a line and say nothing new. The text and the JSON have all.
+    /// An edge of control is omitted if other edges lead the same way: it would add a line without new information.
+    /// The text and the JSON have all edges.
     pub(super) fn of(plan: &Plan) -> Self {
         let places: BTreeMap<&str, usize> =
             plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
@@ -134,8 +134,8 @@ impl Graph {
     }
 }
 
-/// Returns each effect with the one of the next step that has any. What is not awaited, and what can
-/// happen at any time, comes before nothing.
+/// Returns each effect with those of the next step that has any. Effects that are not awaited, and those that can
+/// happen at any time, precede nothing.
 fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
     let has_effect = |place: &usize| {
         plan.tasks.get(*place).is_some_and(|task| {
@@ -168,7 +168,7 @@ fn reduced(
 ) -> Vec<(usize, usize)> {
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes];
     for (from, to) in data.iter().chain(control) {
-        // Forward only: what a loop hands back leads no way to a later call.
+        // Forward only: a loop's back edge does not lead to a later call.
         if from < to
             && let Some(next) = next.get_mut(*from)
         {

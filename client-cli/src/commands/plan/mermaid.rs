@@ -80,8 +80,8 @@ fn traits(node: &Node) -> String {
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// Returns lines as the text of a label: everything that could mean something
-/// to Mermaid, Markdown or HTML stands as its code.
+/// Returns lines as the text of a label: all characters that are special in Mermaid, Markdown or HTML are written as
+/// character codes.
 fn label<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
     lines.into_iter().map(escaped).collect::<Vec<_>>().join("<br/>")
 }

@@ -1,4 +1,4 @@
-//! What the program wrote, as it may be shown: escaped and short.
+//! A program's text, prepared for display: escaped and shortened.
 
 use analysis::{Argument, PathStep};
 use protocol::escape_text;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Returns whether a character must not reach a terminal or a picture as it is.
 pub(super) fn is_hidden(c: char) -> bool {
-    // Nearly all text is this, and needs no look at the rules.
+    // Almost all text takes this path, and needs no further rules.
     if c == '\t' || c == ' ' || c.is_ascii_graphic() {
         return false;
     }
@@ -24,12 +24,12 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// What is cut is counted.
+    /// The truncated length is shown.
     pub(super) const fn counted(characters: usize) -> Self {
         Self { characters, counted: true }
     }
 
-    /// What is cut is only marked.
+    /// The truncation is only marked.
     pub(super) const fn marked(characters: usize) -> Self {
         Self { characters, counted: false }
     }
@@ -83,7 +83,7 @@ pub(super) fn code(source: &str, limit: Limit) -> String {
     if source.contains('`') { source } else { format!("`{source}`") }
 }
 
-/// Returns an argument with its name; `*` is what has none.
+/// Returns an argument with its name; `*` is an unnamed one.
 pub(super) fn named(name: &str, value: &Argument, limit: Limit) -> String {
     let value = argument(value, limit);
     if name == "*" { format!("...{value}") } else { format!("{}: {value}", key(name)) }

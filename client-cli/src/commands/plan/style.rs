@@ -6,7 +6,7 @@ pub struct Style {
     colour: bool,
 }
 
-/// A part of a text that stands out.
+/// A highlighted part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// A heading.
@@ -17,7 +17,7 @@ pub(super) enum Part {
     Client,
     /// The name of a tool on the server.
     Server,
-    /// What matters less.
+    /// Less important text.
     Dim,
 }
 

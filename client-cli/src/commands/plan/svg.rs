@@ -9,8 +9,7 @@ use dagre::{EdgeLabel, LayoutOptions, NodeLabel, Point};
 use super::graph::{Edge, EdgeKind, Graph, Node, NodeKind};
 use super::shown::{is_hidden, width};
 
-/// The most nodes and edges of a picture; beyond it nobody could read it, and
-/// the layout would take long.
+/// The maximum number of nodes and edges of a diagram; larger ones would be unreadable, and slow to lay out.
 const NODES: usize = 150;
 const EDGES: usize = 600;
 /// The most layers that all edges together may pass: each one costs as a node does.
@@ -139,7 +138,7 @@ impl Frame {
     }
 }
 
-/// Gives every node and edge its place.
+/// Positions every node and edge.
 fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     let mut layered: Layered<NodeLabel, EdgeLabel> =
         Layered::with_options(GraphOptions { directed: true, multigraph: true, compound: false });
@@ -290,7 +289,7 @@ fn text(class: &str, x: f64, y: f64, text: &str, out: &mut String) {
     let _ = writeln!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, xml(text));
 }
 
-/// Returns a text as it may stand in XML, between tags and in attributes.
+/// Returns a text escaped for XML, between tags and in attributes.
 fn xml(text: &str) -> String {
     text.chars()
         .map(|c| match c {

@@ -23,7 +23,7 @@ const PARTS: usize = 6;
 /// The most tools on the server that are named for one result.
 const TARGETS: usize = 20;
 
-/// What the sides of a plan rest on.
+/// The sources of the sides of a plan.
 #[derive(Debug, Default)]
 pub struct Basis {
     /// An addition to the side of the program; empty if the side is known.
@@ -80,7 +80,7 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {facts}.")));
 }
 
-/// Says who analyses the program; where it runs on the server, the opening says that.
+/// The statement of who analyses the program; for a program that runs on the server, the opening contains it.
 fn text_of_program(plan: &Plan, basis: &Basis, out: &mut String) {
     if let Some(gateway) = basis.text_goes_to.as_ref().filter(|_| plan.runs_on != Side::Server) {
         let gateway = escape_text(gateway);
@@ -278,7 +278,7 @@ fn step_notes(step: &Step, own: usize) -> Vec<String> {
     notes
 }
 
-/// What reaches the server, and what could leave by the tools here.
+/// Data that reaches the server, and data that local tools could send elsewhere.
 fn leaving(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     if plan.runs_on == Side::Server {
         return;
@@ -366,8 +366,7 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One line for parts of `args` that go to the same tasks; `args` itself, which
-/// stands for any part, has its own.
+/// One line for parts of `args` that go to the same tasks; `args` itself, which means any part, has its own.
 fn args_lines(plan: &Plan) -> Vec<(String, String)> {
     let mut parts: Vec<(&str, Vec<&str>)> = Vec::new();
     for ArgsEgress { to, parameters } in &plan.args_egress {

@@ -11,14 +11,14 @@ use super::text::Basis;
 use crate::placement::{Asked, Placed, Placement, Source};
 use crate::records::age;
 
-/// Returns what is to be said of the sides in the plan itself.
+/// Returns the notes on the sides in the plan itself.
 pub(super) fn basis(placement: &Placement) -> Basis {
     let doubtful = placement.tools.iter().filter(|(_, placed)| {
         matches!(placed.source, Source::Cache | Source::Rules | Source::Shipped)
             && placed.side != Side::Unknown
     });
     let doubtful: std::collections::BTreeSet<_> = doubtful.map(|(id, _)| id.clone()).collect();
-    // One tool on this machine settles it, whatever the gateway would say of the others.
+    // One local tool decides it, whatever the gateway would answer about the others.
     let settled = placement.tools.values().any(|placed| {
         matches!(placed.source, Source::Config | Source::Native) && placed.side == Side::Client
     });

@@ -1,4 +1,4 @@
-//! `pml publish --mcp FILE`: publishes an MCP server with the tools that it has when it is asked.
+//! `pml publish --mcp FILE`: publishes an MCP server with the tools that it lists at that time.
 
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ enum Kind {
 /// Runs the command.
 ///
 /// # Errors
-/// Returns what is wrong with the file, why the server does not answer, or why the gateway refused; then nothing was
+/// Returns the problem of the file, why the server does not answer, or why the gateway refused; then nothing was
 /// published.
 pub async fn publish(
     app: &App,
@@ -64,7 +64,7 @@ pub async fn publish(
     described.description = publish.description.unwrap_or(described.description);
     described.version = publish.version.or(described.version);
     described.visibility = publish.visibility.or(described.visibility);
-    // What cannot be published starts nothing.
+    // If it cannot be published, nothing is started.
     if let Some(version) = described.version.as_deref().filter(|version| !is_version(version)) {
         let what = format!(
             "`{shown}`: its version `{}` is not three numbers",
@@ -141,7 +141,7 @@ fn is_version(text: &str) -> bool {
         })
 }
 
-/// Asks the server what it offers.
+/// Lists the server's tools.
 async fn tools(
     app: &App,
     described: &Description,

@@ -38,8 +38,7 @@ pub(super) fn collect_except(program: Pid) {
     }
 }
 
-/// Kills a process only if it still is a descendant: its number may have been
-/// given to another since it was read.
+/// Kills a process only if it still is a descendant: its pid may have been reused since it was read.
 fn kill(pid: i32) {
     let Some(handle) = Pid::from_raw(pid)
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())

@@ -1,10 +1,10 @@
-//! Which lines of stdin reach the MCP service, and what the others are answered.
+//! Which lines of stdin reach the MCP service, and the answers to the others.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// What becomes of a line.
+/// The handling of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Fate {
     /// The service gets it.
@@ -22,8 +22,7 @@ pub(super) struct Gate {
     greeted: bool,
 }
 
-/// The members of a message. Reading it fails for one that stands twice: two
-/// readers might take different ones.
+/// The members of a message. Parsing fails for duplicates: two readers might use different ones.
 #[derive(Deserialize)]
 struct Members {
     #[serde(rename = "jsonrpc")]

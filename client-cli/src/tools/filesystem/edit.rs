@@ -136,7 +136,7 @@ fn indent_of(line: &str) -> &str {
 
 /// Returns a unified diff in the form that the `diff` package of npm prints.
 ///
-/// Where equal lines can be paired in two ways it may pair the others.
+/// If equal lines can be paired in two ways, it may choose the other one.
 fn unified(name: &str, original: &str, edited: &str) -> String {
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)

@@ -13,7 +13,7 @@ use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
 use crate::workspace::beneath::{Opened, PathError, shown, stat_name};
 
-/// The most entries that one call looks at.
+/// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;
 
 /// The deepest folder that a walk enters.
@@ -143,7 +143,7 @@ pub(super) fn list_directory_with_sizes(
     Ok(lines.join("\n"))
 }
 
-/// Returns the size of what a name leads to, 0 where it leads outside.
+/// Returns the size of a name's target, 0 if it leads outside.
 fn size_of(workspace: &Workspace, relative: &Path) -> u64 {
     workspace
         .open_beneath("", relative, OFlags::PATH)

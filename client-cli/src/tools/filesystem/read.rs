@@ -75,7 +75,7 @@ pub(super) fn look_at_many(look: &mut Look<'_>, value: Value) -> Result<(), Nati
     let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
     input.check()?;
     for path in &input.paths {
-        // A path that leads out is refused alone, by the call.
+        // A path that leads outside is refused individually, by the call.
         let _ = look_at_file(look, path);
     }
     Ok(())
@@ -119,7 +119,7 @@ pub(super) fn read_text_file(workspace: Reach<'_>, value: Value) -> Result<Strin
     Ok(decode(bytes))
 }
 
-/// Reads a line count; the reference server takes 0 for "all".
+/// Parses a line count; the reference server treats 0 as "all".
 fn lines(tool: &str, name: &str, count: Option<f64>) -> Result<usize, NativeError> {
     match count {
         None => Ok(0),

@@ -13,7 +13,7 @@ use crate::workspace::atomic::{self, Existing};
 use crate::workspace::beneath::{PathError, Place, kind_name, shown, stat_name};
 use crate::workspace::protected::{Deed, Reach};
 
-/// How often a write that raced with another is repeated.
+/// How often a write that raced with another is retried.
 const RACE_RETRIES: usize = 8;
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ pub(super) fn replace(
         let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
         match atomic::write(&place.folder, &place.name, content, mode, existing) {
             Ok(()) => return Ok(()),
-            // Somebody made the file meanwhile: decide again on what is there now.
+            // Somebody created the file in the meantime: decide again, with the present file.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(read::io_error(given, &error)),
         }
@@ -70,7 +70,7 @@ fn target(
                 other => other.into(),
             })?;
             workspace.allow(given, &place.real, Deed::Change)?;
-            // A dangling link names a place that nobody can check.
+            // A dangling link points to a place that cannot be checked.
             match stat_name(&place.folder, &place.name) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
                     let message = format!("`{}` is a symbolic link to nothing", shown(given));

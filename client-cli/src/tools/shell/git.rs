@@ -1,15 +1,15 @@
 //! Git, when a program starts it: what a repository's own settings name does not run by surprise.
 //!
-//! A repository may come from anywhere, with settings that start programs at `git status`. Commands that only look run
-//! with its helpers off. Commands that change something keep hooks and filters, because the user's project relies on
-//! them; file system monitors, pagers and editors are off for all.
+//! A repository may come from anywhere, with settings that start programs at `git status`. Read-only commands run
+//! with its helpers disabled. Commands that change something keep hooks and filters, because the user's project
+//! relies on them; file system monitors, pagers and editors are disabled for all.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Commands of Git that only look.
+/// Read-only commands of Git.
 const LOOKING: &[&str] = &[
     "status",
     "diff",
@@ -54,7 +54,7 @@ const DIFFING: &[&str] = &[
 const WITH_VALUE: &[&str] =
     &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source"];
 
-/// How long Git may take to list a repository's settings.
+/// The time limit of Git for listing a repository's settings.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns whether a program is Git.
@@ -108,7 +108,7 @@ pub(super) async fn restrain(
         ] {
             settings.push((key.to_owned(), value));
         }
-        // A look is no reason to write, nor to run what is run after a write.
+        // A read must not write, nor run what is run after a write.
         variables.insert("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned());
     }
     set(variables, settings.clone());
@@ -129,7 +129,7 @@ pub(super) async fn restrain(
     }
 }
 
-/// Gives Git settings that go before those of every file.
+/// Passes settings to Git that override those of every file.
 fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) {
     variables.insert("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string());
     for (index, (key, value)) in settings.into_iter().enumerate() {
