@@ -182,7 +182,8 @@ fn too_slow() -> ErrorBody {
     ErrorBody::new(ErrorCode::GatewayUnreachable, message)
 }
 
-/// Says of a call that the engine calls "not a function" how a tool is called: the analysis saw the place.
+/// Explains, for a call that the engine reports as "not a function", how a tool is called: the analysis knows the
+/// position.
 fn explain_call(error: &mut ErrorBody, analysis: &Analysis) {
     if error.error_code != ErrorCode::ProgramFailed || !error.message.ends_with("not a function") {
         return;

@@ -1,12 +1,12 @@
 //! The one place where `pml` makes HTTP clients.
 //!
-//! Their rules, whatever stands in the environment:
+//! Their rules, whatever the environment contains:
 //!
-//! - This machine is reached directly. A proxy would get the request, and the key with it, in clear; and `localhost`
-//!   is this machine, whatever a name server says.
+//! - This machine is reached directly. A proxy would get the request, with the key, in clear text; and `localhost` is
+//!   this machine, whatever a name server answers.
 //! - `http` is never sent by a proxy, and never to another machine with a key.
-//! - `https` goes by the proxy that `HTTPS_PROXY` names, unless `NO_PROXY` lists the host: as a tunnel (`CONNECT`), in
-//!   which the proxy sees the host's name and nothing else. `HTTP_PROXY` and `ALL_PROXY` are not read.
+//! - `https` uses the proxy in `HTTPS_PROXY`, unless `NO_PROXY` lists the host: as a tunnel (`CONNECT`), in which the
+//!   proxy sees only the host's name. `HTTP_PROXY` and `ALL_PROXY` are not read.
 //! - No redirect is followed: it could carry a key to another host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 use url::{Host, Url};
 
-/// How long a connection may take to come about.
+/// The time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The variables that name a proxy for `https`, in the order in which `curl` reads them.
@@ -36,7 +36,7 @@ pub(crate) enum HttpClientError {
     Proxy(&'static str),
 }
 
-/// Whether a request carries something that only its target may see.
+/// Whether a request contains something that only its target may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A key, or headers that may hold one.
@@ -62,7 +62,7 @@ pub(crate) fn is_here(url: &Url) -> bool {
 pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder, HttpClientError> {
     #[expect(clippy::disallowed_methods, reason = "this is the place")]
     let builder = reqwest::Client::builder()
-        // Turns off what the library reads from the environment by itself.
+        // Disables the library's own use of the environment.
         .no_proxy()
         .redirect(Policy::none())
         .referer(false)
@@ -85,7 +85,7 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
     let Some((name, proxy)) = named else { return Ok(builder) };
     let proxy = proxy.trim();
     let proxy = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
-    // The library would pass over one that it cannot speak to, and connect directly.
+    // The library would skip a proxy with an unsupported scheme, and connect directly.
     let url = Url::parse(&proxy).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(Url::has_host).ok_or(HttpClientError::Proxy(name))?;
     let proxy = Proxy::https(url).map_err(|_| HttpClientError::Proxy(name))?;

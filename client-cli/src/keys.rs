@@ -159,7 +159,7 @@ pub fn remembered_gateway() -> Result<Option<String>, KeyError> {
 
 /// Returns the key of `PML_API_KEY`, if it is for a gateway.
 ///
-/// It does not say for which gateway it is, so it is for one that was named, never for the default.
+/// It does not say for which gateway it is, so it is used for one that was named, never for the default.
 ///
 /// # Errors
 /// Returns [`KeyError::Key`] for what cannot be a key.
@@ -182,7 +182,7 @@ fn from_file(gateway: &Gateway, file: Option<&Path>) -> Result<Option<ApiKey>, K
 
 fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> {
     let Some(text) = read_private(path)? else { return Ok(None) };
-    // The parser's message could quote a key, so only the place is told.
+    // The parser's message could quote a key, so only the position is reported.
     serde_json::from_slice(&text).map(Some).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let reason =
@@ -191,7 +191,7 @@ fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> 
     })
 }
 
-/// Reads a file that nobody but the user can have written or can read.
+/// Reads a file that only the user can have written and can read.
 fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     let refused = |reason: String| KeyError::File { path: path.to_owned(), reason };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -26,12 +26,12 @@ use environment::{Environment, Source, check_variable};
 use server::Server;
 use supervise::Supervisor;
 
-/// How a server is started, or where it is.
+/// The start command of a server, or its address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The program: a name on `PATH`, or a path relative to the workspace.
     pub command: String,
-    /// Its arguments; `${workspace}` stands for the workspace's path.
+    /// Its arguments; `${workspace}` expands to the workspace's path.
     pub args: Vec<String>,
     /// Variables that it gets in addition to the passed ones.
     pub env: BTreeMap<String, String>,
@@ -39,9 +39,9 @@ pub struct ServerSpec {
     pub env_required: Vec<String>,
     /// The folder that it runs in, relative to the workspace.
     pub cwd: Option<String>,
-    /// Where it is, if it is behind HTTP; then the others are empty.
+    /// The address of an HTTP server; then the other fields are empty.
     pub remote: Option<Remote>,
-    /// Whether the registry names it, and not the user.
+    /// Whether it comes from the registry, and not from the user.
     pub of_registry: bool,
     /// Its working directory, instead of one in the workspace.
     pub apart: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl ServerSpec {
     /// Creates a server from a registry entry. `apart` is an empty folder: files in a program's folder may influence
     /// it, as `node_modules` and `.npmrc` do for `npx`.
     pub fn of_registry(install: &Install, apart: PathBuf) -> Self {
-        // `uvx` does not read what projects say, and servers that it starts take paths in the workspace.
+        // `uvx` ignores project configuration, and servers that it starts take paths in the workspace.
         let apart = (install.command != "uvx").then_some(apart);
         Self { of_registry: true, apart, ..Self::from(install) }
     }
@@ -80,11 +80,11 @@ impl From<&Install> for ServerSpec {
 /// Times that a user never sets and tests shorten.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// How long a server may take to answer for the first time; `npx` downloads.
+    /// The time limit of a server's first answer; `npx` downloads.
     pub start: Duration,
-    /// How long a server without calls lives on.
+    /// How long a server without calls is kept running.
     pub idle: Duration,
-    /// How long a cancelled call may keep a server from answering others.
+    /// How long a cancelled call may block a server's other answers.
     pub cancel_grace: Duration,
 }
 
@@ -98,7 +98,7 @@ impl Default for Timing {
     }
 }
 
-/// What every server shares.
+/// The state that all servers share.
 #[derive(Debug)]
 struct Shared {
     workspace: Arc<Workspace>,

@@ -7,7 +7,7 @@ use url::Url;
 use super::{DEFAULT_PLACE, DEFAULT_URL, KeyError};
 use crate::http_client::is_here;
 
-/// Returns an address as it was probably meant: `http` to this machine, else `https`.
+/// Returns the address that was probably meant: `http` to this machine, else `https`.
 fn with_scheme(text: &str) -> String {
     let host = text.split(['/', ':']).next().unwrap_or_default();
     let is_here = host == "localhost"
@@ -114,7 +114,7 @@ impl Gateway {
         self.place == DEFAULT_PLACE
     }
 
-    /// Returns where the address stands, for people.
+    /// Returns the source of the address, for people.
     pub fn place(&self) -> &'static str {
         self.place
     }

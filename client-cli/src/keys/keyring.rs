@@ -13,19 +13,19 @@ use crate::programs::Programs;
 /// The variable that switches the keyring off.
 const KEYRING_VARIABLE: &str = "PML_KEYRING";
 
-/// The program that speaks with the keyring.
+/// The program that accesses the keyring.
 const PROGRAM: &str = "secret-tool";
 
 /// The time limit of a read: a locked keyring prompts its user, and an agent has none.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a change may take; a person may have to type a password.
+/// The time limit of a change; a person may have to type a password.
 const CHANGE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The most that is read of what the program prints, in bytes.
 const OUTPUT_LIMIT: u64 = 16 * 1024;
 
-/// What the program needs to find the user's session.
+/// The variables that the program needs to find the user's session.
 const PASSED: &[&str] = &[
     "HOME",
     "LANG",
@@ -44,7 +44,7 @@ pub struct Keyring {
     path: String,
 }
 
-/// Why the keyring gave or took nothing, for people; it never has a key in it.
+/// Why the keyring could not be read or written, for people; never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the keyring {0}")]
 pub struct KeyringError(String);
@@ -69,7 +69,7 @@ impl Keyring {
         Ok(program.map(|program| Self { program: program.file, path: programs.path() }))
     }
 
-    /// Returns the key that is kept for a gateway's origin.
+    /// Returns the stored API key for a gateway's origin.
     ///
     /// # Errors
     /// Returns [`KeyringError`] when there is no answer in time, or it is no key.
@@ -90,7 +90,7 @@ impl Keyring {
     /// Stores the API key for a gateway's origin, replacing an earlier one.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] when it was not kept.
+    /// Returns [`KeyringError`] when it was not stored.
     pub async fn keep(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
         let label = format!("--label=PML key for {}", gateway.origin());
         let output =
@@ -104,14 +104,14 @@ impl Keyring {
     /// Returns [`KeyringError`] when there is no answer in time.
     pub async fn has(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let output = self.run(&["search", "--all"], gateway, None, READ_LIMIT).await?;
-        // What it finds it prints on either stream, by version.
+        // Depending on its version, it prints results on either stream.
         Ok(output.status.success() && !(output.stdout.is_empty() && output.stderr.is_empty()))
     }
 
     /// Forgets the key for a gateway's origin; returns whether there was one.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] when it is still there, or that cannot be told.
+    /// Returns [`KeyringError`] when the key is still there, or that is unknown.
     pub async fn forget(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let was_there = self.has(gateway).await?;
         if was_there {
@@ -166,7 +166,7 @@ impl Keyring {
     }
 }
 
-/// Returns what the program says of its failure.
+/// Returns the program's error message.
 fn refused(output: &Output) -> KeyringError {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().next_back().unwrap_or("secret-tool: no reason was given");

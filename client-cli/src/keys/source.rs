@@ -1,4 +1,4 @@
-//! Where a gateway's key comes from.
+//! The source of a gateway's API key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl fmt::Display for KeyPlace {
     }
 }
 
-/// What came of the search for a key.
+/// The result of the search for an API key.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// The key and its place.
@@ -42,7 +42,7 @@ pub struct Found {
     pub trouble: Option<KeyringError>,
 }
 
-/// The key for one gateway. The keyring is asked when a key is first needed: it may take its time.
+/// The API key of one gateway. The keyring is queried when the key is first needed, because it may be slow.
 #[derive(Debug, Clone)]
 pub struct KeySource(Arc<Search>);
 
@@ -84,7 +84,7 @@ impl KeySource {
         Self(Arc::new(Search { gateway: gateway.clone(), keyring, otherwise, found }))
     }
 
-    /// Finds the key; what was found once counts for the life of the process.
+    /// Finds the API key; the result is cached for the life of the process.
     pub async fn find(&self) -> &Found {
         let Search { gateway, keyring, otherwise, found } = &*self.0;
         let search = async || {

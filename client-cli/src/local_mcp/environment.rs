@@ -157,7 +157,7 @@ pub struct Environment {
     programs: Programs,
 }
 
-/// Where a variable comes from.
+/// The source of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// The user's environment.
@@ -259,9 +259,8 @@ impl Environment {
         passed.collect()
     }
 
-    /// Returns the variables of one server: the base, what it needs of the
-    /// user's (`required`), and what its entry sets. `${NAME}` in an entry's
-    /// value stands for the user's variable.
+    /// Returns the variables of one server: the base, those of the user's that it needs (`required`), and those that
+    /// its entry sets. `${NAME}` in an entry's value expands to the user's variable.
     ///
     /// # Errors
     /// Returns [`EnvironmentError`] for a variable that may not be set or is

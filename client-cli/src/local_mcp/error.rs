@@ -3,7 +3,7 @@
 use super::environment::EnvironmentError;
 use crate::programs::ProgramError;
 
-/// Says why a local MCP server gave no result.
+/// Why a local MCP server returned no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalMcpError {
     /// No server of that name is set up.
@@ -39,17 +39,17 @@ pub enum LocalMcpError {
     Start {
         /// The namespace.
         server: String,
-        /// What happened.
+        /// The event.
         reason: String,
         /// Its last lines on standard error.
         stderr: String,
     },
-    /// It ended while it had the call.
+    /// It exited during the call.
     #[error("MCP server `{server}` {reason} during the call; the call may have had effects and is not repeated{}", quoted(.stderr))]
     Died {
         /// The namespace.
         server: String,
-        /// What happened.
+        /// The event.
         reason: String,
         /// Its last lines on standard error.
         stderr: String,
@@ -61,11 +61,11 @@ pub enum LocalMcpError {
     BackingOff {
         /// The namespace.
         server: String,
-        /// How often it failed.
+        /// The number of failures.
         failures: u32,
-        /// How long to wait.
+        /// The waiting time.
         wait_s: u64,
-        /// What happened last.
+        /// The last failure.
         last: String,
     },
     /// It answered the call with a JSON-RPC error.

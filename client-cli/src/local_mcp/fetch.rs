@@ -37,7 +37,7 @@ fn name(program: &Path) -> &str {
     program.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Has npm say soon that its registry is not there, unless the user has set how long it waits.
+/// Makes npm report an unreachable registry soon, unless the user has configured its timeouts.
 pub(super) fn be_quick(
     program: &Path,
     variables: &BTreeMap<String, String>,

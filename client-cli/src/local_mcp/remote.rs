@@ -51,12 +51,12 @@ const RESERVED: &[&str] = &[
     "upgrade",
 ];
 
-/// Where a server is, and what it is sent with every request.
+/// The address of a server, and the headers of every request to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// Its address.
     pub url: Url,
-    /// Headers; `${NAME}` in a value stands for the user's variable.
+    /// Headers; `${NAME}` in a value expands to the user's variable.
     pub headers: BTreeMap<String, String>,
 }
 
@@ -87,7 +87,7 @@ impl Remote {
     /// Reads an entry.
     ///
     /// # Errors
-    /// Returns what is wrong with it; never a value of a header.
+    /// Returns the problem; never contains the value of a header.
     pub fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
         if url.contains("${") {
             return Err(
@@ -149,7 +149,8 @@ impl Remote {
             let credential = value.rsplit(' ').next().unwrap_or_default().to_owned();
             secrets.extend([value, credential].into_iter().filter(|v| v.len() >= SHORTEST_WRITTEN));
         }
-        // A key in the address is no better kept than one in a header, and comes back as little.
+        // A key in the address is no better protected than one in a header, and is just as little removed from
+        // answers.
         secrets.extend(self.url.query().map(str::to_owned));
         let pairs = self.url.query_pairs().map(|(_, value)| value.into_owned());
         secrets.extend(pairs.filter(|value| value.len() >= SHORTEST_WRITTEN));

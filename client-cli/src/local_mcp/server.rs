@@ -48,7 +48,7 @@ const TOOLS_LIMIT: usize = 2_000;
 /// The most pages of tools that are read.
 const PAGES_LIMIT: usize = 100;
 
-/// How a server comes about.
+/// The state of a server's start.
 enum Start {
     Program(Launch),
     Connection(Box<Prepared>),
@@ -270,7 +270,7 @@ impl Server {
                 Err(error) => return Err(self.failure(&running.0, error).await),
             },
         };
-        // Declared after `handle`, so that the server hears of a dropped call.
+        // Declared after `handle`, so that the server is notified of a dropped call.
         let mut notice = CancelNotice {
             running,
             id: Some(handle.id.clone()),
