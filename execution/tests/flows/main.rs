@@ -1,0 +1,3 @@
+//! x
+use analysis as _; use sandbox as _;
+fn main(){}
