@@ -82,15 +82,15 @@ impl Variant {
 pub(crate) enum Source {
     /// The results of a tool, by its id.
     Tool(String),
-    /// The input of the program.
-    Args,
+    /// A field of the input of the program.
+    Args(String),
 }
 
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tool(tool) => f.write_str(tool),
-            Self::Args => f.write_str("args"),
+            Self::Args(field) => write!(f, "args.{field}"),
         }
     }
 }
@@ -115,7 +115,13 @@ impl World {
 
     /// Returns what `args` is.
     pub(crate) fn args(&self) -> Value {
-        self.variant(&Source::Args).record()
+        let mut args = Variant::Base.record();
+        for (source, variant) in &self.variants {
+            if let (Source::Args(field), Value::Object(fields)) = (source, &mut args) {
+                fields.insert(field.clone(), variant.record()[field].take());
+            }
+        }
+        args
     }
 
     /// Returns what a tool answers, or with which message it fails.

@@ -1,0 +1,416 @@
+//! The oracle: what differs between two runs in which only one source differs was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::explore::Observed;
+use crate::runner::{End, Run};
+use crate::told::Told;
+use crate::world::Source;
+use crate::{order, shown};
+
+/// What was not told, or was told wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    /// A tool was called of which the plan has no task.
+    Undeclared,
+    /// A call was given something else, and neither data nor a decision was told.
+    Given,
+    /// A call was made or not made, or at another place, and nothing was told.
+    Made,
+    /// Its result decided whether a call was made, and was told as data only.
+    Decision,
+    /// A result that left the machine in an argument is not in `egress`.
+    Egress,
+    /// A result that decided on a call that leaves the machine is not in `egress`.
+    Leaves,
+    /// A part of `args` was in an argument, and this was not told.
+    Args,
+    /// A part of `args` that left the machine is not in `args_egress`.
+    ArgsEgress,
+    /// A part of `args` that decided on a call that leaves the machine is not in `args_egress`.
+    ArgsLeave,
+    /// A call that every run makes was not made in one that ended without an error.
+    Will,
+    /// A call that is made once was made again.
+    Once,
+    /// An argument is shown as something else than what was sent.
+    Shown,
+    /// A call was made before one that is in an earlier step.
+    Step,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Undeclared,
+        Self::Given,
+        Self::Made,
+        Self::Decision,
+        Self::Egress,
+        Self::Leaves,
+        Self::Args,
+        Self::ArgsEgress,
+        Self::ArgsLeave,
+        Self::Will,
+        Self::Once,
+        Self::Shown,
+        Self::Step,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Undeclared => "undeclared",
+            Self::Given => "given",
+            Self::Made => "made",
+            Self::Decision => "decision",
+            Self::Egress => "egress",
+            Self::Leaves => "leaves",
+            Self::Args => "args",
+            Self::ArgsEgress => "args-egress",
+            Self::ArgsLeave => "args-leave",
+            Self::Will => "will",
+            Self::Once => "once",
+            Self::Shown => "shown",
+            Self::Step => "step",
+        }
+    }
+}
+
+/// One thing that was not told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Miss {
+    pub(crate) kind: Kind,
+    /// What was changed; none for what one run shows.
+    pub(crate) from: Option<Source>,
+    /// The tool.
+    pub(crate) to: String,
+    /// The places of the runs that show it.
+    pub(crate) runs: Vec<usize>,
+}
+
+/// What the runs showed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Verdict {
+    /// The first miss of each kind and pair.
+    pub(crate) misses: Vec<Miss>,
+    /// Pairs of tools of which the first was seen to reach the second, directly or through others.
+    pub(crate) reached: BTreeSet<(String, String)>,
+}
+
+impl Verdict {
+    pub(crate) fn kinds(&self) -> BTreeSet<Kind> {
+        self.misses.iter().map(|miss| miss.kind).collect()
+    }
+}
+
+/// How the calls of one tool differ between two runs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Difference {
+    given: bool,
+    made: bool,
+}
+
+/// Holds the runs of a program against what was told of it.
+pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
+    let mut misses = Misses::default();
+    // Which tools a source reaches with data, and on which it decides.
+    let mut given: BTreeMap<Source, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
+    let mut made: BTreeMap<Source, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
+    for (source, group) in &observed.groups {
+        for (at, a) in group.iter().enumerate() {
+            for b in &group[at + 1..] {
+                let (one, other) = (&observed.runs[*a], &observed.runs[*b]);
+                for (tool, difference) in differences(one, other) {
+                    let runs = || vec![*a, *b];
+                    if difference.given {
+                        let reached = given.entry(source.clone()).or_default();
+                        reached.entry(tool.clone()).or_insert_with(runs);
+                    }
+                    if difference.made {
+                        let decided = made.entry(source.clone()).or_default();
+                        decided.entry(tool.clone()).or_insert_with(runs);
+                    }
+                }
+                if told.complete {
+                    for (tool, other) in reordered(one, other_of(observed, *b)) {
+                        let is_told = |tool: &String| decides(told, source, tool);
+                        if !is_told(&tool) && !is_told(&other) {
+                            misses.add(Kind::Made, Some(source), &tool, vec![*a, *b]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if told.complete {
+        for (source, tools) in &given {
+            for (tool, runs) in tools {
+                flows(told, source, tool, runs, &mut misses);
+            }
+        }
+        for (source, tools) in &made {
+            for (tool, runs) in tools {
+                decisions(told, source, tool, runs, &mut misses);
+            }
+        }
+        for (place, run) in observed.runs.iter().enumerate() {
+            alone(told, run, place, &mut misses);
+        }
+    }
+    let reached = closure(&given, &made);
+    if told.complete {
+        for (from, to) in &reached {
+            let source = Source::Tool(from.clone());
+            let is_direct = |of: &BTreeMap<Source, BTreeMap<String, Vec<usize>>>| {
+                of.get(&source).is_some_and(|tools| tools.contains_key(to))
+            };
+            if !is_direct(&given) && !is_direct(&made) && leaves(told, from, to) {
+                misses.add(Kind::Egress, Some(&source), to, Vec::new());
+            }
+        }
+    }
+    Verdict { misses: misses.0, reached }
+}
+
+fn other_of(observed: &Observed, place: usize) -> &Run {
+    &observed.runs[place]
+}
+
+/// Collects the first miss of each kind and pair.
+#[derive(Default)]
+struct Misses(Vec<Miss>);
+
+impl Misses {
+    fn add(&mut self, kind: Kind, from: Option<&Source>, to: &str, runs: Vec<usize>) {
+        let is_known = |miss: &Miss| {
+            miss.kind == kind && miss.from.as_ref() == from && miss.to == to
+        };
+        if !self.0.iter().any(is_known) {
+            self.0.push(Miss { kind, from: from.cloned(), to: to.to_owned(), runs });
+        }
+    }
+}
+
+type Given<'a> = BTreeMap<&'a str, Vec<String>>;
+
+fn by_tool(run: &Run) -> Given<'_> {
+    let mut calls: Given<'_> = BTreeMap::new();
+    for call in &run.calls {
+        calls.entry(&call.tool).or_default().push(text(&call.args));
+    }
+    calls
+}
+
+fn text(value: &Value) -> String {
+    value.to_string()
+}
+
+/// Returns the tools whose calls differ between two runs, and how.
+fn differences(a: &Run, b: &Run) -> Vec<(String, Difference)> {
+    if matches!(a.end, End::Cut(_)) || matches!(b.end, End::Cut(_)) {
+        return Vec::new();
+    }
+    let (of_a, of_b) = (by_tool(a), by_tool(b));
+    let tools: BTreeSet<&str> = of_a.keys().chain(of_b.keys()).copied().collect();
+    let mut found = Vec::new();
+    for tool in tools {
+        let none = Vec::new();
+        let (in_a, in_b) = (of_a.get(tool).unwrap_or(&none), of_b.get(tool).unwrap_or(&none));
+        let mut difference = Difference::default();
+        if a.together || b.together {
+            // Which of two calls in flight comes first is a matter of time.
+            let sorted = |calls: &Vec<String>| {
+                let mut calls = calls.clone();
+                calls.sort();
+                calls
+            };
+            difference.given = in_a.len() == in_b.len() && sorted(in_a) != sorted(in_b);
+        } else {
+            difference.given = in_a.iter().zip(in_b).any(|(one, other)| one != other);
+        }
+        // A run that ended with an error may have had more to do.
+        difference.made = (in_a.len() > in_b.len() && b.end == End::Well)
+            || (in_b.len() > in_a.len() && a.end == End::Well);
+        if difference.given || difference.made {
+            found.push((tool.to_owned(), difference));
+        }
+    }
+    found
+}
+
+/// Returns pairs of tools whose calls are the same but for their relative order.
+fn reordered(a: &Run, b: &Run) -> Vec<(String, String)> {
+    let is_sequence = |run: &Run| run.end == End::Well && !run.together;
+    if !is_sequence(a) || !is_sequence(b) {
+        return Vec::new();
+    }
+    let (of_a, of_b) = (by_tool(a), by_tool(b));
+    let same: Vec<&str> =
+        of_a.iter().filter(|(tool, calls)| of_b.get(*tool) == Some(calls)).map(|(t, _)| *t).collect();
+    let mut found = Vec::new();
+    for (at, one) in same.iter().enumerate() {
+        for other in &same[at + 1..] {
+            let row = |run: &Run| -> Vec<bool> {
+                let calls = run.calls.iter().filter(|call| call.tool == *one || call.tool == *other);
+                calls.map(|call| call.tool == *one).collect()
+            };
+            if row(a) != row(b) {
+                found.push(((*one).to_owned(), (*other).to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Whether `by` is among what is told of some task of `tool`.
+fn is_told(
+    told: &Told,
+    from: &str,
+    tool: &str,
+    by: impl Fn(&crate::told::Task) -> &BTreeSet<usize>,
+) -> bool {
+    told.of_tool(tool).any(|to| told.of_tool(from).any(|from| by(&told.tasks[to]).contains(&from)))
+}
+
+/// Whether a source is told to decide on the calls of a tool.
+fn decides(told: &Told, source: &Source, tool: &str) -> bool {
+    match source {
+        // What `args` decides is not told but where it leaves the machine.
+        Source::Args(_) => true,
+        Source::Tool(from) => is_told(told, from, tool, |task| &task.decided_by),
+    }
+}
+
+/// Whether parts of `args` include a field, or a part of it.
+fn has_part(parts: &[String], field: &str) -> bool {
+    let is = |part: &String| match part.strip_prefix("args") {
+        Some("") => true,
+        Some(path) => match path.strip_prefix('.').and_then(|path| path.strip_prefix(field)) {
+            Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
+            None => false,
+        },
+        None => false,
+    };
+    parts.iter().any(is)
+}
+
+/// Whether a field of `args` is said to leave the machine with a task.
+fn is_listed(told: &Told, place: usize, field: &str) -> bool {
+    told.args_egress.get(&place).is_some_and(|parts| has_part(parts, field))
+}
+
+/// Whether data of `from` leaves the machine with `to`, and `egress` does not say so.
+fn leaves(told: &Told, from: &str, to: &str) -> bool {
+    let is_here = told.of_tool(from).any(|place| told.tasks[place].here);
+    let is_away = told.of_tool(to).any(|place| told.tasks[place].away);
+    let pairs = told.of_tool(to).flat_map(|to| told.of_tool(from).map(move |from| (from, to)));
+    from != to && is_here && is_away && !pairs.into_iter().any(|pair| told.egress.contains(&pair))
+}
+
+fn flows(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &mut Misses) {
+    let mut add = |kind| misses.add(kind, Some(source), tool, runs.to_vec());
+    match source {
+        Source::Tool(from) => {
+            let data = is_told(told, from, tool, |task| &task.data_from);
+            if !data && !decides(told, source, tool) {
+                add(Kind::Given);
+            }
+            if leaves(told, from, tool) {
+                add(if data { Kind::Egress } else { Kind::Leaves });
+            }
+        }
+        Source::Args(field) => {
+            let tasks = || told.of_tool(tool).map(|place| (place, &told.tasks[place]));
+            if !tasks().any(|(_, task)| has_part(&task.from_args, field)) {
+                add(Kind::Args);
+            }
+            let listed = |place: usize| is_listed(told, place, field);
+            if tasks().any(|(_, task)| task.away) && !tasks().any(|(place, _)| listed(place)) {
+                add(Kind::ArgsEgress);
+            }
+        }
+    }
+}
+
+fn decisions(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &mut Misses) {
+    let mut add = |kind| misses.add(kind, Some(source), tool, runs.to_vec());
+    match source {
+        Source::Tool(from) => {
+            if !decides(told, source, tool) {
+                let data = is_told(told, from, tool, |task| &task.data_from);
+                add(if data { Kind::Decision } else { Kind::Made });
+            }
+            if leaves(told, from, tool) {
+                add(Kind::Leaves);
+            }
+        }
+        Source::Args(field) => {
+            let mut away = told.of_tool(tool).filter(|place| told.tasks[*place].away).peekable();
+            if away.peek().is_some() && !away.any(|place| is_listed(told, place, field)) {
+                add(Kind::ArgsLeave);
+            }
+        }
+    }
+}
+
+/// Judges what one run shows by itself.
+fn alone(told: &Told, run: &Run, place: usize, misses: &mut Misses) {
+    if matches!(run.end, End::Cut(_)) {
+        return;
+    }
+    let calls = by_tool(run);
+    for (tool, made) in &calls {
+        let tasks: Vec<usize> = told.of_tool(tool).collect();
+        if tasks.is_empty() {
+            misses.add(Kind::Undeclared, None, tool, vec![place]);
+        } else if tasks.iter().all(|task| told.tasks[*task].once) && made.len() > tasks.len() {
+            misses.add(Kind::Once, None, tool, vec![place]);
+        }
+    }
+    for call in &run.calls {
+        let mut tasks = told.of_tool(&call.tool).peekable();
+        let agrees = |task: usize| shown::agrees(told, &told.tasks[task].shown, &call.args, &run.world);
+        if tasks.peek().is_some() && !tasks.any(agrees) {
+            misses.add(Kind::Shown, None, &call.tool, vec![place]);
+        }
+    }
+    if run.end == End::Well {
+        for task in told.tasks.iter().filter(|task| task.will) {
+            if !calls.contains_key(task.tool.as_str()) {
+                misses.add(Kind::Will, None, &task.tool, vec![place]);
+            }
+        }
+    }
+    for tool in order::out_of_step(told, run) {
+        misses.add(Kind::Step, None, &tool, vec![place]);
+    }
+}
+
+type Reached = BTreeMap<Source, BTreeMap<String, Vec<usize>>>;
+
+/// Returns the pairs of tools between which something flows: any number of times with data, and
+/// in the last step also by a decision.
+fn closure(given: &Reached, made: &Reached) -> BTreeSet<(String, String)> {
+    let steps = |of: &Reached, from: &str| -> Vec<String> {
+        let tools = of.get(&Source::Tool(from.to_owned()));
+        tools.map(|tools| tools.keys().cloned().collect()).unwrap_or_default()
+    };
+    let mut pairs = BTreeSet::new();
+    let sources = given.keys().chain(made.keys());
+    for source in sources {
+        let Source::Tool(from) = source else { continue };
+        let mut seen: BTreeSet<String> = BTreeSet::new();
+        let mut waiting = vec![from.clone()];
+        while let Some(at) = waiting.pop() {
+            pairs.extend(steps(made, &at).into_iter().map(|to| (from.clone(), to)));
+            for to in steps(given, &at) {
+                pairs.insert((from.clone(), to.clone()));
+                if seen.insert(to.clone()) {
+                    waiting.push(to);
+                }
+            }
+        }
+    }
+    pairs
+}

@@ -1,0 +1,113 @@
+//! What is told of a program before it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analysis::{Argument, Certainty, Limits, Plan, Times, analyze_with_misused_promises, plan};
+use protocol::{RoutingRules, Side, Step};
+
+/// A program that can run, with what is told of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    /// The JavaScript that runs.
+    pub(crate) program: String,
+    pub(crate) implicit_returns: Option<Vec<u32>>,
+    pub(crate) told: Told,
+}
+
+/// Who tells what a program will do: the analysis, or one that forgets a rule.
+pub(crate) type Teller = fn(&str) -> Result<Prepared, String>;
+
+/// What a plan tells, by the numbers of the tasks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// Whether the plan says that it is the whole truth.
+    pub(crate) complete: bool,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) egress: BTreeSet<(usize, usize)>,
+    /// The parts of `args` that leave with a task.
+    pub(crate) args_egress: BTreeMap<usize, Vec<String>>,
+    pub(crate) order: Vec<Step>,
+}
+
+/// A call in the text of a program.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) id: String,
+    pub(crate) tool: String,
+    pub(crate) will: bool,
+    pub(crate) once: bool,
+    /// Whether its result may be of the user's machine.
+    pub(crate) here: bool,
+    /// Whether what it is given may leave the machine.
+    pub(crate) away: bool,
+    pub(crate) data_from: BTreeSet<usize>,
+    pub(crate) decided_by: BTreeSet<usize>,
+    /// The parts of `args` in the arguments.
+    pub(crate) from_args: Vec<String>,
+    /// The arguments as they are shown.
+    pub(crate) shown: Argument,
+}
+
+impl Told {
+    /// Returns the numbers of the tasks that call a tool.
+    pub(crate) fn of_tool<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = usize> + 'a {
+        let tasks = self.tasks.iter().enumerate();
+        tasks.filter(move |(_, task)| task.tool == tool).map(|(place, _)| place)
+    }
+
+    fn of(plan: &Plan) -> Self {
+        let place = |id: &String| plan.tasks.iter().position(|task| task.id == *id);
+        let places = |ids: &[String]| ids.iter().filter_map(place).collect::<BTreeSet<usize>>();
+        let pair = |from: &String, to: &String| Some((place(from)?, place(to)?));
+        let tasks = plan.tasks.iter().map(|task| Task {
+            id: task.id.clone(),
+            tool: task.tool.to_string(),
+            will: task.certainty == Certainty::Will,
+            once: task.times == Times::Once,
+            here: task.side != Side::Server,
+            away: task.side != Side::Client || task.sends_within,
+            data_from: places(&task.data_from),
+            decided_by: places(&task.decided_by),
+            from_args: task.arguments.values().flat_map(parts_of_args).collect(),
+            shown: Argument::Object { fields: task.arguments.clone() },
+        });
+        Self {
+            complete: plan.complete,
+            tasks: tasks.collect(),
+            egress: plan.egress.iter().filter_map(|one| pair(&one.from, &one.to)).collect(),
+            args_egress: plan
+                .args_egress
+                .iter()
+                .filter_map(|one| Some((place(&one.to)?, one.parameters.clone())))
+                .collect(),
+            order: plan.order.clone(),
+        }
+    }
+}
+
+/// Returns the parts of `args` that are in an argument, as `args.x` or `args`.
+fn parts_of_args(argument: &Argument) -> Vec<String> {
+    match argument {
+        Argument::Literal { .. } | Argument::Reference { .. } => Vec::new(),
+        Argument::Parameter { path } => {
+            let step = |step: &analysis::PathStep| match step {
+                analysis::PathStep::Index(index) => format!("[{index}]"),
+                analysis::PathStep::Field(name) => format!(".{name}"),
+            };
+            vec![std::iter::once("args".to_owned()).chain(path.iter().map(step)).collect()]
+        }
+        Argument::Object { fields } => fields.values().flat_map(parts_of_args).collect(),
+        Argument::Array { items } => items.iter().flat_map(parts_of_args).collect(),
+        Argument::Expression { from_args, .. } => from_args.clone(),
+    }
+}
+
+/// Asks the analysis.
+pub(crate) fn by_the_analysis(source: &str) -> Result<Prepared, String> {
+    let analysis = analyze_with_misused_promises(source, &Limits::default());
+    if let Some(error) = analysis.first_error() {
+        return Err(format!("{}:{} {}", error.line, error.column, error.message));
+    }
+    let told = Told::of(&plan(&analysis, &RoutingRules::shipped()));
+    Ok(Prepared { program: analysis.program, implicit_returns: analysis.implicit_returns, told })
+}
