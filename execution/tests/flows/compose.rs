@@ -209,6 +209,8 @@ fn forms(row: &Row, of_tool: bool) -> Vec<Program> {
             parts.push(Part::text(format!("const r = await {};", writer.source())));
             Given::Record("r".into())
         } else {
+            // What runs where the user is.
+            parts.push(Part::text(format!("await {};", writer.source())));
             Given::Record("args".into())
         };
         parts.extend(build(&mut writer, &given));

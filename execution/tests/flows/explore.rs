@@ -35,12 +35,16 @@ pub(crate) struct Effort {
     pub(crate) changes: usize,
     /// How many worlds are changed, besides the first.
     pub(crate) other_worlds: usize,
+    /// Whether what tools return is changed, too, and not only `args`.
+    pub(crate) tools: bool,
     pub(crate) seed: u64,
 }
 
 impl Effort {
-    /// All changes of each source, in one world.
-    pub(crate) const ROW: Self = Self { changes: 5, other_worlds: 0, seed: 0 };
+    /// All changes of what a tool returns, in one world.
+    pub(crate) const ROW: Self = Self { changes: 5, other_worlds: 0, tools: true, seed: 0 };
+    /// All changes of `args`, in one world.
+    pub(crate) const ARGS: Self = Self { tools: false, ..Self::ROW };
 }
 
 /// Runs a program in many worlds; `fields` are those of `args` that it asks for.
@@ -58,7 +62,7 @@ pub(crate) async fn explore(
     while place < bases.len() {
         let base = bases[place].clone();
         let first = add(&mut observed, runner.run(prepared, base.clone()).await);
-        let mut sources = sources_of(&observed.runs[first], fields);
+        let mut sources = sources_of(&observed.runs[first], fields, effort);
         let mut next = 0;
         while next < sources.len() && next < SOURCES {
             let source = sources[next].clone();
@@ -67,7 +71,7 @@ pub(crate) async fn explore(
                 let world = base.with(&source, variant);
                 let run = add(&mut observed, runner.run(prepared, world).await);
                 // What only a changed run reaches is a source, too.
-                for more in sources_of(&observed.runs[run], fields) {
+                for more in sources_of(&observed.runs[run], fields, effort) {
                     if !sources.contains(&more) {
                         sources.push(more);
                     }
@@ -95,9 +99,9 @@ fn add(observed: &mut Observed, run: Run) -> usize {
     observed.runs.len() - 1
 }
 
-fn sources_of(run: &Run, fields: &[String]) -> Vec<Source> {
+fn sources_of(run: &Run, fields: &[String], effort: Effort) -> Vec<Source> {
     let mut sources: Vec<Source> = fields.iter().cloned().map(Source::Args).collect();
-    for call in &run.calls {
+    for call in run.calls.iter().filter(|_| effort.tools) {
         let source = Source::Tool(call.tool.clone());
         if !sources.contains(&source) {
             sources.push(source);
@@ -114,7 +118,9 @@ fn changes(source: &Source, now: Variant, count: usize, random: &mut Random) -> 
     };
     let mut left: Vec<Variant> = all.iter().copied().filter(|one| *one != now).collect();
     // What a server answers is a source like any other, and less often the point.
-    let count = if is_sink(source) { count.min(2) } else { count };
+    if is_sink(source) {
+        left.retain(|one| matches!(one, Variant::Base | Variant::Other | Variant::Fails));
+    }
     while left.len() > count {
         let place = random.below(left.len());
         left.remove(place);

@@ -104,6 +104,9 @@ impl Verdict {
     }
 }
 
+/// The tools that each source reaches, with runs that show it.
+type Reached = BTreeMap<Source, BTreeMap<String, Vec<usize>>>;
+
 /// How the calls of one tool differ between two runs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Difference {
@@ -115,8 +118,8 @@ struct Difference {
 pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
     let mut misses = Misses::default();
     // Which tools a source reaches with data, and on which it decides.
-    let mut given: BTreeMap<Source, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
-    let mut made: BTreeMap<Source, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
+    let mut given = Reached::new();
+    let mut made = Reached::new();
     for (source, group) in &observed.groups {
         for (at, a) in group.iter().enumerate() {
             for b in &group[at + 1..] {
@@ -133,10 +136,9 @@ pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
                     }
                 }
                 if told.complete {
-                    for (tool, other) in reordered(one, other_of(observed, *b)) {
-                        let is_told = |tool: &String| decides(told, source, tool);
-                        if !is_told(&tool) && !is_told(&other) {
-                            misses.add(Kind::Made, Some(source), &tool, vec![*a, *b]);
+                    for (first, second) in reordered(one, other) {
+                        if !decides(told, source, &first) && !decides(told, source, &second) {
+                            misses.add(Kind::Made, Some(source), &first, vec![*a, *b]);
                         }
                     }
                 }
@@ -160,21 +162,20 @@ pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
     }
     let reached = closure(&given, &made);
     if told.complete {
+        let with_data = closure(&given, &Reached::new());
         for (from, to) in &reached {
             let source = Source::Tool(from.clone());
-            let is_direct = |of: &BTreeMap<Source, BTreeMap<String, Vec<usize>>>| {
+            let is_direct = |of: &Reached| {
                 of.get(&source).is_some_and(|tools| tools.contains_key(to))
             };
             if !is_direct(&given) && !is_direct(&made) && leaves(told, from, to) {
-                misses.add(Kind::Egress, Some(&source), to, Vec::new());
+                let data = with_data.contains(&(from.clone(), to.clone()));
+                let kind = if data { Kind::Egress } else { Kind::Leaves };
+                misses.add(kind, Some(&source), to, Vec::new());
             }
         }
     }
     Verdict { misses: misses.0, reached }
-}
-
-fn other_of(observed: &Observed, place: usize) -> &Run {
-    &observed.runs[place]
 }
 
 /// Collects the first miss of each kind and pair.
@@ -386,8 +387,6 @@ fn alone(told: &Told, run: &Run, place: usize, misses: &mut Misses) {
         misses.add(Kind::Step, None, &tool, vec![place]);
     }
 }
-
-type Reached = BTreeMap<Source, BTreeMap<String, Vec<usize>>>;
 
 /// Returns the pairs of tools between which something flows: any number of times with data, and
 /// in the last step also by a decision.

@@ -1,65 +1,45 @@
 //! What flows where: a program is run, and run again with the results of one tool changed. Whatever a
 //! later call is then given, and whether, how often and in which order calls are made, was told by the plan.
 //!
-//! `table.rs` has the rows, `compose.rs` puts them together, `explore.rs` runs a program in many
-//! worlds and `judge.rs` holds the runs against what was told. `PML_TEST_SCALE` says how many programs are
-//! tried, and `PML_TEST_PROGRAM` is a part of the name of a single one to look at.
+//! `table.rs` has the rows, `compose.rs` puts them together, `plain.rs` and `odd.rs` write longer
+//! programs, `explore.rs` runs a program in many worlds, and `judge.rs` holds the runs against what
+//! was told. Programs are the same in each run of the tests. `PML_TEST_SCALE` says how many there are,
+//! `PML_TEST_PROGRAM` is a part of the name of those to look at, and `PML_TEST_MISS` a kind of miss of
+//! which examples are shown, or `all`.
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 
+mod check;
 mod compose;
 mod explore;
 mod judge;
+mod known;
+mod mutants;
+mod odd;
 mod order;
+mod plain;
 mod program;
 mod random;
+mod report;
 mod runner;
 mod shown;
+mod shrink;
 mod table;
 mod told;
+mod trials;
 mod world;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     sandbox::child_main_if_requested(&[]);
     let arguments = Arguments::from_args();
-    let trials = vec![Trial::test("each_row_alone", each_row_alone)];
+    let trials = vec![
+        Trial::test("what_is_told_wrongly_is_found", trials::what_is_told_wrongly_is_found),
+        Trial::test("each_row_alone", trials::each_row_alone),
+        Trial::test("rows_within_rows", trials::rows_within_rows),
+        Trial::test("plain_programs", trials::plain_programs),
+        Trial::test("odd_programs", trials::odd_programs),
+    ];
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn each_row_alone() -> Result<(), Failed> {
-    let runtime = tokio::runtime::Runtime::new()?;
-    let runner = {
-        let _inside = runtime.enter();
-        runner::Runner::start()?
-    };
-    let started = std::time::Instant::now();
-    let mut runs = 0;
-    let mut count = 0;
-    let mut by_kind = std::collections::BTreeMap::new();
-    for row in table::rows() {
-        for program in compose::alone(&row) {
-            count += 1;
-            let source = program.source();
-            match told::by_the_analysis(&source) {
-                Err(why) => println!("REFUSED {}: {why}\n{source}", program.name),
-                Ok(prepared) => {
-                    let observed = runtime.block_on(explore::explore(&runner, &prepared, &program.fields_of_args(), explore::Effort::ROW));
-                    runs += observed.runs.len();
-                    if let Some(cut) = observed.cut() { println!("CUT {}: {cut}", program.name); }
-                    let verdict = judge::judge(&prepared.told, &observed);
-                    let base = &observed.runs[0].end;
-                    if *base != runner::End::Well { println!("BASE {} {base:?}", program.name); }
-                    if verdict.reached.is_empty() && !program.name.contains("(args") { println!("NOTHING {} {source}", program.name); }
-                    if !prepared.told.complete { println!("DYNAMIC {}", program.name); }
-                    for kind in verdict.kinds() { *by_kind.entry(kind.name()).or_insert(0) += 1; }
-                    let kinds: Vec<&str> = verdict.kinds().into_iter().map(judge::Kind::name).collect();
-                    if !kinds.is_empty() { println!("MISS {}: {}", program.name, kinds.join(" ")); }
-                }
-            }
-        }
-    }
-    println!("{count} programs {runs} runs {:?} {by_kind:?}", started.elapsed());
-    Ok(())
 }

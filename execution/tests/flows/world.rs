@@ -145,3 +145,13 @@ fn shaped(tool: &str, mut record: Value) -> Value {
     };
     record[field].take()
 }
+
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, (source, variant)) in self.variants.iter().enumerate() {
+            let gap = if place == 0 { "" } else { ", " };
+            write!(f, "{gap}{source} {variant:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Checks programs, several at a time.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+
+use crate::explore::{Effort, Observed, explore};
+use crate::judge::{Verdict, judge};
+use crate::program::Program;
+use crate::runner::{Run, Runner};
+use crate::told::{Prepared, Teller};
+
+/// Programs that are checked at the same time.
+const AT_ONCE: usize = 4;
+/// Programs that are kept in memory until all of them are checked.
+const CHUNK: usize = 64;
+
+/// A program with what was told of it and what it did.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) program: Program,
+    /// What was told, or why it cannot run.
+    pub(crate) prepared: Result<Prepared, String>,
+    pub(crate) observed: Observed,
+    pub(crate) verdict: Verdict,
+}
+
+/// Runs programs and asks one teller about them.
+#[derive(Clone)]
+pub(crate) struct Checker {
+    runtime: Arc<tokio::runtime::Runtime>,
+    runner: Runner,
+    teller: Teller,
+}
+
+impl Checker {
+    pub(crate) fn start(teller: Teller) -> Result<Self, Box<dyn std::error::Error>> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let runner = {
+            let _inside = runtime.enter();
+            Runner::start()?
+        };
+        Ok(Self { runtime: Arc::new(runtime), runner, teller })
+    }
+
+    /// Checks programs and hands each to `seen`, in their order.
+    pub(crate) fn each(
+        &self,
+        programs: impl Iterator<Item = (Program, Effort)>,
+        mut seen: impl FnMut(Checked),
+    ) {
+        let mut programs = programs.fuse();
+        loop {
+            let chunk: Vec<(Program, Effort)> = programs.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                return;
+            }
+            let checks = chunk.into_iter().map(|(program, effort)| {
+                let check = check(self.runner.clone(), self.teller, program, effort);
+                let handle = self.runtime.handle().clone();
+                async move { handle.spawn(check).await.expect("no check panics") }
+            });
+            let checks = futures::stream::iter(checks).buffered(AT_ONCE).collect::<Vec<Checked>>();
+            self.runtime.block_on(checks).into_iter().for_each(&mut seen);
+        }
+    }
+
+    /// Tells what a program does in some worlds, if it can run.
+    pub(crate) fn runs(&self, program: &Program, runs: &[Run]) -> Option<(Prepared, Vec<Run>)> {
+        let prepared = (self.teller)(&program.source()).ok()?;
+        let again = runs.iter().map(|run| self.runner.run(&prepared, run.world.clone()));
+        let again = self.runtime.block_on(futures::future::join_all(again));
+        Some((prepared, again))
+    }
+}
+
+async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort) -> Checked {
+    let prepared = teller(&program.source());
+    let (mut observed, mut verdict) = (Observed::default(), Verdict::default());
+    if let Ok(prepared) = &prepared {
+        observed = explore(&runner, prepared, &program.fields_of_args(), effort).await;
+        verdict = judge(&prepared.told, &observed);
+    }
+    Checked { program, prepared, observed, verdict }
+}

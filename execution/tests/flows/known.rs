@@ -1,0 +1,131 @@
+//! What is known to be missed: `known.txt` for each row alone, `bounds.txt` for programs of many rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::judge::Kind;
+
+/// The word for a program of which the plan says that it is incomplete.
+pub(crate) const DYNAMIC: &str = "dynamic";
+
+/// Returns the kinds of misses by the name of the program.
+pub(crate) fn rows() -> BTreeMap<String, BTreeSet<String>> {
+    let mut known = BTreeMap::new();
+    let mut last = "";
+    for line in include_str!("known.txt").lines() {
+        let (name, kinds) = line.rsplit_once(": ").expect("a name, a colon and kinds of misses");
+        assert!(last < name, "known.txt is sorted, each name once: `{name}` after `{last}`");
+        last = name;
+        known.insert(name.to_owned(), kinds.split(' ').map(str::to_owned).collect());
+    }
+    known
+}
+
+/// Returns lines to remove from the list and to add to it.
+pub(crate) fn difference(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let known = rows();
+    let line = |name: &str, kinds: &BTreeSet<String>| {
+        format!("{name}: {}", kinds.iter().cloned().collect::<Vec<_>>().join(" "))
+    };
+    let mut out = Vec::new();
+    for name in known.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+        let (before, now) = (known.get(name), found.get(name));
+        if before == now {
+            continue;
+        }
+        out.extend(before.map(|kinds| format!("- {}", line(name, kinds))));
+        out.extend(now.map(|kinds| format!("+ {}", line(name, kinds))));
+    }
+    out
+}
+
+/// What is allowed to be missed in programs that are made by chance, of a thousand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bounds {
+    most: BTreeMap<String, f64>,
+    /// The least share of told pairs that is confirmed, in percent.
+    pub(crate) confirmed: f64,
+}
+
+/// Returns the bounds for one sort of programs.
+pub(crate) fn bounds(sort: &str) -> Bounds {
+    let mut bounds = Bounds::default();
+    for line in include_str!("bounds.txt").lines() {
+        let mut words = line.split(' ');
+        let (of, what, number) = (words.next(), words.next(), words.next());
+        let number: f64 = number.and_then(|text| text.parse().ok()).expect("sort, kind and number");
+        match what {
+            _ if of != Some(sort) => {}
+            Some("confirmed") => bounds.confirmed = number,
+            what => {
+                bounds.most.insert(what.unwrap_or_default().to_owned(), number);
+            }
+        }
+    }
+    bounds
+}
+
+/// How many programs were tried, and in how many each kind of miss was found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counts {
+    pub(crate) programs: usize,
+    pub(crate) with_a_miss: usize,
+    pub(crate) dynamic: usize,
+    pub(crate) refused: usize,
+    pub(crate) runs: usize,
+    pub(crate) missed: BTreeMap<Kind, usize>,
+    pub(crate) told: usize,
+    pub(crate) confirmed: usize,
+}
+
+impl Counts {
+    /// Returns the share of told pairs that a run confirmed, in percent.
+    pub(crate) fn confirmed_percent(&self) -> f64 {
+        100.0 * self.confirmed as f64 / self.told.max(1) as f64
+    }
+
+    pub(crate) fn per_thousand(&self, count: usize) -> f64 {
+        1000.0 * count as f64 / self.programs.max(1) as f64
+    }
+
+    pub(crate) fn summary(&self, sort: &str) -> String {
+        let missed = self.missed.iter().map(|(kind, count)| {
+            format!("{} {:.1}", kind.name(), self.per_thousand(*count))
+        });
+        format!(
+            "{sort}: {} programs, {} runs, {} dynamic, {} refused; of a thousand {:.1} with a miss: {}; \
+             {:.1} % of {} told pairs confirmed",
+            self.programs,
+            self.runs,
+            self.dynamic,
+            self.refused,
+            self.per_thousand(self.with_a_miss),
+            missed.collect::<Vec<_>>().join(", "),
+            self.confirmed_percent(),
+            self.told,
+        )
+    }
+
+    /// Returns where more was missed than was known, or so much less that the bound can fall.
+    pub(crate) fn beyond(&self, sort: &str) -> Vec<String> {
+        let bounds = bounds(sort);
+        let mut out = Vec::new();
+        for kind in Kind::ALL {
+            let rate = self.per_thousand(self.missed.get(&kind).copied().unwrap_or(0));
+            let most = bounds.most.get(kind.name()).copied().unwrap_or(0.0);
+            // A small sample is off by chance: four times its standard deviation, and a little.
+            let share = most / 1000.0;
+            let chance = 4000.0 * (share * (1.0 - share) / self.programs.max(1) as f64).sqrt();
+            if rate > most {
+                out.push(format!("{sort} {}: {rate:.1} of a thousand, more than {most}", kind.name()));
+            } else if most > 0.0 && rate + chance + 2.0 < most {
+                out.push(format!("{sort} {}: {rate:.1} of a thousand, lower the bound {most}", kind.name()));
+            }
+        }
+        if self.confirmed_percent() < bounds.confirmed {
+            let found = self.confirmed_percent();
+            let least = bounds.confirmed;
+            out.push(format!("{sort}: {found:.1} % of told pairs confirmed, less than {least} %"));
+        }
+        out
+    }
+}

@@ -1,0 +1,191 @@
+//! Plans that tell less than they should: the oracle finds each of them.
+
+use analysis::Argument;
+
+use crate::judge::Kind;
+use crate::told::Told;
+
+/// A way to tell something wrong.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// The kinds of misses of which one is found.
+    pub(crate) found_as: &'static [Kind],
+    pub(crate) change: fn(&mut Told),
+}
+
+/// All of them.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "no data",
+        found_as: &[Kind::Given],
+        change: |told| told.tasks.iter_mut().for_each(|task| task.data_from.clear()),
+    },
+    Mutant {
+        name: "one source of data less",
+        found_as: &[Kind::Given],
+        change: |told| {
+            for task in &mut told.tasks {
+                task.data_from.pop_first();
+            }
+        },
+    },
+    Mutant {
+        name: "the last source of data less",
+        found_as: &[Kind::Given],
+        change: |told| {
+            for task in &mut told.tasks {
+                task.data_from.pop_last();
+            }
+        },
+    },
+    Mutant {
+        name: "no decisions",
+        found_as: &[Kind::Made],
+        change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by.clear()),
+    },
+    Mutant {
+        name: "one decision less",
+        found_as: &[Kind::Made],
+        change: |told| {
+            for task in &mut told.tasks {
+                task.decided_by.pop_first();
+            }
+        },
+    },
+    Mutant {
+        name: "decisions told as data",
+        found_as: &[Kind::Decision],
+        change: |told| {
+            for task in &mut told.tasks {
+                let decided = std::mem::take(&mut task.decided_by);
+                task.data_from.extend(decided);
+            }
+        },
+    },
+    Mutant {
+        name: "may is will",
+        found_as: &[Kind::Will],
+        change: |told| told.tasks.iter_mut().for_each(|task| task.will = true),
+    },
+    Mutant {
+        name: "many is once",
+        found_as: &[Kind::Once],
+        change: |told| told.tasks.iter_mut().for_each(|task| task.once = true),
+    },
+    Mutant {
+        name: "nothing leaves",
+        found_as: &[Kind::Egress],
+        change: |told| told.egress.clear(),
+    },
+    Mutant {
+        name: "one pair leaves less",
+        found_as: &[Kind::Egress],
+        change: |told| {
+            told.egress.pop_first();
+        },
+    },
+    Mutant {
+        name: "only what is next leaves",
+        found_as: &[Kind::Egress],
+        change: |told| {
+            let tasks = &told.tasks;
+            told.egress.retain(|(from, to)| tasks[*to].data_from.contains(from));
+        },
+    },
+    Mutant {
+        name: "no `args`",
+        found_as: &[Kind::Args],
+        change: |told| told.tasks.iter_mut().for_each(|task| task.from_args.clear()),
+    },
+    Mutant {
+        name: "no `args` leave",
+        found_as: &[Kind::ArgsEgress],
+        change: |told| told.args_egress.clear(),
+    },
+    Mutant {
+        name: "another part of `args`",
+        found_as: &[Kind::Args],
+        change: |told| {
+            for task in &mut told.tasks {
+                task.from_args.iter_mut().for_each(|part| *part = "args.unheard".to_owned());
+            }
+        },
+    },
+    Mutant {
+        name: "a task less",
+        found_as: &[Kind::Undeclared],
+        change: |told| {
+            told.tasks.pop();
+            let left = told.tasks.len();
+            told.egress.retain(|(from, to)| *from < left && *to < left);
+            for task in &mut told.tasks {
+                task.data_from.retain(|place| *place < left);
+                task.decided_by.retain(|place| *place < left);
+            }
+        },
+    },
+    Mutant {
+        name: "what is computed is shown as known",
+        found_as: &[Kind::Shown],
+        change: |told| told.tasks.iter_mut().for_each(|task| fix(&mut task.shown)),
+    },
+    Mutant {
+        name: "another literal",
+        found_as: &[Kind::Shown],
+        change: |told| {
+            for task in &mut told.tasks {
+                let Argument::Object { fields } = &mut task.shown else { continue };
+                for argument in fields.values_mut() {
+                    if let Argument::Literal { value } = argument {
+                        *value = "another".into();
+                    }
+                }
+            }
+        },
+    },
+    Mutant {
+        name: "a field less is shown",
+        found_as: &[Kind::Shown],
+        change: |told| {
+            for task in &mut told.tasks {
+                if let Argument::Object { fields } = &mut task.shown {
+                    fields.pop();
+                }
+            }
+        },
+    },
+    Mutant {
+        name: "the whole result for a part of it",
+        found_as: &[Kind::Shown],
+        change: |told| {
+            for task in &mut told.tasks {
+                let Argument::Object { fields } = &mut task.shown else { continue };
+                for argument in fields.values_mut() {
+                    if let Argument::Reference { path, .. } = argument {
+                        path.clear();
+                    }
+                }
+            }
+        },
+    },
+    Mutant {
+        name: "steps the other way round",
+        found_as: &[Kind::Step],
+        change: |told| told.order.reverse(),
+    },
+    Mutant {
+        name: "no loop goes back",
+        found_as: &[Kind::Step],
+        change: |told| told.order.iter_mut().for_each(|step| step.repeats_from.clear()),
+    },
+];
+
+/// Shows what is computed as a text.
+fn fix(argument: &mut Argument) {
+    match argument {
+        Argument::Object { fields } => fields.values_mut().for_each(fix),
+        Argument::Array { items } => items.iter_mut().for_each(fix),
+        Argument::Expression { .. } => *argument = Argument::Literal { value: "computed".into() },
+        Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
+    }
+}
