@@ -1,14 +1,17 @@
 //! Checks programs, several at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 
-use crate::explore::{Effort, Observed, explore};
+use crate::explore::{Effort, Observed, explore, look_again};
 use crate::judge::{Verdict, judge};
 use crate::program::Program;
+use crate::random::Random;
 use crate::runner::{Run, Runner};
 use crate::told::{Prepared, Teller};
+use crate::world::Source;
 
 /// Programs that are checked at the same time.
 const AT_ONCE: usize = 4;
@@ -56,7 +59,7 @@ impl Checker {
                 return;
             }
             let checks = chunk.into_iter().map(|(program, effort)| {
-                let check = check(self.runner.clone(), self.teller, program, effort);
+                let check = check(self.runner.clone(), self.teller.clone(), program, effort);
                 let handle = self.runtime.handle().clone();
                 async move { handle.spawn(check).await.expect("no check panics") }
             });
@@ -80,6 +83,18 @@ async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort)
     if let Ok(prepared) = &prepared {
         observed = explore(&runner, prepared, &program.fields_of_args(), effort).await;
         verdict = judge(&prepared.told, &observed);
+        let told = prepared.told.pairs();
+        let mut random = Random::new(effort.seed ^ 1);
+        for _ in 0..effort.doubts {
+            let doubted = told.difference(&verdict.reached);
+            let sources: BTreeSet<Source> =
+                doubted.map(|(from, _)| Source::Tool(from.clone())).collect();
+            if sources.is_empty() {
+                break;
+            }
+            look_again(&runner, prepared, &mut observed, &sources, &mut random).await;
+            verdict = judge(&prepared.told, &observed);
+        }
     }
     Checked { program, prepared, observed, verdict }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Effort {
     pub(crate) changes: usize,
     /// How many worlds are changed, besides the first.
     pub(crate) other_worlds: usize,
+    /// In how many more worlds sources are changed of which something is told that no run has shown.
+    pub(crate) doubts: usize,
     /// Whether what tools return is changed, too, and not only `args`.
     pub(crate) tools: bool,
     pub(crate) seed: u64,
@@ -42,7 +44,7 @@ pub(crate) struct Effort {
 
 impl Effort {
     /// All changes of what a tool returns, in one world.
-    pub(crate) const ROW: Self = Self { changes: 5, other_worlds: 0, tools: true, seed: 0 };
+    pub(crate) const ROW: Self = Self { changes: 5, other_worlds: 0, doubts: 0, tools: true, seed: 0 };
     /// All changes of `args`, in one world.
     pub(crate) const ARGS: Self = Self { tools: false, ..Self::ROW };
 }
@@ -92,6 +94,28 @@ pub(crate) async fn explore(
         place += 1;
     }
     observed
+}
+
+/// Changes some sources in one more world.
+pub(crate) async fn look_again(
+    runner: &Runner,
+    prepared: &Prepared,
+    observed: &mut Observed,
+    sources: &BTreeSet<Source>,
+    random: &mut Random,
+) {
+    let mut base = World::default();
+    for (source, _) in &observed.groups {
+        base = base.with(source, *random.one(&Variant::VALUES));
+    }
+    let first = add(observed, runner.run(prepared, base.clone()).await);
+    for source in sources {
+        let mut group = vec![first];
+        for variant in changes(source, base.variant(source), Variant::ALL.len(), random) {
+            group.push(add(observed, runner.run(prepared, base.with(source, variant)).await));
+        }
+        observed.groups.push((source.clone(), group));
+    }
 }
 
 fn add(observed: &mut Observed, run: Run) -> usize {

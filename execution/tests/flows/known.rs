@@ -20,12 +20,20 @@ pub(crate) fn rows() -> BTreeMap<String, BTreeSet<String>> {
     known
 }
 
+fn line(name: &str, kinds: &BTreeSet<String>) -> String {
+    format!("{name}: {}", kinds.iter().cloned().collect::<Vec<_>>().join(" "))
+}
+
+/// Writes the list anew.
+pub(crate) fn write(found: &BTreeMap<String, BTreeSet<String>>) -> std::io::Result<()> {
+    let lines = found.iter().map(|(name, kinds)| line(name, kinds) + "\n");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flows/known.txt");
+    std::fs::write(path, lines.collect::<String>())
+}
+
 /// Returns lines to remove from the list and to add to it.
 pub(crate) fn difference(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let known = rows();
-    let line = |name: &str, kinds: &BTreeSet<String>| {
-        format!("{name}: {}", kinds.iter().cloned().collect::<Vec<_>>().join(" "))
-    };
     let mut out = Vec::new();
     for name in known.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
         let (before, now) = (known.get(name), found.get(name));

@@ -5,7 +5,7 @@
 //! programs, `explore.rs` runs a program in many worlds, and `judge.rs` holds the runs against what
 //! was told. Programs are the same in each run of the tests. `PML_TEST_SCALE` says how many there are,
 //! `PML_TEST_PROGRAM` is a part of the name of those to look at, and `PML_TEST_MISS` a kind of miss of
-//! which examples are shown, or `all`.
+//! which examples are shown, or `all`. `PML_TEST_KNOWN=write` writes the list of what rows are known to miss.
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 

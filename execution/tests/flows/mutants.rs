@@ -1,8 +1,14 @@
 //! Plans that tell less than they should: the oracle finds each of them.
+//!
+//! These change what was told. An analysis that forgets a rule is a [`Teller`](crate::told::Teller) of its
+//! own, and is found by the rows that show the rule.
+
+use std::collections::BTreeMap;
 
 use analysis::Argument;
 
-use crate::judge::Kind;
+use crate::explore::Observed;
+use crate::judge::{Kind, judge};
 use crate::told::Told;
 
 /// A way to tell something wrong.
@@ -11,6 +17,39 @@ pub(crate) struct Mutant {
     /// The kinds of misses of which one is found.
     pub(crate) found_as: &'static [Kind],
     pub(crate) change: fn(&mut Told),
+}
+
+/// How many plans each mutant made wrong, and how many of these were found.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(BTreeMap<&'static str, (usize, usize)>);
+
+impl Tried {
+    /// Makes the plan of a program wrong in every way. All that it tells was right, and shown by the runs.
+    pub(crate) fn on(&mut self, told: &Told, observed: &Observed) {
+        for mutant in MUTANTS {
+            let mut wrong = told.clone();
+            (mutant.change)(&mut wrong);
+            if wrong == *told {
+                continue;
+            }
+            let kinds = judge(&wrong, observed).kinds();
+            let (made, found) = self.0.entry(mutant.name).or_default();
+            *made += 1;
+            *found += usize::from(mutant.found_as.iter().any(|kind| kinds.contains(kind)));
+        }
+    }
+
+    /// Returns the mutants that were found less often than `percent`.
+    pub(crate) fn below(&self, percent: usize) -> Vec<String> {
+        let tried = MUTANTS.iter().map(|mutant| (mutant.name, self.0.get(mutant.name)));
+        tried
+            .filter_map(|(name, counts)| match counts {
+                Some((made, found)) if found * 100 >= made * percent => None,
+                Some((made, found)) => Some(format!("`{name}` is found {found} times of {made}")),
+                None => Some(format!("`{name}` changes nothing")),
+            })
+            .collect()
+    }
 }
 
 /// All of them.

@@ -112,7 +112,7 @@ pub(crate) fn declares_the_same(whole: &str, smaller: &str) -> bool {
             let (front, back) = (&text[..*at], &text[at + name.len()..]);
             !front.ends_with(is_part) && !back.starts_with(is_part)
         });
-        named.map(|(at, _)| text[..at].chars().rev().filter(|c| !c.is_whitespace()).take(4).collect())
+        named.map(|(at, _)| text[..at].chars().rev().filter(|c| !c.is_whitespace()).take(2).collect())
     };
     let names: std::collections::BTreeSet<&str> = names.collect();
     names.into_iter().all(|name| before(whole, name) == before(smaller, name))

@@ -1,6 +1,7 @@
 //! What is told of a program before it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use analysis::{Argument, Certainty, Limits, Plan, Times, analyze_with_misused_promises, plan};
 use protocol::{RoutingRules, Side, Step};
@@ -15,10 +16,10 @@ pub(crate) struct Prepared {
 }
 
 /// Who tells what a program will do: the analysis, or one that forgets a rule.
-pub(crate) type Teller = fn(&str) -> Result<Prepared, String>;
+pub(crate) type Teller = Arc<dyn Fn(&str) -> Result<Prepared, String> + Send + Sync>;
 
 /// What a plan tells, by the numbers of the tasks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Told {
     /// Whether the plan says that it is the whole truth.
     pub(crate) complete: bool,
@@ -30,7 +31,7 @@ pub(crate) struct Told {
 }
 
 /// A call in the text of a program.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) tool: String,
@@ -53,6 +54,12 @@ impl Told {
     pub(crate) fn of_tool<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = usize> + 'a {
         let tasks = self.tasks.iter().enumerate();
         tasks.filter(move |(_, task)| task.tool == tool).map(|(place, _)| place)
+    }
+
+    /// Returns the pairs of tools of which the plan says that data of the first leaves with the second.
+    pub(crate) fn pairs(&self) -> BTreeSet<(String, String)> {
+        let tool = |place: &usize| self.tasks[*place].tool.clone();
+        self.egress.iter().map(|(from, to)| (tool(from), tool(to))).collect()
     }
 
     fn of(plan: &Plan) -> Self {
@@ -103,11 +110,14 @@ fn parts_of_args(argument: &Argument) -> Vec<String> {
 }
 
 /// Asks the analysis.
-pub(crate) fn by_the_analysis(source: &str) -> Result<Prepared, String> {
-    let analysis = analyze_with_misused_promises(source, &Limits::default());
-    if let Some(error) = analysis.first_error() {
-        return Err(format!("{}:{} {}", error.line, error.column, error.message));
-    }
-    let told = Told::of(&plan(&analysis, &RoutingRules::shipped()));
-    Ok(Prepared { program: analysis.program, implicit_returns: analysis.implicit_returns, told })
+pub(crate) fn analysis() -> Teller {
+    Arc::new(|source| {
+        let analysis = analyze_with_misused_promises(source, &Limits::default());
+        if let Some(error) = analysis.first_error() {
+            return Err(format!("{}:{} {}", error.line, error.column, error.message));
+        }
+        let told = Told::of(&plan(&analysis, &RoutingRules::shipped()));
+        let implicit_returns = analysis.implicit_returns;
+        Ok(Prepared { program: analysis.program, implicit_returns, told })
+    })
 }
