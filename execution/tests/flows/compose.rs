@@ -95,7 +95,11 @@ impl Writer {
     /// Returns a body that sets a variable.
     pub(crate) fn setting(name: &str) -> Body {
         let statement = vec![Part::text(format!("{name} = 1;"))];
-        Body { statements: statement.clone(), plain: statement, expression: format!("({name} = 1)") }
+        Body {
+            statements: statement.clone(),
+            plain: statement,
+            expression: format!("({name} = 1)"),
+        }
     }
 
     /// Returns a row's statements and its value.
@@ -237,7 +241,11 @@ fn forms(row: &Row, of_tool: bool) -> Vec<Program> {
                 let body = Writer::setting("w");
                 let decided = writer.place(row, given, &body).0;
                 let sink = writer.sink();
-                vec![Part::text("let w = 0;"), decided, Part::text(format!("await {sink}({{ w }});"))]
+                vec![
+                    Part::text("let w = 0;"),
+                    decided,
+                    Part::text(format!("await {sink}({{ w }});")),
+                ]
             });
         }
         Kind::Throw => {
@@ -262,9 +270,9 @@ fn forms(row: &Row, of_tool: bool) -> Vec<Program> {
                 vec![writer.place(row, given, &body).0]
             });
         }
-        Kind::Observe => add("", &|writer, given| {
-            vec![writer.place(row, given, &Body::default()).0]
-        }),
+        Kind::Observe => {
+            add("", &|writer, given| vec![writer.place(row, given, &Body::default()).0])
+        }
     }
     programs
 }
@@ -281,18 +289,31 @@ pub(crate) fn crossed(rows: &[Row], seed: u64) -> Program {
     let mut writer = Writer::default();
     let mut parts = vec![Part::text(format!("const r = await {};", writer.source()))];
     let record = Given::Record("r".into());
+    let mut row = || {
+        // Each kind is as frequent as the others, however many rows it has.
+        let kind = *random.one(&Kind::ALL);
+        let of_kind: Vec<&Row> = rows.iter().filter(|row| row.kind == kind).collect();
+        **random.one(&of_kind)
+    };
     loop {
-        let (outer, inner) = (random.one(rows), random.one(rows));
+        let (outer, inner, between) = (row(), row(), row());
+        let mut name = inner.full_name();
         let built = if inner.kind.is_value() && !outer.holes().is_empty() {
-            within_value(&mut writer, outer, inner, &record)
+            // Some have a third row between them.
+            let is_third = between.kind.is_value() && seed.is_multiple_of(2);
+            let chain = if is_third { vec![inner, between] } else { vec![inner] };
+            if is_third {
+                name += &format!(" in {}", between.full_name());
+            }
+            Some(within_value(&mut writer, &outer, &chain, &record))
         } else if outer.has_body() {
-            within_body(&mut writer, outer, inner, &record)
+            within_body(&mut writer, &outer, &inner, &record)
         } else {
             None
         };
         if let Some(more) = built {
             parts.extend(more);
-            let name = format!("{} in {}", inner.full_name(), outer.full_name());
+            name += &format!(" in {}", outer.full_name());
             return Program { name, parts };
         }
     }
@@ -322,10 +343,15 @@ pub(crate) fn bound(
     (parts, given)
 }
 
-fn within_value(writer: &mut Writer, outer: &Row, inner: &Row, record: &Given) -> Option<Vec<Part>> {
+fn within_value(writer: &mut Writer, outer: &Row, chain: &[Row], record: &Given) -> Vec<Part> {
     let holes = outer.holes();
     let only = if let [hole] = holes[..] { Some(hole) } else { None };
-    let (mut parts, given) = bound(writer, inner, record, only);
+    let (mut parts, mut given) = (Vec::new(), record.clone());
+    for inner in chain {
+        let (more, next) = bound(writer, inner, &given, only);
+        parts.extend(more);
+        given = next;
+    }
     match outer.kind {
         Kind::Carry | Kind::Write | Kind::Choose => {
             let (statements, value) = writer.place(outer, &given, &Body::default());
@@ -346,7 +372,7 @@ fn within_value(writer: &mut Writer, outer: &Row, inner: &Row, record: &Given) -
             parts.push(writer.place(outer, &given, &body).0);
         }
     }
-    Some(parts)
+    parts
 }
 
 fn within_body(writer: &mut Writer, outer: &Row, inner: &Row, record: &Given) -> Option<Vec<Part>> {
@@ -357,7 +383,8 @@ fn within_body(writer: &mut Writer, outer: &Row, inner: &Row, record: &Given) ->
     let second = Given::Record("q".into());
     let mut parts = vec![Part::text(format!("const q = await {};", writer.source()))];
     let sink = writer.sink();
-    let call = if is_plain { format!("{sink}({{ w }});") } else { format!("await {sink}({{ w }});") };
+    let call =
+        if is_plain { format!("{sink}({{ w }});") } else { format!("await {sink}({{ w }});") };
     let (inside, after) = match inner.kind {
         Kind::Carry | Kind::Write | Kind::Choose => {
             let (statements, value) = writer.place(inner, &second, &Body::default());

@@ -44,7 +44,8 @@ pub(crate) struct Effort {
 
 impl Effort {
     /// All changes of what a tool returns, in one world.
-    pub(crate) const ROW: Self = Self { changes: 5, other_worlds: 0, doubts: 0, tools: true, seed: 0 };
+    pub(crate) const ROW: Self =
+        Self { changes: 5, other_worlds: 0, doubts: 0, tools: true, seed: 0 };
     /// All changes of `args`, in one world.
     pub(crate) const ARGS: Self = Self { tools: false, ..Self::ROW };
 }

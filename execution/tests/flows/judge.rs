@@ -165,9 +165,8 @@ pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
         let with_data = closure(&given, &Reached::new());
         for (from, to) in &reached {
             let source = Source::Tool(from.clone());
-            let is_direct = |of: &Reached| {
-                of.get(&source).is_some_and(|tools| tools.contains_key(to))
-            };
+            let is_direct =
+                |of: &Reached| of.get(&source).is_some_and(|tools| tools.contains_key(to));
             if !is_direct(&given) && !is_direct(&made) && leaves(told, from, to) {
                 let data = with_data.contains(&(from.clone(), to.clone()));
                 let kind = if data { Kind::Egress } else { Kind::Leaves };
@@ -184,9 +183,8 @@ struct Misses(Vec<Miss>);
 
 impl Misses {
     fn add(&mut self, kind: Kind, from: Option<&Source>, to: &str, runs: Vec<usize>) {
-        let is_known = |miss: &Miss| {
-            miss.kind == kind && miss.from.as_ref() == from && miss.to == to
-        };
+        let is_known =
+            |miss: &Miss| miss.kind == kind && miss.from.as_ref() == from && miss.to == to;
         if !self.0.iter().any(is_known) {
             self.0.push(Miss { kind, from: from.cloned(), to: to.to_owned(), runs });
         }
@@ -247,13 +245,17 @@ fn reordered(a: &Run, b: &Run) -> Vec<(String, String)> {
         return Vec::new();
     }
     let (of_a, of_b) = (by_tool(a), by_tool(b));
-    let same: Vec<&str> =
-        of_a.iter().filter(|(tool, calls)| of_b.get(*tool) == Some(calls)).map(|(t, _)| *t).collect();
+    let same: Vec<&str> = of_a
+        .iter()
+        .filter(|(tool, calls)| of_b.get(*tool) == Some(calls))
+        .map(|(t, _)| *t)
+        .collect();
     let mut found = Vec::new();
     for (at, one) in same.iter().enumerate() {
         for other in &same[at + 1..] {
             let row = |run: &Run| -> Vec<bool> {
-                let calls = run.calls.iter().filter(|call| call.tool == *one || call.tool == *other);
+                let calls =
+                    run.calls.iter().filter(|call| call.tool == *one || call.tool == *other);
                 calls.map(|call| call.tool == *one).collect()
             };
             if row(a) != row(b) {
@@ -371,7 +373,8 @@ fn alone(told: &Told, run: &Run, place: usize, misses: &mut Misses) {
     }
     for call in &run.calls {
         let mut tasks = told.of_tool(&call.tool).peekable();
-        let agrees = |task: usize| shown::agrees(told, &told.tasks[task].shown, &call.args, &run.world);
+        let agrees =
+            |task: usize| shown::agrees(told, &told.tasks[task].shown, &call.args, &run.world);
         if tasks.peek().is_some() && !tasks.any(agrees) {
             misses.add(Kind::Shown, None, &call.tool, vec![place]);
         }

@@ -96,9 +96,10 @@ impl Counts {
     }
 
     pub(crate) fn summary(&self, sort: &str) -> String {
-        let missed = self.missed.iter().map(|(kind, count)| {
-            format!("{} {:.1}", kind.name(), self.per_thousand(*count))
-        });
+        let missed = self
+            .missed
+            .iter()
+            .map(|(kind, count)| format!("{} {:.1}", kind.name(), self.per_thousand(*count)));
         format!(
             "{sort}: {} programs, {} runs, {} dynamic, {} refused; of a thousand {:.1} with a miss: {}; \
              {:.1} % of {} told pairs confirmed",
@@ -113,7 +114,7 @@ impl Counts {
         )
     }
 
-    /// Returns where more was missed than was known, or so much less that the bound can fall.
+    /// Returns lines to remove from the bounds and to add, where more was missed or much less.
     pub(crate) fn beyond(&self, sort: &str) -> Vec<String> {
         let bounds = bounds(sort);
         let mut out = Vec::new();
@@ -123,10 +124,13 @@ impl Counts {
             // A small sample is off by chance: four times its standard deviation, and a little.
             let share = most / 1000.0;
             let chance = 4000.0 * (share * (1.0 - share) / self.programs.max(1) as f64).sqrt();
-            if rate > most {
-                out.push(format!("{sort} {}: {rate:.1} of a thousand, more than {most}", kind.name()));
-            } else if most > 0.0 && rate + chance + 2.0 < most {
-                out.push(format!("{sort} {}: {rate:.1} of a thousand, lower the bound {most}", kind.name()));
+            if rate > most || (most > 0.0 && rate + chance + 2.0 < most) {
+                if most > 0.0 {
+                    out.push(format!("- {sort} {} {most}", kind.name()));
+                }
+                if rate > 0.0 {
+                    out.push(format!("+ {sort} {} {}", kind.name(), rate.ceil()));
+                }
             }
         }
         if self.confirmed_percent() < bounds.confirmed {

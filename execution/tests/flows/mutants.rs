@@ -16,6 +16,8 @@ pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// The kinds of misses of which one is found.
     pub(crate) found_as: &'static [Kind],
+    /// Of a hundred rows whose plans it makes wrong, it is found on so many at least.
+    pub(crate) least: usize,
     pub(crate) change: fn(&mut Told),
 }
 
@@ -39,16 +41,24 @@ impl Tried {
         }
     }
 
-    /// Returns the mutants that were found less often than `percent`.
-    pub(crate) fn below(&self, percent: usize) -> Vec<String> {
-        let tried = MUTANTS.iter().map(|mutant| (mutant.name, self.0.get(mutant.name)));
-        tried
-            .filter_map(|(name, counts)| match counts {
-                Some((made, found)) if found * 100 >= made * percent => None,
-                Some((made, found)) => Some(format!("`{name}` is found {found} times of {made}")),
-                None => Some(format!("`{name}` changes nothing")),
-            })
-            .collect()
+    /// Returns the mutants that were never found.
+    pub(crate) fn unfound(&self) -> Vec<String> {
+        self.below(|_, (_, found)| found == 0)
+    }
+
+    /// Returns the mutants that were found on too few rows.
+    pub(crate) fn found_too_seldom(&self) -> Vec<String> {
+        self.below(|mutant, (made, found)| found * 100 < made * mutant.least || made < mutant.least)
+    }
+
+    fn below(&self, is_below: impl Fn(&Mutant, (usize, usize)) -> bool) -> Vec<String> {
+        let counts = |mutant: &Mutant| self.0.get(mutant.name).copied().unwrap_or_default();
+        let below = MUTANTS.iter().filter(|mutant| is_below(mutant, counts(mutant)));
+        let line = |mutant: &Mutant| {
+            let (made, found) = counts(mutant);
+            format!("`{}` is found {found} times of {made}", mutant.name)
+        };
+        below.map(line).collect()
     }
 }
 
@@ -57,11 +67,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no data",
         found_as: &[Kind::Given],
+        least: 50,
         change: |told| told.tasks.iter_mut().for_each(|task| task.data_from.clear()),
     },
     Mutant {
         name: "one source of data less",
         found_as: &[Kind::Given],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 task.data_from.pop_first();
@@ -71,6 +83,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the last source of data less",
         found_as: &[Kind::Given],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 task.data_from.pop_last();
@@ -79,12 +92,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "no decisions",
-        found_as: &[Kind::Made],
+        found_as: &[Kind::Made, Kind::Decision],
+        least: 50,
         change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by.clear()),
     },
     Mutant {
         name: "one decision less",
-        found_as: &[Kind::Made],
+        found_as: &[Kind::Made, Kind::Decision],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 task.decided_by.pop_first();
@@ -94,6 +109,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "decisions told as data",
         found_as: &[Kind::Decision],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 let decided = std::mem::take(&mut task.decided_by);
@@ -104,21 +120,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "may is will",
         found_as: &[Kind::Will],
+        least: 50,
         change: |told| told.tasks.iter_mut().for_each(|task| task.will = true),
     },
     Mutant {
         name: "many is once",
         found_as: &[Kind::Once],
+        least: 30,
         change: |told| told.tasks.iter_mut().for_each(|task| task.once = true),
     },
     Mutant {
         name: "nothing leaves",
-        found_as: &[Kind::Egress],
+        found_as: &[Kind::Egress, Kind::Leaves],
+        least: 50,
         change: |told| told.egress.clear(),
     },
     Mutant {
         name: "one pair leaves less",
-        found_as: &[Kind::Egress],
+        found_as: &[Kind::Egress, Kind::Leaves],
+        least: 50,
         change: |told| {
             told.egress.pop_first();
         },
@@ -126,6 +146,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "only what is next leaves",
         found_as: &[Kind::Egress],
+        least: 0,
         change: |told| {
             let tasks = &told.tasks;
             told.egress.retain(|(from, to)| tasks[*to].data_from.contains(from));
@@ -134,16 +155,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no `args`",
         found_as: &[Kind::Args],
+        least: 50,
         change: |told| told.tasks.iter_mut().for_each(|task| task.from_args.clear()),
     },
     Mutant {
         name: "no `args` leave",
         found_as: &[Kind::ArgsEgress],
+        least: 50,
         change: |told| told.args_egress.clear(),
     },
     Mutant {
         name: "another part of `args`",
         found_as: &[Kind::Args],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 task.from_args.iter_mut().for_each(|part| *part = "args.unheard".to_owned());
@@ -153,6 +177,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a task less",
         found_as: &[Kind::Undeclared],
+        least: 50,
         change: |told| {
             told.tasks.pop();
             let left = told.tasks.len();
@@ -166,11 +191,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what is computed is shown as known",
         found_as: &[Kind::Shown],
+        least: 50,
         change: |told| told.tasks.iter_mut().for_each(|task| fix(&mut task.shown)),
     },
     Mutant {
         name: "another literal",
         found_as: &[Kind::Shown],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 let Argument::Object { fields } = &mut task.shown else { continue };
@@ -185,6 +212,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a field less is shown",
         found_as: &[Kind::Shown],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 if let Argument::Object { fields } = &mut task.shown {
@@ -196,6 +224,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the whole result for a part of it",
         found_as: &[Kind::Shown],
+        least: 50,
         change: |told| {
             for task in &mut told.tasks {
                 let Argument::Object { fields } = &mut task.shown else { continue };
@@ -210,11 +239,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "steps the other way round",
         found_as: &[Kind::Step],
+        least: 50,
         change: |told| told.order.reverse(),
     },
     Mutant {
         name: "no loop goes back",
         found_as: &[Kind::Step],
+        least: 0,
         change: |told| told.order.iter_mut().for_each(|step| step.repeats_from.clear()),
     },
 ];

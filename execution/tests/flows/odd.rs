@@ -7,7 +7,8 @@ use crate::table::{Kind, Row};
 
 /// Writes one program.
 pub(crate) fn program(rows: &[Row], seed: u64) -> Program {
-    let mut odd = Odd { random: Random::new(seed), writer: Writer::default(), rows, known: Vec::new() };
+    let mut odd =
+        Odd { random: Random::new(seed), writer: Writer::default(), rows, known: Vec::new() };
     let mut parts = Vec::new();
     for _ in 0..2 {
         parts.push(odd.record());
@@ -97,7 +98,11 @@ impl Odd<'_> {
             Some(Given::Value(name) | Given::Any(name) | Given::Bit(name)) => name,
             None => "1".to_owned(),
         };
-        let call = if plain { format!("{sink}({{ v: {text} }});") } else { format!("await {sink}({{ v: {text} }});") };
+        let call = if plain {
+            format!("{sink}({{ v: {text} }});")
+        } else {
+            format!("await {sink}({{ v: {text} }});")
+        };
         vec![Part::text(call)]
     }
 

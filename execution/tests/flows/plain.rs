@@ -41,14 +41,18 @@ pub(crate) fn program(seed: u64) -> Program {
     };
     let mut parts = Vec::new();
     for _ in 0..2 {
-        let sources = writer.places(|block| block.text.contains("await mcp.filesystem.") && !block.text.contains("{{"));
+        let sources = writer.places(|block| {
+            block.text.contains("await mcp.filesystem.") && !block.text.contains("{{")
+        });
         parts.push(writer.block(sources, 0));
     }
     for _ in 0..3 + writer.random.below(5) {
         let any = writer.places(|_| true);
         parts.push(writer.block(any, 0));
     }
-    let ends = writer.places(|block| block.text.starts_with("await mcp.slack") || block.text.starts_with("await mcp.http"));
+    let ends = writer.places(|block| {
+        block.text.starts_with("await mcp.slack") || block.text.starts_with("await mcp.http")
+    });
     parts.push(writer.block(ends, 0));
     Program { name: format!("plain {seed}"), parts }
 }
@@ -150,7 +154,8 @@ impl Writer {
             of_kind.map(|(_, name)| name.clone()).collect()
         };
         let (texts, numbers, flags) = (known("text"), known("number"), known("flag"));
-        let (rows, names, records, items) = (known("rows"), known("names"), known("record"), known("item"));
+        let (rows, names, records, items) =
+            (known("rows"), known("names"), known("record"), known("item"));
         let mut ways: Vec<String> = Vec::new();
         let mut all = |of: &[String], write: &dyn Fn(&String) -> String| {
             ways.extend(of.iter().map(write));

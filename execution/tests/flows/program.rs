@@ -105,14 +105,17 @@ fn smaller(parts: &[Part]) -> Vec<Vec<Part>> {
 pub(crate) fn declares_the_same(whole: &str, smaller: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let names = smaller.split(|c| !is_part(c)).filter(|word| {
-        word.ends_with(|c: char| c.is_ascii_digit()) && word.starts_with(|c: char| c.is_ascii_alphabetic())
+        word.ends_with(|c: char| c.is_ascii_digit())
+            && word.starts_with(|c: char| c.is_ascii_alphabetic())
     });
     let before = |text: &str, name: &str| -> Option<String> {
         let named = text.match_indices(name).find(|(at, _)| {
             let (front, back) = (&text[..*at], &text[at + name.len()..]);
             !front.ends_with(is_part) && !back.starts_with(is_part)
         });
-        named.map(|(at, _)| text[..at].chars().rev().filter(|c| !c.is_whitespace()).take(2).collect())
+        named.map(|(at, _)| {
+            text[..at].chars().rev().filter(|c| !c.is_whitespace()).take(2).collect()
+        })
     };
     let names: std::collections::BTreeSet<&str> = names.collect();
     names.into_iter().all(|name| before(whole, name) == before(smaller, name))

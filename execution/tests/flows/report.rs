@@ -59,9 +59,10 @@ pub(crate) fn plan(told: &Told) -> String {
         let shown = serde_json::to_string(&task.shown).unwrap_or_default();
         let _ = writeln!(out, "\n    shown {shown}");
     }
-    let pairs = told.egress.iter().map(|(from, to)| {
-        format!("{}→{}", told.tasks[*from].id, told.tasks[*to].id)
-    });
+    let pairs = told
+        .egress
+        .iter()
+        .map(|(from, to)| format!("{}→{}", told.tasks[*from].id, told.tasks[*to].id));
     let _ = writeln!(out, "  leaves {}", pairs.collect::<Vec<_>>().join(" "));
     out
 }

@@ -68,7 +68,9 @@ fn part(value: &Value, path: &[PathStep]) -> Option<Value> {
         (Value::Object(fields), PathStep::Field(name)) => fields.get(name).cloned(),
         (Value::Object(fields), PathStep::Index(index)) => fields.get(&index.to_string()).cloned(),
         (Value::Array(items), PathStep::Index(index)) => items.get(*index as usize).cloned(),
-        (Value::Array(items), PathStep::Field(name)) if name == "length" => Some(items.len().into()),
+        (Value::Array(items), PathStep::Field(name)) if name == "length" => {
+            Some(items.len().into())
+        }
         (Value::String(text), PathStep::Field(name)) if name == "length" => {
             Some(text.encode_utf16().count().into())
         }

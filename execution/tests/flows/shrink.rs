@@ -41,9 +41,8 @@ fn shows(checker: &Checker, program: &Program, miss: &Miss, runs: &[Run]) -> Opt
     let all: Vec<usize> = (0..runs.len()).collect();
     let groups = miss.from.iter().map(|source| (source.clone(), all.clone())).collect();
     let observed = Observed { runs, groups };
-    let is_same = |found: &Miss| {
-        found.kind == miss.kind && found.from == miss.from && found.to == miss.to
-    };
+    let is_same =
+        |found: &Miss| found.kind == miss.kind && found.from == miss.from && found.to == miss.to;
     judge(&prepared.told, &observed).misses.iter().any(is_same).then(|| Small {
         program: program.clone(),
         prepared,

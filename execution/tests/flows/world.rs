@@ -22,14 +22,8 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Base,
-        Self::Other,
-        Self::Nothing,
-        Self::Broken,
-        Self::Fails,
-        Self::FailsOtherwise,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Base, Self::Other, Self::Nothing, Self::Broken, Self::Fails, Self::FailsOtherwise];
     /// What `args` can be.
     pub(crate) const VALUES: [Self; 4] = [Self::Base, Self::Other, Self::Nothing, Self::Broken];
 
