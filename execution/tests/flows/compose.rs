@@ -1,7 +1,6 @@
-//! Puts rows together: each alone, and one within another.
+//! Puts a row into a program: fills its holes, and numbers its names and tools.
 
-use crate::program::{Part, Piece, Program};
-use crate::random::Random;
+use crate::program::{Part, Piece};
 use crate::table::{Kind, Row};
 
 /// What is put into the holes for values.
@@ -18,7 +17,8 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    fn of(&self, hole: char) -> String {
+    /// Returns the expression for a hole.
+    pub(crate) fn of(&self, hole: char) -> String {
         const OBJECTS: &str = "[null, { k: \"one\", d: { e: 1 } }]";
         const TEXTS: &str = "[\"{\", \"{}\"]";
         match self {
@@ -190,133 +190,17 @@ pub(crate) fn caught(name: &str, tried: Vec<Part>) -> Vec<Part> {
     vec![Part::text(format!("let {name} = 1;")), Part { pieces }]
 }
 
-fn block(before: &str, inner: Vec<Part>, after: &str) -> Part {
+/// Returns a part with others within it.
+pub(crate) fn block(before: &str, inner: Vec<Part>, after: &str) -> Part {
     let pieces =
         vec![Piece::Text(before.to_owned()), Piece::Parts(inner), Piece::Text(after.to_owned())];
     Part { pieces }
-}
-
-/// Returns the programs in which a row stands alone. `args` is the secret of the second half.
-pub(crate) fn alone(row: &Row) -> Vec<Program> {
-    let of_tool = forms(row, true).into_iter();
-    let asks = row.holes().is_empty();
-    let of_args = if asks { Vec::new() } else { forms(row, false) };
-    of_tool.chain(of_args).collect()
-}
-
-fn forms(row: &Row, of_tool: bool) -> Vec<Program> {
-    let mut programs = Vec::new();
-    let mut add = |form: &str, build: &dyn Fn(&mut Writer, &Given) -> Vec<Part>| {
-        let mut writer = Writer::default();
-        let mut parts = Vec::new();
-        let given = if of_tool {
-            parts.push(Part::text(format!("const r = await {};", writer.source())));
-            Given::Record("r".into())
-        } else {
-            // What runs where the user is.
-            parts.push(Part::text(format!("await {};", writer.source())));
-            Given::Record("args".into())
-        };
-        parts.extend(build(&mut writer, &given));
-        let mut name = row.full_name();
-        for more in [form, if of_tool { "" } else { "args" }] {
-            if !more.is_empty() {
-                name += &format!(" ({more})");
-            }
-        }
-        programs.push(Program { name, parts });
-    };
-    match row.kind {
-        Kind::Carry | Kind::Write | Kind::Choose => add("", &|writer, given| {
-            let (statements, value) = writer.place(row, given, &Body::default());
-            let sink = writer.sink();
-            vec![statements, Part::text(format!("await {sink}({{ v: {value} }});"))]
-        }),
-        Kind::Decide => {
-            add("", &|writer, given| {
-                let body = writer.calling();
-                vec![writer.place(row, given, &body).0]
-            });
-            add("set", &|writer, given| {
-                let body = Writer::setting("w");
-                let decided = writer.place(row, given, &body).0;
-                let sink = writer.sink();
-                vec![
-                    Part::text("let w = 0;"),
-                    decided,
-                    Part::text(format!("await {sink}({{ w }});")),
-                ]
-            });
-        }
-        Kind::Throw => {
-            add("", &|writer, given| {
-                let thrown = writer.place(row, given, &Body::default()).0;
-                let sink = writer.sink();
-                let then = Part::text(format!("await {sink}({{}});"));
-                vec![block("try {", vec![thrown, then], "} catch {}")]
-            });
-            add("caught", &|writer, given| {
-                let thrown = writer.place(row, given, &Body::default()).0;
-                let mut parts = caught("ok", vec![thrown]);
-                parts.push(Part::text(format!("await {}({{ ok }});", writer.sink())));
-                parts
-            });
-        }
-        Kind::Observe if row.has_body() => {
-            add("", &|writer, given| vec![writer.place(row, given, &thrower(given)).0]);
-            add("parse", &|writer, given| {
-                let parse = Part::text(format!("JSON.parse({});", given.of('j')));
-                let body = Body { statements: vec![parse], ..Body::default() };
-                vec![writer.place(row, given, &body).0]
-            });
-        }
-        Kind::Observe => {
-            add("", &|writer, given| vec![writer.place(row, given, &Body::default()).0])
-        }
-    }
-    programs
 }
 
 /// Returns a body that throws.
 pub(crate) fn thrower(given: &Given) -> Body {
     let text = format!("if ({}) throw new Error({});", given.of('b'), given.of('s'));
     Body { statements: vec![Part::text(text)], ..Body::default() }
-}
-
-/// Returns a program in which one row stands within another.
-pub(crate) fn crossed(rows: &[Row], seed: u64) -> Program {
-    let mut random = Random::new(seed);
-    let mut writer = Writer::default();
-    let mut parts = vec![Part::text(format!("const r = await {};", writer.source()))];
-    let record = Given::Record("r".into());
-    let mut row = || {
-        // Each kind is as frequent as the others, however many rows it has.
-        let kind = *random.one(&Kind::ALL);
-        let of_kind: Vec<&Row> = rows.iter().filter(|row| row.kind == kind).collect();
-        **random.one(&of_kind)
-    };
-    loop {
-        let (outer, inner, between) = (row(), row(), row());
-        let mut name = inner.full_name();
-        let built = if inner.kind.is_value() && !outer.holes().is_empty() {
-            // Some have a third row between them.
-            let is_third = between.kind.is_value() && seed.is_multiple_of(2);
-            let chain = if is_third { vec![inner, between] } else { vec![inner] };
-            if is_third {
-                name += &format!(" in {}", between.full_name());
-            }
-            Some(within_value(&mut writer, &outer, &chain, &record))
-        } else if outer.has_body() {
-            within_body(&mut writer, &outer, &inner, &record)
-        } else {
-            None
-        };
-        if let Some(more) = built {
-            parts.extend(more);
-            name += &format!(" in {}", outer.full_name());
-            return Program { name, parts };
-        }
-    }
 }
 
 /// The value of a row, bound to a name.
@@ -341,75 +225,4 @@ pub(crate) fn bound(
         (None, _) => Given::Any(name),
     };
     (parts, given)
-}
-
-fn within_value(writer: &mut Writer, outer: &Row, chain: &[Row], record: &Given) -> Vec<Part> {
-    let holes = outer.holes();
-    let only = if let [hole] = holes[..] { Some(hole) } else { None };
-    let (mut parts, mut given) = (Vec::new(), record.clone());
-    for inner in chain {
-        let (more, next) = bound(writer, inner, &given, only);
-        parts.extend(more);
-        given = next;
-    }
-    match outer.kind {
-        Kind::Carry | Kind::Write | Kind::Choose => {
-            let (statements, value) = writer.place(outer, &given, &Body::default());
-            parts.push(statements);
-            parts.push(Part::text(format!("await {}({{ v: {value} }});", writer.sink())));
-        }
-        Kind::Decide => {
-            let body = writer.calling();
-            parts.push(writer.place(outer, &given, &body).0);
-        }
-        Kind::Throw => {
-            let thrown = writer.place(outer, &given, &Body::default()).0;
-            parts.extend(caught("ok", vec![thrown]));
-            parts.push(Part::text(format!("await {}({{ ok }});", writer.sink())));
-        }
-        Kind::Observe => {
-            let body = thrower(record);
-            parts.push(writer.place(outer, &given, &body).0);
-        }
-    }
-    parts
-}
-
-fn within_body(writer: &mut Writer, outer: &Row, inner: &Row, record: &Given) -> Option<Vec<Part>> {
-    let is_plain = outer.statements.contains("#s");
-    if outer.statements.contains("#e") || (is_plain && !inner.is_sync()) {
-        return None;
-    }
-    let second = Given::Record("q".into());
-    let mut parts = vec![Part::text(format!("const q = await {};", writer.source()))];
-    let sink = writer.sink();
-    let call =
-        if is_plain { format!("{sink}({{ w }});") } else { format!("await {sink}({{ w }});") };
-    let (inside, after) = match inner.kind {
-        Kind::Carry | Kind::Write | Kind::Choose => {
-            let (statements, value) = writer.place(inner, &second, &Body::default());
-            (vec![statements, Part::text(format!("w = {value};"))], true)
-        }
-        Kind::Decide => {
-            let body = Writer::setting("w");
-            (vec![writer.place(inner, &second, &body).0], true)
-        }
-        Kind::Throw if outer.kind == Kind::Observe => {
-            (vec![writer.place(inner, &second, &Body::default()).0], false)
-        }
-        Kind::Throw => {
-            let thrown = writer.place(inner, &second, &Body::default()).0;
-            let call = Part::text(call.clone());
-            (vec![block("try {", vec![thrown, call], "} catch {}")], false)
-        }
-        Kind::Observe if is_plain => return None,
-        Kind::Observe => (vec![writer.place(inner, &second, &thrower(&second)).0], false),
-    };
-    parts.push(Part::text("let w = 0;"));
-    let body = Body { statements: inside.clone(), plain: inside, expression: String::new() };
-    parts.push(writer.place(outer, record, &body).0);
-    if after {
-        parts.push(Part::text(format!("await {sink}({{ w }});")));
-    }
-    Some(parts)
 }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
+use crate::difference::{by_tool, differences, reordered};
 use crate::explore::Observed;
 use crate::runner::{End, Run};
 use crate::told::Told;
@@ -107,13 +106,6 @@ impl Verdict {
 /// The tools that each source reaches, with runs that show it.
 type Reached = BTreeMap<Source, BTreeMap<String, Vec<usize>>>;
 
-/// How the calls of one tool differ between two runs.
-#[derive(Debug, Clone, Copy, Default)]
-struct Difference {
-    given: bool,
-    made: bool,
-}
-
 /// Holds the runs of a program against what was told of it.
 pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
     let mut misses = Misses::default();
@@ -189,81 +181,6 @@ impl Misses {
             self.0.push(Miss { kind, from: from.cloned(), to: to.to_owned(), runs });
         }
     }
-}
-
-type Given<'a> = BTreeMap<&'a str, Vec<String>>;
-
-fn by_tool(run: &Run) -> Given<'_> {
-    let mut calls: Given<'_> = BTreeMap::new();
-    for call in &run.calls {
-        calls.entry(&call.tool).or_default().push(text(&call.args));
-    }
-    calls
-}
-
-fn text(value: &Value) -> String {
-    value.to_string()
-}
-
-/// Returns the tools whose calls differ between two runs, and how.
-fn differences(a: &Run, b: &Run) -> Vec<(String, Difference)> {
-    if matches!(a.end, End::Cut(_)) || matches!(b.end, End::Cut(_)) {
-        return Vec::new();
-    }
-    let (of_a, of_b) = (by_tool(a), by_tool(b));
-    let tools: BTreeSet<&str> = of_a.keys().chain(of_b.keys()).copied().collect();
-    let mut found = Vec::new();
-    for tool in tools {
-        let none = Vec::new();
-        let (in_a, in_b) = (of_a.get(tool).unwrap_or(&none), of_b.get(tool).unwrap_or(&none));
-        let mut difference = Difference::default();
-        if a.together || b.together {
-            // Which of two calls in flight comes first is a matter of time.
-            let sorted = |calls: &Vec<String>| {
-                let mut calls = calls.clone();
-                calls.sort();
-                calls
-            };
-            difference.given = in_a.len() == in_b.len() && sorted(in_a) != sorted(in_b);
-        } else {
-            difference.given = in_a.iter().zip(in_b).any(|(one, other)| one != other);
-        }
-        // A run that ended with an error may have had more to do.
-        difference.made = (in_a.len() > in_b.len() && b.end == End::Well)
-            || (in_b.len() > in_a.len() && a.end == End::Well);
-        if difference.given || difference.made {
-            found.push((tool.to_owned(), difference));
-        }
-    }
-    found
-}
-
-/// Returns pairs of tools whose calls are the same but for their relative order.
-fn reordered(a: &Run, b: &Run) -> Vec<(String, String)> {
-    let is_sequence = |run: &Run| run.end == End::Well && !run.together;
-    if !is_sequence(a) || !is_sequence(b) {
-        return Vec::new();
-    }
-    let (of_a, of_b) = (by_tool(a), by_tool(b));
-    let same: Vec<&str> = of_a
-        .iter()
-        .filter(|(tool, calls)| of_b.get(*tool) == Some(calls))
-        .map(|(t, _)| *t)
-        .collect();
-    let mut found = Vec::new();
-    for (at, one) in same.iter().enumerate() {
-        for other in &same[at + 1..] {
-            let row = |run: &Run| -> Vec<bool> {
-                let calls =
-                    run.calls.iter().filter(|call| call.tool == *one || call.tool == *other);
-                calls.map(|call| call.tool == *one).collect()
-            };
-            if row(a) != row(b) {
-                found.push(((*one).to_owned(), (*other).to_owned()));
-            }
-        }
-    }
-    found
 }
 
 /// Whether `by` is among what is told of some task of `tool`.

@@ -1,7 +1,7 @@
 //! What flows where: a program is run, and run again with the results of one tool changed. Whatever a
 //! later call is then given, and whether, how often and in which order calls are made, was told by the plan.
 //!
-//! `table.rs` has the rows, `compose.rs` puts them together, `plain.rs` and `odd.rs` write longer
+//! `table.rs` has the rows, `alone.rs` and `crossed.rs` make small programs of them, `plain.rs` and `odd.rs` longer
 //! programs, `explore.rs` runs a program in many worlds, and `judge.rs` holds the runs against what
 //! was told. Programs are the same in each run of the tests. `PML_TEST_SCALE` says how many there are,
 //! `PML_TEST_PROGRAM` is a part of the name of those to look at, and `PML_TEST_MISS` a kind of miss of
@@ -9,8 +9,11 @@
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 
+mod alone;
 mod check;
 mod compose;
+mod crossed;
+mod difference;
 mod explore;
 mod judge;
 mod known;

@@ -11,7 +11,7 @@ use crate::mutants::Tried;
 use crate::program::{Part, Program};
 use crate::runner::End;
 use crate::told::analysis;
-use crate::{compose, odd, plain, report, table};
+use crate::{alone, crossed, odd, plain, report, table};
 
 /// How many programs of each sort are written at full scale.
 const CROSSED: f64 = 50_000.0;
@@ -67,7 +67,7 @@ pub(crate) fn each_row_alone() -> Result<(), Failed> {
     let rows = table::rows();
     let programs = rows
         .iter()
-        .flat_map(|row| compose::alone(row).into_iter().map(|program| (row.full_name(), program)));
+        .flat_map(|row| alone::alone(row).into_iter().map(|program| (row.full_name(), program)));
     let (names, programs): (Vec<String>, Vec<Program>) =
         programs.filter(|(_, program)| is_wanted(&program.name)).unzip();
     let mut names = names.into_iter();
@@ -147,7 +147,7 @@ fn counts_of_rows(counts: &Counts) -> Option<String> {
 pub(crate) fn rows_within_rows() -> Result<(), Failed> {
     let rows = table::rows();
     let program = |seed| {
-        let mut program = compose::crossed(&rows, seed);
+        let mut program = crossed::crossed(&rows, seed);
         program.name = format!("crossed {seed}: {}", program.name);
         program
     };
@@ -217,6 +217,12 @@ fn many(
 /// Prints examples of the misses that are asked for, each as small as it can be made.
 fn show(checker: &Checker, checked: &Checked, shown: &mut BTreeMap<crate::judge::Kind, usize>) {
     let Ok(wanted) = std::env::var("PML_TEST_MISS") else { return };
+    if let ("unconfirmed", Ok(prepared)) = (wanted.as_str(), &checked.prepared) {
+        for (from, to) in prepared.told.pairs().difference(&checked.verdict.reached) {
+            println!("{}: {from} → {to} is told, and no run shows it", checked.program.name);
+            println!("{}{}", checked.program.source(), report::plan(&prepared.told));
+        }
+    }
     for miss in &checked.verdict.misses {
         let count = shown.entry(miss.kind).or_insert(0);
         if (wanted == "all" || wanted == miss.kind.name()) && *count < SHOWN {
