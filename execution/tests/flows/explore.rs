@@ -88,7 +88,7 @@ pub(crate) async fn explore(
         if place < effort.other_worlds {
             let mut world = World::default();
             for source in &known {
-                world = world.with(source, *random.one(&Variant::VALUES));
+                world = world.with(source, *random.one(&Variant::LIKELY));
             }
             bases.push(world);
         }
@@ -107,7 +107,7 @@ pub(crate) async fn look_again(
 ) {
     let mut base = World::default();
     for (source, _) in &observed.groups {
-        base = base.with(source, *random.one(&Variant::VALUES));
+        base = base.with(source, *random.one(&Variant::LIKELY));
     }
     let first = add(observed, runner.run(prepared, base.clone()).await);
     for source in sources {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::check::Checked;
 use crate::judge::Kind;
 
 /// The word for a program of which the plan says that it is incomplete.
@@ -31,13 +32,16 @@ pub(crate) fn write(found: &BTreeMap<String, BTreeSet<String>>) -> std::io::Resu
     std::fs::write(path, lines.collect::<String>())
 }
 
-/// Returns lines to remove from the list and to add to it.
-pub(crate) fn difference(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+/// Returns lines to remove from the list and to add to it; programs that were not tried do not count.
+pub(crate) fn difference(
+    found: &BTreeMap<String, BTreeSet<String>>,
+    was_tried: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let known = rows();
     let mut out = Vec::new();
     for name in known.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
         let (before, now) = (known.get(name), found.get(name));
-        if before == now {
+        if before == now || (now.is_none() && !was_tried(name)) {
             continue;
         }
         out.extend(before.map(|kinds| format!("- {}", line(name, kinds))));
@@ -86,6 +90,24 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Adds what one program showed.
+    pub(crate) fn add(&mut self, checked: &Checked) {
+        self.programs += 1;
+        self.runs += checked.observed.runs.len();
+        let Ok(prepared) = &checked.prepared else {
+            self.refused += 1;
+            return;
+        };
+        self.dynamic += usize::from(!prepared.told.complete);
+        self.with_a_miss += usize::from(!checked.verdict.misses.is_empty());
+        for kind in checked.verdict.kinds() {
+            *self.missed.entry(kind).or_insert(0) += 1;
+        }
+        let told = prepared.told.pairs();
+        self.confirmed += told.intersection(&checked.verdict.reached).count();
+        self.told += told.len();
+    }
+
     /// Returns the share of told pairs that a run confirmed, in percent.
     pub(crate) fn confirmed_percent(&self) -> f64 {
         100.0 * self.confirmed as f64 / self.told.max(1) as f64

@@ -19,6 +19,7 @@ mod judge;
 mod known;
 mod mutants;
 mod odd;
+mod options;
 mod order;
 mod plain;
 mod program;

@@ -10,6 +10,8 @@
 //! - `SINK` stands for a tool of a server;
 //! - an identifier that ends in `_` is the row's own.
 
+use std::collections::BTreeSet;
+
 /// What a row does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
@@ -115,5 +117,8 @@ pub(crate) fn of_kind(kind: Kind) -> Vec<Row> {
         };
         Row { kind, name, statements, value }
     };
-    lines.chunks(2).map(read).collect()
+    let rows: Vec<Row> = lines.chunks(2).map(read).collect();
+    let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), rows.len(), "the names of the rows of {} differ", kind.name());
+    rows
 }

@@ -27,6 +27,18 @@ impl Variant {
     /// What `args` can be.
     pub(crate) const VALUES: [Self; 4] = [Self::Base, Self::Other, Self::Nothing, Self::Broken];
 
+    /// What a world is made of by chance: most programs go on with the first two.
+    pub(crate) const LIKELY: [Self; 8] = [
+        Self::Base,
+        Self::Base,
+        Self::Base,
+        Self::Other,
+        Self::Other,
+        Self::Other,
+        Self::Nothing,
+        Self::Broken,
+    ];
+
     /// Returns the message of the error with which a call fails.
     pub(crate) fn failure(self) -> Option<&'static str> {
         match self {
