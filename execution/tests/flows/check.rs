@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 
 use crate::explore::{Effort, Observed, explore, look_again};
-use crate::judge::{Verdict, judge};
+use crate::judge::{Verdict, judge, see};
 use crate::program::Program;
 use crate::random::Random;
 use crate::runner::{Run, Runner};
@@ -82,7 +82,7 @@ async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort)
     let (mut observed, mut verdict) = (Observed::default(), Verdict::default());
     if let Ok(prepared) = &prepared {
         observed = explore(&runner, prepared, &program.fields_of_args(), effort).await;
-        verdict = judge(&prepared.told, &observed);
+        verdict = judge(&prepared.told, &observed, &see(&observed));
         let told = prepared.told.pairs();
         let mut random = Random::new(effort.seed ^ 1);
         for _ in 0..effort.doubts {
@@ -93,7 +93,7 @@ async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort)
                 break;
             }
             look_again(&runner, prepared, &mut observed, &sources, &mut random).await;
-            verdict = judge(&prepared.told, &observed);
+            verdict = judge(&prepared.told, &observed, &see(&observed));
         }
     }
     Checked { program, prepared, observed, verdict }

@@ -106,67 +106,92 @@ impl Verdict {
 /// The tools that each source reaches, with runs that show it.
 type Reached = BTreeMap<Source, BTreeMap<String, Vec<usize>>>;
 
-/// Holds the runs of a program against what was told of it.
-pub(crate) fn judge(told: &Told, observed: &Observed) -> Verdict {
-    let mut misses = Misses::default();
-    // Which tools a source reaches with data, and on which it decides.
-    let mut given = Reached::new();
-    let mut made = Reached::new();
+/// What the runs of a program showed, whatever was told of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Which calls were given something else.
+    given: Reached,
+    /// Which calls were made more often.
+    made: Reached,
+    /// Which two tools were called in another order.
+    ordered: Vec<(Source, [String; 2], Vec<usize>)>,
+}
+
+/// Compares the runs between which one source differs.
+pub(crate) fn see(observed: &Observed) -> Seen {
+    let mut seen = Seen::default();
     for (source, group) in &observed.groups {
         for (at, a) in group.iter().enumerate() {
             for b in &group[at + 1..] {
                 let (one, other) = (&observed.runs[*a], &observed.runs[*b]);
+                let runs = || vec![*a, *b];
                 for (tool, difference) in differences(one, other) {
-                    let runs = || vec![*a, *b];
                     if difference.given {
-                        let reached = given.entry(source.clone()).or_default();
-                        reached.entry(tool.clone()).or_insert_with(runs);
+                        let given = seen.given.entry(source.clone()).or_default();
+                        given.entry(tool.clone()).or_insert_with(runs);
                     }
                     if difference.made {
-                        let decided = made.entry(source.clone()).or_default();
-                        decided.entry(tool.clone()).or_insert_with(runs);
+                        let made = seen.made.entry(source.clone()).or_default();
+                        made.entry(tool).or_insert_with(runs);
                     }
                 }
-                if told.complete {
-                    for (first, second) in reordered(one, other) {
-                        if !decides(told, source, &first) && !decides(told, source, &second) {
-                            misses.add(Kind::Made, Some(source), &first, vec![*a, *b]);
-                        }
-                    }
+                for (first, second) in reordered(one, other) {
+                    seen.ordered.push((source.clone(), [first, second], runs()));
                 }
             }
         }
     }
+    seen
+}
+
+/// Holds the runs of a program, and what they showed, against what was told of it.
+pub(crate) fn judge(told: &Told, observed: &Observed, seen: &Seen) -> Verdict {
+    let mut misses = Misses::default();
+    let mut reached = closure(&seen.given, &seen.made);
     if told.complete {
-        for (source, tools) in &given {
+        for (source, tools) in &seen.given {
             for (tool, runs) in tools {
                 flows(told, source, tool, runs, &mut misses);
             }
         }
-        for (source, tools) in &made {
+        for (source, tools) in &seen.made {
             for (tool, runs) in tools {
                 decisions(told, source, tool, runs, &mut misses);
             }
         }
+        for (source, tools, runs) in &seen.ordered {
+            orders(told, source, tools, runs, &mut misses);
+        }
         for (place, run) in observed.runs.iter().enumerate() {
             alone(told, run, place, &mut misses);
         }
+        through_others(told, seen, &reached, &mut misses);
     }
-    let reached = closure(&given, &made);
-    if told.complete {
-        let with_data = closure(&given, &Reached::new());
-        for (from, to) in &reached {
-            let source = Source::Tool(from.clone());
-            let is_direct =
-                |of: &Reached| of.get(&source).is_some_and(|tools| tools.contains_key(to));
-            if !is_direct(&given) && !is_direct(&made) && leaves(told, from, to) {
-                let data = with_data.contains(&(from.clone(), to.clone()));
-                let kind = if data { Kind::Egress } else { Kind::Leaves };
-                misses.add(kind, Some(&source), to, Vec::new());
-            }
+    for (source, tools, _) in &seen.ordered {
+        if let Source::Tool(from) = source {
+            reached.extend(tools.iter().map(|tool| (from.clone(), tool.clone())));
         }
     }
     Verdict { misses: misses.0, reached }
+}
+
+/// Judges what reaches a tool only through the results of others.
+fn through_others(
+    told: &Told,
+    seen: &Seen,
+    reached: &BTreeSet<(String, String)>,
+    misses: &mut Misses,
+) {
+    let with_data = closure(&seen.given, &Reached::new());
+    for pair in reached {
+        let (from, to) = pair;
+        let source = Source::Tool(from.clone());
+        let is_direct = |of: &Reached| of.get(&source).is_some_and(|tools| tools.contains_key(to));
+        if !is_direct(&seen.given) && !is_direct(&seen.made) && leaves(told, from, to) {
+            let kind = if with_data.contains(pair) { Kind::Egress } else { Kind::Leaves };
+            misses.add(kind, Some(&source), to, Vec::new());
+        }
+    }
 }
 
 /// Collects the first miss of each kind and pair.
@@ -271,6 +296,25 @@ fn decisions(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &
                 add(Kind::ArgsLeave);
             }
         }
+    }
+}
+
+/// Judges a source that decided in which order two tools were called: that is told of one of them.
+fn orders(
+    told: &Told,
+    source: &Source,
+    [first, second]: &[String; 2],
+    runs: &[usize],
+    misses: &mut Misses,
+) {
+    if !decides(told, source, first) && !decides(told, source, second) {
+        misses.add(Kind::Made, Some(source), first, runs.to_vec());
+    }
+    if let Source::Tool(from) = source
+        && leaves(told, from, first)
+        && leaves(told, from, second)
+    {
+        misses.add(Kind::Leaves, Some(source), first, runs.to_vec());
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use analysis::Argument;
 
 use crate::explore::Observed;
-use crate::judge::{Kind, judge};
+use crate::judge::{Kind, judge, see};
 use crate::told::Told;
 
 /// A way to tell something wrong.
@@ -28,13 +28,14 @@ pub(crate) struct Tried(BTreeMap<&'static str, (usize, usize)>);
 impl Tried {
     /// Makes the plan of a program wrong in every way. All that it tells was right, and shown by the runs.
     pub(crate) fn on(&mut self, told: &Told, observed: &Observed) {
+        let seen = see(observed);
         for mutant in MUTANTS {
             let mut wrong = told.clone();
             (mutant.change)(&mut wrong);
             if wrong == *told {
                 continue;
             }
-            let kinds = judge(&wrong, observed).kinds();
+            let kinds = judge(&wrong, observed, &seen).kinds();
             let (made, found) = self.0.entry(mutant.name).or_default();
             *made += 1;
             *found += usize::from(mutant.found_as.iter().any(|kind| kinds.contains(kind)));

@@ -2,7 +2,7 @@
 
 use crate::check::Checker;
 use crate::explore::Observed;
-use crate::judge::{Miss, judge};
+use crate::judge::{Miss, judge, see};
 use crate::program::{Program, declares_the_same};
 use crate::runner::Run;
 use crate::told::Prepared;
@@ -43,7 +43,7 @@ fn shows(checker: &Checker, program: &Program, miss: &Miss, runs: &[Run]) -> Opt
     let observed = Observed { runs, groups };
     let is_same =
         |found: &Miss| found.kind == miss.kind && found.from == miss.from && found.to == miss.to;
-    judge(&prepared.told, &observed).misses.iter().any(is_same).then(|| Small {
+    judge(&prepared.told, &observed, &see(&observed)).misses.iter().any(is_same).then(|| Small {
         program: program.clone(),
         prepared,
         runs: observed.runs,

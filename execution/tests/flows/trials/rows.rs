@@ -97,7 +97,10 @@ impl Alone {
             }
             // That what decides leaves the machine, too, is a promise of its own.
             let right = kinds.iter().all(|kind| matches!(kind, Kind::Leaves | Kind::ArgsLeave));
-            if right && prepared.told.pairs().is_subset(&checked.verdict.reached) {
+            if right
+                && prepared.told.complete
+                && prepared.told.pairs().is_subset(&checked.verdict.reached)
+            {
                 self.wrong_plans.on(&prepared.told, &checked.observed);
             }
         }
