@@ -3,9 +3,13 @@
 //!
 //! `table.rs` has the rows, `alone.rs` and `crossed.rs` make small programs of them, `plain.rs` and `odd.rs` longer
 //! programs, `explore.rs` runs a program in many worlds, and `judge.rs` holds the runs against what
-//! was told. Programs are the same in each run of the tests. `PML_TEST_SCALE` says how many there are,
-//! `PML_TEST_PROGRAM` is a part of the name of those to look at, and `PML_TEST_MISS` a kind of miss of
-//! which examples are shown, or `all`. `PML_TEST_KNOWN=write` writes the list of what rows are known to miss.
+//! was told. Programs are the same in each run of the tests. What is missed today is listed in `known.txt`,
+//! and bounded in `bounds.txt`; both can only become shorter.
+//!
+//! - `PML_TEST_SCALE` says how many programs there are, `PML_TEST_SEED` where they begin.
+//! - `PML_TEST_PROGRAM` is a part of the name of those to look at: `odd 88`, `throw/`.
+//! - `PML_TEST_MISS` is a kind of miss of which examples are shown, `all`, or `unconfirmed`.
+//! - `PML_TEST_KNOWN=write` writes `known.txt`.
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 

@@ -5,6 +5,8 @@
 pub(crate) struct Options {
     /// The part of all programs that is tried; 1 in `make soak`.
     pub(crate) scale: f64,
+    /// The first of the seeds of programs by chance.
+    pub(crate) seed: u64,
     /// A part of the name of the programs to look at.
     pub(crate) program: Option<String>,
     /// The kind of miss of which examples are shown, `all`, or `unconfirmed`.
@@ -19,6 +21,7 @@ impl Options {
         let scale = variable("PML_TEST_SCALE").and_then(|text| text.parse().ok());
         Self {
             scale: scale.unwrap_or(0.1),
+            seed: variable("PML_TEST_SEED").and_then(|text| text.parse().ok()).unwrap_or(1),
             program: variable("PML_TEST_PROGRAM"),
             miss: variable("PML_TEST_MISS"),
             writes_known: variable("PML_TEST_KNOWN").is_some_and(|what| what == "write"),

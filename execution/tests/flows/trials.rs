@@ -64,7 +64,7 @@ fn many(
     let mut counts = Counts::default();
     let mut said = Vec::new();
     let mut examples = BTreeMap::new();
-    let programs = (1..=count)
+    let programs = (options.seed..options.seed + count)
         .map(|seed| (program(seed), Effort { seed, ..effort }))
         .filter(|(program, _)| options.wants(&program.name));
     checker.each(programs, |checked| {
@@ -75,6 +75,7 @@ fn many(
             }
             _ => {}
         }
+        print(&options, &checked);
         show(&checker, &options, &checked, &mut examples);
     });
     println!("{}", counts.summary(sort));
@@ -86,6 +87,17 @@ fn many(
         }
     }
     verdict(said)
+}
+
+/// Prints a program that is asked for, and what is told of it.
+fn print(options: &Options, checked: &Checked) {
+    if options.program.is_some() {
+        println!("{}\n{}", checked.program.name, checked.program.source());
+        println!(
+            "{}",
+            checked.prepared.as_ref().map_or_else(Clone::clone, |one| report::plan(&one.told))
+        );
+    }
 }
 
 /// Prints examples of the misses that are asked for, each as small as it can be made.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libtest_mimic::Failed;
 
-use super::{show, verdict};
+use super::{print, show, verdict};
 use crate::check::{Checked, Checker};
 use crate::explore::Effort;
 use crate::judge::Kind;
@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::program::Program;
 use crate::runner::End;
 use crate::told::analysis;
-use crate::{alone, report, table};
+use crate::{alone, table};
 
 /// Of the programs whose secret is in `args`, a sample tries one of so many.
 const ARGS: usize = 5;
@@ -60,13 +60,7 @@ pub(crate) fn each_row_alone() -> Result<(), Failed> {
             let rows = if shown { &mut alone.shows } else { &mut alone.shows_nothing };
             rows.insert(row);
         }
-        if options.program.is_some() {
-            println!("{}\n{}", checked.program.name, checked.program.source());
-            println!(
-                "{}",
-                checked.prepared.as_ref().map_or_else(Clone::clone, |one| report::plan(&one.told))
-            );
-        }
+        print(&options, &checked);
         show(&checker, &options, &checked, &mut BTreeMap::new());
         alone.add(&checked);
     });
