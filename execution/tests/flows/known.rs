@@ -140,18 +140,21 @@ impl Counts {
     pub(crate) fn beyond(&self, sort: &str) -> Vec<String> {
         let bounds = bounds(sort);
         let mut out = Vec::new();
-        for kind in Kind::ALL {
-            let rate = self.per_thousand(self.missed.get(&kind).copied().unwrap_or(0));
-            let most = bounds.most.get(kind.name()).copied().unwrap_or(0.0);
+        let missed =
+            Kind::ALL.map(|kind| (kind.name(), self.missed.get(&kind).copied().unwrap_or(0)));
+        // What is incomplete misses nothing, so there are bounds for that, too.
+        for (word, count) in missed.into_iter().chain([(DYNAMIC, self.dynamic)]) {
+            let rate = self.per_thousand(count);
+            let most = bounds.most.get(word).copied().unwrap_or(0.0);
             // A small sample is off by chance: four times its standard deviation, and a little.
             let share = most / 1000.0;
             let chance = 4000.0 * (share * (1.0 - share) / self.programs.max(1) as f64).sqrt();
             if rate > most || (most > 0.0 && rate + chance + 2.0 < most) {
                 if most > 0.0 {
-                    out.push(format!("- {sort} {} {most}", kind.name()));
+                    out.push(format!("- {sort} {word} {most}"));
                 }
                 if rate > 0.0 {
-                    out.push(format!("+ {sort} {} {}", kind.name(), rate.ceil()));
+                    out.push(format!("+ {sort} {word} {}", rate.ceil()));
                 }
             }
         }
