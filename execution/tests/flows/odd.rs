@@ -1,6 +1,6 @@
 //! Odd programs: a handful of rows, one after the other and one within another.
 
-use crate::compose::{Body, Given, Writer, bound, caught, thrower};
+use crate::compose::{Body, Given, Writer, block, bound, caught, thrower};
 use crate::program::{Part, Program};
 use crate::random::Random;
 use crate::table::{Kind, Row};
@@ -36,6 +36,35 @@ struct Odd<'a> {
 /// How deep rows stand within rows.
 const DEPTH: usize = 2;
 
+/// What runs the statements between it once; `_` stands for a number.
+const AROUND: &[(&str, &str)] = &[
+    ("await (async () => {", "})();"),
+    ("const f_ = async () => {", "}; await f_();"),
+    ("async function f_() {", "} await f_.call(null);"),
+    ("class C_ { async run() {", "} } await new C_().run();"),
+    ("class C_ { async run() { await this.step(); } async step() {", "} } await new C_().run();"),
+    (
+        "class B_ { async run() { await this.step(); } } class C_ extends B_ { async step() {",
+        "} } await new C_().run();",
+    ),
+    ("const o_ = { async run() {", "} }; await o_.run();"),
+    ("const l_ = [async () => {", "}]; for (const f of l_) await f();"),
+    ("const m_ = new Map([[\"k\", async () => {", "}]]); await m_.get(\"k\")();"),
+    ("const use_ = async (f) => { await f(); }; await use_(async () => {", "});"),
+    ("await Promise.resolve().then(async () => {", "});"),
+    ("await Promise.all([(async () => {", "})()]);"),
+    ("await new Promise((done) => setTimeout(done, 0)).then(async () => {", "});"),
+    ("async function* g_() {", "yield 1; } for await (const x of g_());"),
+    ("for (const x of [1]) {", "}"),
+    ("let n_ = 0; while (n_ < 1) { n_++;", "}"),
+    ("switch (1) { case 1: {", "} }"),
+    ("l_: {", "}"),
+    ("try {", "} finally { }"),
+    ("try { throw 0; } catch {", "}"),
+    ("try { } finally {", "}"),
+    ("if (args) {", "}"),
+];
+
 impl Odd<'_> {
     /// Writes a call of a tool whose result is known from then on.
     fn record(&mut self) -> Part {
@@ -63,8 +92,9 @@ impl Odd<'_> {
 
     /// Writes one step; a `plain` one has no `await`.
     fn step(&mut self, depth: usize, plain: bool) -> Vec<Part> {
-        match self.random.below(if depth < DEPTH { 10 } else { 5 }) {
+        match self.random.below(if depth < DEPTH { 11 } else { 5 }) {
             0..4 => self.value(plain),
+            10 if !plain => self.around(depth),
             4 if !plain && self.random.percent(40) => vec![self.record()],
             4 | 5 => self.send(plain),
             6 | 7 => self.decide(depth, plain),
@@ -117,6 +147,17 @@ impl Odd<'_> {
         parts.push(self.writer.place(&row, &given, &body).0);
         self.known.push(Given::Bit(flag));
         parts
+    }
+
+    /// Writes statements that run once, within others.
+    fn around(&mut self, depth: usize) -> Vec<Part> {
+        let (before, after) = *self.random.one(AROUND);
+        let number = self.writer.number().to_string();
+        let (flag, body) = self.body(depth, false);
+        let numbered = |text: &str| text.replace('_', &number);
+        let declared = Part::text(format!("let {flag} = 0;"));
+        self.known.push(Given::Bit(flag));
+        vec![declared, block(&numbered(before), body.statements, &numbered(after))]
     }
 
     /// Writes what stands in a row, and the flag that it sets.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sandbox::{
@@ -15,6 +16,9 @@ use crate::world::World;
 
 /// The most calls of one run; more of them tell nothing new.
 const CALLS: u64 = 120;
+
+/// The CPU time of one run; they need a hundredth of it, if they end at all.
+const CPU: Duration = Duration::from_millis(300);
 
 /// A call as the tool saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +102,7 @@ impl Runner {
             in_flight: Arc::default(),
             most_in_flight: AtomicUsize::new(0),
         });
-        let limits = Limits { calls: CALLS, ..Limits::server() };
+        let limits = Limits { calls: CALLS, cpu: CPU, ..Limits::server() };
         let caller: Arc<dyn ToolCaller> = tools.clone();
         let outcome = self.0.run(program, &limits, caller, CancellationToken::new()).await;
         let end = match outcome.result {
