@@ -6,10 +6,12 @@ use crate::table::{Kind, Row};
 
 /// Returns the programs in which a row stands alone. `args` is the secret of the second half.
 pub(crate) fn alone(row: &Row) -> Vec<Program> {
-    let of_tool = forms(row, true).into_iter();
-    let asks = row.holes().is_empty();
-    let of_args = if asks { Vec::new() } else { forms(row, false) };
-    of_tool.chain(of_args).collect()
+    let mut programs = forms(row, true);
+    // A row without holes has its secret from a tool that it calls itself.
+    if !row.holes().is_empty() {
+        programs.extend(forms(row, false));
+    }
+    programs
 }
 
 fn forms(row: &Row, of_tool: bool) -> Vec<Program> {
