@@ -13,7 +13,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: ByRole = ByRole;
 
-/// Whether this process is the gateway. It is decided once, before anything is allocated.
+/// Whether this process is the gateway. It is decided once, before the first allocation.
 static IS_GATEWAY: AtomicBool = AtomicBool::new(false);
 
 /// Runs before `main`, and before the standard library allocates anything.

@@ -1,4 +1,4 @@
-//! Who is calling: an API key, a session or an access token becomes a principal, a scope and rights.
+//! Authentication: an API key, a session or an access token becomes a principal, a scope and rights.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Puts together what a request with a valid key says of its sender.
+    /// Builds the caller from a request with a valid key.
     pub fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
         let client = match headers.get(CLIENT_HEADER).map(|value| value.as_bytes()) {
             Some(b"package") => ClientKind::Package,
@@ -53,13 +53,13 @@ impl Requester {
         &self.caller.scope
     }
 
-    /// Returns on whose behalf the registry is asked.
+    /// Returns the tenant of the caller's registry queries.
     pub fn tenant(&self) -> Tenant {
         self.caller.tenant()
     }
 }
 
-/// The header that says the caller can run `execute_locally` answers.
+/// The header of a caller that can run `execute_locally` answers.
 pub const CLIENT_HEADER: &str = "x-pml-client";
 
 /// Returns the key that a request carries.
@@ -156,7 +156,7 @@ pub async fn require_caller(
     Ok(next.run(request).await)
 }
 
-/// Who reads the registry: a tenant, or anybody for public entries.
+/// The reader of the registry: a tenant, or anybody for public entries.
 pub enum Reader {
     /// A caller with the right to read.
     Tenant(Arc<Caller>),

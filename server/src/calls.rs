@@ -25,7 +25,7 @@ use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
 use crate::upstreams::keys::{self, Need};
 
-/// How long one tool may take.
+/// The time limit of one tool.
 pub const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// On whose behalf something is called, and what it may reach.
@@ -37,7 +37,7 @@ pub struct RunOf {
     pub requester: Requester,
     /// All tools and capabilities that the run may come to.
     pub reach: Arc<Reach>,
-    /// How it may call capabilities.
+    /// The nesting state of its capability calls.
     pub nesting: Nesting,
 }
 
@@ -48,7 +48,7 @@ impl RunOf {
     }
 }
 
-/// The calls of one running program, held to what its analysis declared.
+/// The calls of one running program, limited to what its analysis declared.
 pub struct ProgramCalls {
     run: Arc<RunningProgram>,
 }
@@ -207,7 +207,7 @@ async fn call_registered(
     Ok(result)
 }
 
-/// Calls a server tool and returns its raw MCP result, whose memory goes to `memory`.
+/// Calls a server tool and returns its raw MCP result, whose memory is charged to `memory`.
 async fn call(
     of: &RunOf,
     tool: &ResolvedTool,

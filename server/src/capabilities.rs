@@ -1,4 +1,4 @@
-//! What a program reaches through the capabilities that it calls, and their programs run within its run.
+//! Resolves the capabilities that a program reaches, and runs their programs within its run.
 //!
 //! A capability cannot carry a tool to a place where the program itself could not: everything that it reaches is part
 //! of the program's routing, and a call within it is limited to what its own analysis declared.
@@ -32,7 +32,7 @@ pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
 pub struct Named {
     /// The scope whose program it is: the caller's, or that of a capability.
     pub base: Scope,
-    /// What the program writes.
+    /// The program's console output.
     pub id: ToolId,
 }
 
@@ -44,8 +44,8 @@ pub fn scope_of(tenant: &Tenant) -> Scope {
     tenant.scope().cloned().unwrap_or_else(Scope::public)
 }
 
-/// Finds what the ids stand for in programs of the scope `base`, and all that they reach. A capability runs where all
-/// of that can run.
+/// Resolves the ids in programs of the scope `base`, and everything that they reach. A capability runs where all of
+/// that can run.
 ///
 /// The names that a capability calls resolve in its own scope, so that another organisation's program never reaches
 /// the caller's tools of the same name; and only to tools that the caller may see.
@@ -132,7 +132,7 @@ pub fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBod
         }
         all.extend(level.iter().cloned());
     }
-    // The same capability can stand in it by its short name and by its full one.
+    // The same capability may occur under its short name and under its full one.
     let fqdn = |named: &Named| reached.get(named).map(|tool| &tool.fqdn);
     let calls_itself = all.iter().any(|inner| fqdn(inner) == fqdn(named));
     let how = if calls_itself { "calls itself" } else { "is nested too deeply" };
@@ -182,7 +182,7 @@ fn unknown(base: &Scope, missing: &MissingTool, reached: &Reach) -> ErrorBody {
     ErrorBody::new(ErrorCode::ToolNotFound, format!("tool `{id}`{by} {why}"))
 }
 
-/// How a run may call capabilities.
+/// The limits of a run's capability calls.
 #[derive(Debug, Clone)]
 pub struct Nesting {
     depth: usize,
@@ -190,7 +190,7 @@ pub struct Nesting {
 }
 
 impl Nesting {
-    /// Returns that of a program which is nobody's part.
+    /// Returns the nesting of a program that no other program called.
     pub fn outermost() -> Self {
         Self { depth: 0, place: Arc::new(Semaphore::new(1)) }
     }

@@ -1,4 +1,4 @@
-//! What each subcommand of `pml-server` does.
+//! The implementation of each subcommand of `pml-server`.
 
 mod catalog;
 mod keys;

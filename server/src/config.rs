@@ -138,7 +138,7 @@ pub struct Settings {
     pub master_key: MasterKeySettings,
 }
 
-/// What `pml-server` can do.
+/// The commands of `pml-server`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the gateway (the default).

@@ -38,11 +38,11 @@ use sent::{Rest, SentBody};
 use stream::{Answer, Watched, Working};
 use table::{Seat, Table};
 
-/// How often connections are checked for being overdue.
+/// The interval of checks for overdue connections.
 const SWEEP: Duration = Duration::from_millis(500);
 /// How long accepting pauses after a failure that does not concern a single connection, such as `EMFILE`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// How often a repeated failure is logged.
+/// The interval of log lines for a repeated failure.
 const REMINDER: Duration = Duration::from_secs(60);
 /// Marks that the connection ends with this answer.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -108,7 +108,7 @@ pub async fn serve(
 
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    // The times of all kinds of connections are kept in one place: ours.
+    // All connection timeouts are implemented in one place: here.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER);
     builder
         .http2()
@@ -150,7 +150,7 @@ async fn serve_one(
                 true => Body::new(SentBody::new(body, live, rest.clone())),
                 false => Body::new(body),
             });
-            // The address of the peer goes along with each request.
+            // The peer's address is attached to each request.
             request.extensions_mut().insert(ConnectInfo(peer));
             let Ok(mut response) = router.oneshot(request).await;
             // In HTTP/2 a body has a stream of its own.

@@ -9,7 +9,7 @@ use registry::{Operator, Registry, RegistryError};
 use crate::config::Settings;
 use crate::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
 
-/// How often it is looked whether the private Postgres still runs.
+/// The interval of checks that the private Postgres still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The database that a command works on.
@@ -75,7 +75,7 @@ impl Database {
         connected.map_err(|error| self.explain(error, "PML_DATABASE_URL"))
     }
 
-    /// Says what to do where no connection came about.
+    /// Adds the remedy to a failed connection attempt.
     fn explain(&self, error: RegistryError, variable: &str) -> anyhow::Error {
         match error {
             RegistryError::NoConnection { .. } if !self.is_embedded() => {
@@ -92,7 +92,7 @@ impl Database {
         }
     }
 
-    /// Returns when the private Postgres is no more; never for the operator's own.
+    /// Returns when the private Postgres has exited; never for the operator's own.
     pub async fn ended(&self) {
         match self {
             Self::Embedded(embedded) => {

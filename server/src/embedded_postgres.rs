@@ -5,9 +5,8 @@
 //! from `spawn_blocking`. The child is spawned from a thread of its own that lives as long as the database: with
 //! PDEATHSIG, the kernel stops the database when that thread, and so this process, dies.
 //!
-//! One process owns a running cluster (a lock file says which); every other one
-//! on the same data directory attaches to it. The module needs only `rustix`
-//! and `thiserror`, so that the tests of `registry` can include it by path.
+//! One process owns a running cluster (a lock file names it); every other one on the same data directory attaches to
+//! it. The module needs only `rustix` and `thiserror`, so that the tests of `registry` can include it by path.
 
 use std::fs::File;
 use std::io;
@@ -30,7 +29,7 @@ use binaries::Binaries;
 use cluster::Cluster;
 use postmaster::Postmaster;
 
-/// How long a start may take, crash recovery included.
+/// The time limit of a start, including crash recovery.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a fast shutdown may take before it becomes an immediate one.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
@@ -39,7 +38,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// The oldest major version that the migrations run on.
 const OLDEST_MAJOR: u32 = 15;
 
-/// Says why the private Postgres is not there.
+/// Why the private Postgres is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedPostgresError {
     /// No usable `postgres` and `initdb` were found.
@@ -49,7 +48,7 @@ pub enum EmbeddedPostgresError {
          database of your own with PML_DATABASE_URL"
     )]
     NoBinaries {
-        /// Where was looked, and why it did not do.
+        /// The searched places, and why each was unsuitable.
         looked: String,
     },
     /// The cluster was made by another major version.
@@ -102,7 +101,7 @@ pub enum EmbeddedPostgresError {
     /// A program of Postgres failed.
     #[error("{step} failed: {output}")]
     Failed {
-        /// What was being done.
+        /// The failed operation.
         step: &'static str,
         /// The end of its output.
         output: String,
@@ -110,21 +109,21 @@ pub enum EmbeddedPostgresError {
     /// Something took longer than it may.
     #[error("{step} took longer than {} s; see `{log}`", limit.as_secs())]
     Timeout {
-        /// What was being done.
+        /// The failed operation.
         step: &'static str,
         /// Its time limit.
         limit: Duration,
-        /// Where Postgres writes its log.
+        /// The path of Postgres' log.
         log: PathBuf,
     },
     /// The operating system refused something.
     #[error("cannot {action} `{path}`")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
         /// With which file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -136,10 +135,10 @@ impl EmbeddedPostgresError {
     }
 }
 
-/// Says what a commit survives.
+/// The durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// A power cut, as far as the disk keeps its word.
+    /// A power cut, as far as the disk honours flushes.
     Durable,
     /// The end of a process, but not of the machine; for tests.
     Volatile,
@@ -156,7 +155,7 @@ pub struct EmbeddedPostgres {
     joined: Option<Cluster>,
 }
 
-/// What only the process that started the database has.
+/// The state of the process that started the database.
 #[derive(Debug)]
 struct Owned {
     postmaster: Postmaster,

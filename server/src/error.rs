@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::http::observe::request_id;
 
-/// A request that was refused before it became an execution, told as RFC 9457
-/// `application/problem+json` with a `code` member.
+/// A request that was refused before it became an execution, as RFC 9457 `application/problem+json` with a `code`
+/// member.
 #[derive(Debug, Clone)]
 pub struct ApiError {
     code: ErrorCode,
@@ -172,10 +172,10 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The longest text of a library that is told.
+/// The longest library message that is passed on.
 const TEXT_LIMIT: usize = 4 * 1024;
 
-/// Gives refusals that the router or a library makes, in plain text or without a word, the form of all others.
+/// Converts refusals by the router or a library, in plain text or empty, to the common form.
 pub async fn in_one_form(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -226,7 +226,7 @@ impl From<RegistryError> for ApiError {
     }
 }
 
-/// Tells a registry's failure without its inner text, which is logged here, once.
+/// Reports a registry failure without its internal text, which is logged here, once.
 pub fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
     let (code, message) = match error {
         RegistryError::Unavailable(_) => {

@@ -54,7 +54,7 @@ struct Plan {
     warnings: Vec<String>,
 }
 
-/// Executes a program, or says who has to.
+/// Executes a program, or delegates it.
 pub async fn execute(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -134,8 +134,8 @@ async fn plan(
     if !unknown.is_empty() {
         return Err(unknown_tools(&unknown, &resolved.tools));
     }
-    // What the caller's machine calls its own runs there, whatever the registry
-    // has under that name; the registry's entry itself stays as it is.
+    // Names that belong to the caller's machine run there, even if the registry has the same name; the registry's
+    // entry itself is unaffected.
     let tools_used = analysis
         .tools
         .iter()
@@ -343,7 +343,7 @@ async fn run(
         ..Program::default()
     };
     let _turn = tokio::select! {
-        // The pool tells what was cancelled.
+        // The pool reports the cancellation.
         () = cancel.cancelled() => None,
         turn = admitted.turn() => Some(turn),
     };

@@ -11,7 +11,7 @@ use reqwest::ClientBuilder;
 use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
 
-/// How long a connection to an upstream may take to come about.
+/// The time limit for connecting to an upstream.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of idle sockets kept per upstream.

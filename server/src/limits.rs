@@ -1,7 +1,7 @@
 //! Rate limits: of a key, of an organisation, of an address.
 //!
-//! The buckets are in the database, so that all gateways share them. A gateway draws a
-//! slice at a time and gives it out itself: a request seldom costs a query.
+//! The buckets are in the database, so that all gateways share them. A gateway draws a slice at a time and spends it
+//! locally, so a request rarely costs a query.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// What is limited.
+/// The subject of a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Bucket {
     Key(Uuid),
@@ -80,17 +80,17 @@ impl Bucket {
     }
 }
 
-/// What this gateway has drawn from a bucket.
+/// A slice that this gateway has drawn from a bucket.
 #[derive(Default)]
 struct Slice {
     left: u32,
     /// Until when the bucket is known to be empty.
     empty_until: Option<Instant>,
-    /// Until when the database is not asked again, because it did not answer.
+    /// Until when the database is not queried again, because it did not answer.
     unknown_until: Option<Instant>,
 }
 
-/// How a request was counted.
+/// The result of counting a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     /// It may come.
@@ -200,7 +200,7 @@ impl Limits {
             if let Some(until) = slice.empty_until.filter(|until| *until > now) {
                 return Counted::Refused(until - now);
             }
-            // Not asked again by each request: they would wait for it one after the other.
+            // Not queried again by each request: they would wait for it one after the other.
             if slice.unknown_until.is_some_and(|until| until > now) {
                 return Counted::Unknown;
             }
@@ -230,7 +230,7 @@ async fn draw(
     limit: Duration,
 ) -> Option<TokenGrant> {
     let name = bucket.name();
-    // The registry finishes what is given up here: a statement that is dropped half-way would cost its connection.
+    // The registry completes what is abandoned here: a statement dropped half-way would cost its connection.
     match tokio::time::timeout(limit, registry.take_tokens(&name, wanted(rate), rate)).await {
         Ok(Ok(drawn)) => return Some(drawn),
         Ok(Err(error)) => tracing::warn!(error = %error, "Could not count requests"),
@@ -256,7 +256,7 @@ pub async fn count_address(gateway: &SharedGateway, origin: IpAddr) -> Result<()
     gateway.limits.count(&gateway.registry, Bucket::Address(origin), rate).await
 }
 
-/// Returns who sent a request: the peer, or what our own proxies say of it.
+/// Returns the sender of a request: the peer, or the client that our own proxies report.
 ///
 /// Each proxy appends the address that it was called from, so the list is read from its end, and only as far as the
 /// proxies are trusted: anybody can send the beginning.
@@ -275,7 +275,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAdd
     client
 }
 
-/// Returns what one subscriber is given: an IPv4 address, or the first half of an IPv6 one.
+/// Returns the network of one subscriber: an IPv4 address, or the first half of an IPv6 one.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

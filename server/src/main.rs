@@ -13,7 +13,8 @@ fn main() -> ExitCode {
     // A sandbox child is this same program; it never gets past this line.
     sandbox::child_main_if_requested(&[ANALYSE]);
     let cli = Cli::of_process();
-    // What is in `cli` by now, and what only the environment has: others of the same user could read it there.
+    // The values already parsed into `cli`, and those that only the environment has: others of the same user could
+    // read them there.
     for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
         sandbox::take_variable(name);
     }

@@ -1,4 +1,4 @@
-//! Where the master keys for stored secrets come from.
+//! The sources of the master keys for stored secrets.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -22,11 +22,11 @@ const OWN_FILE: &str = "master.key";
 /// The most of a file that is read; a key has 44 letters.
 const FILE_LIMIT: u64 = 1_024;
 
-/// Who may read the file that we made: its owner.
+/// The permissions of the file that we create: its owner only.
 const OWN_MODE: u32 = 0o077;
 
-/// Who may not touch a file that the operator made: the group may read it, as
-/// orchestrators mount their secrets.
+/// The forbidden permissions of a file that the operator created: the group may read it, as orchestrators mount
+/// secrets this way.
 const GIVEN_MODE: u32 = 0o027;
 
 /// The files of master keys. The keys themselves come from `PML_MASTER_KEY`,
@@ -64,7 +64,7 @@ pub fn take_variables() {
     VARIABLES.get_or_init(|| names.into_iter().filter_map(take).collect());
 }
 
-/// The master keys that the settings give.
+/// The configured master keys.
 #[derive(Debug, Default)]
 pub(crate) struct GivenKeys {
     pub(crate) present: Option<MasterKey>,
@@ -101,10 +101,10 @@ impl GivenKeys {
     }
 }
 
-/// Gives a registry the master keys that it needs to serve.
+/// Passes the master keys to a registry.
 ///
-/// Without a key and with an operator's own database there are no secrets, which
-/// their routes say; everything else works.
+/// Without a master key and with an operator's own database there are no secrets, which their routes report;
+/// everything else works.
 pub(crate) async fn prepare(
     registry: Registry,
     database: &Database,
@@ -146,7 +146,7 @@ pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     }
 }
 
-/// Returns where a private gateway keeps its own master key.
+/// Returns the path of a private gateway's own master key.
 pub(crate) fn own_file(settings: &Settings) -> PathBuf {
     settings.data_dir().join(OWN_FILE)
 }

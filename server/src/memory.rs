@@ -28,15 +28,15 @@ const MIB: usize = 1024 * KIB;
 const BYTE: usize = 3;
 /// The maximum number of values and names in an MCP message.
 const TOKENS: usize = 200_000;
-/// The largest cost that counts as small.
+/// The largest cost of a small message.
 const SMALL: usize = 512 * KIB;
-/// How long a message waits for room.
+/// How long a message waits for memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long after a large message its remains are freed: its bytes, its answer, the buffers of its connection.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether that is about to be done.
+/// Whether that is already scheduled.
 static TRIM_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 /// The result of parsing a message.
@@ -111,7 +111,7 @@ struct Rooms {
     threads: Threads,
 }
 
-/// The room of one tenant, and of what belongs to nobody else.
+/// The budget of one tenant, and the shared ones.
 #[derive(Debug, Clone)]
 pub struct TenantMemory {
     all: Memory,
@@ -187,7 +187,7 @@ impl Memory {
         lane: impl Fn(&Room) -> &Lane,
     ) -> Result<Held, ApiError> {
         let tenant = self.tenant(scope);
-        // First the tenant's own, so that one that waits for itself keeps nothing from others.
+        // First the tenant's own budget, so that a tenant that waits for itself does not block others.
         let both = async {
             let own = lane(&tenant).take(bytes).await;
             [own, lane(&self.0.total).take(bytes).await]

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// Counts what a run has done; a clone counts for the same run.
+/// Counts the progress of a run; clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Option<watch::Sender<u64>>);
 

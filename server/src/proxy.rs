@@ -67,7 +67,7 @@ pub struct Passage {
     headers: HeaderMap,
     server: McpServer,
     url: Url,
-    /// What had changed before the caller's credential was checked.
+    /// The state of changes from before the caller's credential was checked.
     seen: Changes,
 }
 
@@ -164,7 +164,7 @@ impl Passage {
         if message.method == "tools/call" { self.judge_call(message).await } else { Ok(()) }
     }
 
-    /// Decides whether a tool may be called: by its name alone, whatever the server says of it.
+    /// Decides whether a tool may be called, by its name only, whatever the server's hints are.
     async fn judge_call(&self, message: &Message) -> Result<(), Stop> {
         let namespace = self.server.fqdn.namespace();
         let name = message.name.as_deref().unwrap_or_default();
@@ -441,13 +441,13 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
 fn cleaned(redactor: &Redactor, body: Bytes) -> Bytes {
     let text = String::from_utf8_lossy(&body);
     match redactor.json(&text) {
-        // Nothing was found, and nothing had to be mended to look.
+        // Nothing was found, and the text was valid as it was.
         clean if clean.as_bytes() == body => body,
         clean => Bytes::from(clean.into_owned()),
     }
 }
 
-/// Returns a word of a client short and plain enough to be told.
+/// Returns a client's text shortened and escaped for a message.
 fn shown(word: &str) -> String {
     protocol::escape_text(&word.chars().take(128).collect::<String>()).to_string()
 }

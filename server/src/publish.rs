@@ -77,8 +77,8 @@ pub struct Made {
 /// Publishes a program in the caller's scope. Who calls has seen to the right to.
 ///
 /// # Errors
-/// Returns what is wrong with the name, the program or its description, `CONFLICT` for a version that has other
-/// bytes, and why the registry does not answer.
+/// Returns the problem of the name, the program or its description, `CONFLICT` for a version with different bytes,
+/// and why the registry does not answer.
 pub async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -120,7 +120,7 @@ pub async fn publish(
     let input_schema = given_schema.unwrap_or_else(|| {
         let of_tool = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
         let inferred = analysis.input_schema(of_tool);
-        // Of what cannot be stored nothing is said; the program takes what it takes.
+        // An inferred schema that cannot be stored is replaced by a general one; the program accepts the same arguments.
         if is_storable(&inferred) { inferred } else { json!({ "type": "object" }) }
     });
     let mcp_deps = dependencies(gateway, &tenant, &resolved).await?;

@@ -1,4 +1,4 @@
-//! Sessions: short tokens of the gateway's own, made of a key or of an identity provider's token.
+//! Sessions: short-lived tokens of the gateway, created from an API key or an identity provider's token.
 //!
 //! A session is a JWT by the rules of RFC 8725. Its header is a constant text for each master key, which a token must
 //! match exactly before `jsonwebtoken` sees it, so a token can choose neither the algorithm nor its type. It is
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 /// The kind of token, in its header.
 const TYPE: &str = "pml-session+jwt";
-/// What the signing key is derived for.
+/// The purpose of the derived signing key.
 const PURPOSE: &str = "sessions, HS256";
 /// The longest session, in bytes.
 const TOKEN_LIMIT: usize = 2 * 1024;
@@ -36,7 +36,7 @@ pub struct Sessions {
 
 struct Signer {
     header: Header,
-    /// The header as it stands in a token, with the dot after it.
+    /// The encoded header of a token, with the dot after it.
     prefix: String,
     signs: EncodingKey,
     verifies: DecodingKey,
@@ -66,7 +66,7 @@ struct Claims {
     iat: i64,
     exp: i64,
     jti: Uuid,
-    /// The key that it was made of.
+    /// The API key that it was created from.
     #[serde(skip_serializing_if = "Option::is_none")]
     sid: Option<Uuid>,
     pml_scope: Scope,
@@ -85,7 +85,7 @@ impl Sessions {
     /// Derives the keys of the sessions; `None` without a master key.
     ///
     /// # Errors
-    /// Returns an error when the database does not say which one it is.
+    /// Returns an error if the database cannot identify the installation.
     pub async fn of(registry: &Registry) -> Result<Option<Self>, RegistryError> {
         let signers: Vec<Signer> = registry
             .derived_keys(PURPOSE)?
@@ -163,7 +163,7 @@ impl Sessions {
         validation.set_audience(&[&self.issuer]);
         let decoded = jsonwebtoken::decode(credential, &signer.verifies, &validation).ok()?;
         let claims: Claims = decoded.claims;
-        // The library takes lists of issuers and audiences, and does not look at `iat`.
+        // The library accepts lists of issuers and audiences, and ignores `iat`.
         let now = Utc::now().timestamp();
         let lasts = i64::try_from(LONGEST.as_secs()).ok()?;
         let is_now = claims.iat <= now + 30 && now < claims.exp && claims.exp <= claims.iat + lasts;

@@ -1,4 +1,4 @@
-//! What every request shares.
+//! The state that all requests share.
 
 use std::sync::Arc;
 
@@ -30,31 +30,31 @@ pub struct Gateway {
     pub turns: Turns,
     /// MCP servers behind HTTP.
     pub upstreams: Upstreams,
-    /// What is being passed through now.
+    /// The proxied messages in progress.
     pub exchanges: Exchanges,
     /// The memory budget of messages.
     pub memory: Memory,
-    /// Whether public entries can be read without a key.
+    /// Whether public entries can be read without an API key.
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
     pub tokens: Option<Tokens>,
-    /// Makes and checks sessions, where there is a master key.
+    /// Creates and verifies sessions, if there is a master key.
     pub sessions: Option<Sessions>,
     /// The rate limits.
     pub limits: Limits,
 }
 
-/// What a gateway is started with.
+/// The components that a gateway is started with.
 pub struct Parts {
     /// The configuration of sandboxes.
     pub pool: PoolConfig,
     /// The limit of concurrent programs.
     pub places: Places,
-    /// Whether public entries can be read without a key.
+    /// Whether public entries can be read without an API key.
     pub anonymous_read: bool,
     /// Checks access tokens, where an issuer is configured.
     pub tokens: Option<Tokens>,
-    /// Makes and checks short sessions, where there is a master key.
+    /// Creates and verifies sessions, if there is a master key.
     pub sessions: Option<Sessions>,
     /// The rate limits.
     pub limits: Limits,

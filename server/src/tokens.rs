@@ -33,11 +33,11 @@ const RIGHT_PREFIX: &str = "pml:";
 /// The required claims, and the names of the configurable ones.
 #[derive(Debug, Clone)]
 pub struct Claims {
-    /// What `iss` is.
+    /// The expected `iss`.
     pub issuer: String,
-    /// What `aud` is: the address of this gateway.
+    /// The expected `aud`: the address of this gateway.
     pub audience: String,
-    /// What `typ` is.
+    /// The expected `typ`.
     pub token_type: String,
     /// The claim with the scope.
     pub scope: String,
@@ -47,10 +47,10 @@ pub struct Claims {
     pub rights: String,
 }
 
-/// Says why a token is not accepted.
+/// Why a token is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It is not a valid token of the issuer for this gateway; callers learn no more.
+    /// It is not a valid token of the issuer for this gateway; callers do not learn the reason.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
     /// It is valid, but has no scope of this gateway, or its principal lost the membership there.
@@ -59,7 +59,7 @@ pub enum TokenError {
     /// The issuer's keys cannot be had.
     #[error("the issuer's keys are unavailable")]
     Unavailable,
-    /// The registry cannot say whether the scope exists.
+    /// The registry cannot determine whether the scope exists.
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }
@@ -76,13 +76,14 @@ pub struct Tokens {
 /// A token whose signature was verified.
 #[derive(Clone)]
 struct Verified {
-    /// The key that it was verified with. Keys that are fetched anew are others, and verify it again.
+    /// The key that it was verified with. After a refresh the keys are different objects, and the token is verified
+    /// again.
     key: Arc<DecodingKey>,
     claims: Arc<Map<String, Value>>,
 }
 
 impl Tokens {
-    /// Prepares the check; the issuer is asked for its keys when the first token comes.
+    /// Prepares the verifier; the issuer's keys are fetched when the first token arrives.
     ///
     /// # Errors
     /// Returns an error when there can be no HTTP client.
@@ -200,7 +201,7 @@ impl Tokens {
             return Err(TokenError::Invalid("there is no `sub`"));
         }
         let now = u64::try_from(Utc::now().timestamp()).unwrap_or_default();
-        // Whole seconds since 1970 alone: readers differ in how they round, and in what a time before it means.
+        // Only whole seconds since 1970: readers differ in how they round, and in how they treat earlier times.
         let time = |name: &str| match claims.get(name) {
             None => Ok(None),
             Some(at) => {
@@ -221,7 +222,7 @@ impl Tokens {
         ends.ok_or(TokenError::Invalid("`exp` is not a time"))
     }
 
-    /// Returns the principal of a token; never one that PML gives its own meaning, as that of a key or a service.
+    /// Returns the principal of a token; never one with a special meaning in PML, such as a key or a service.
     fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, TokenError> {
         let missing = TokenError::Invalid("the claim with the principal is missing");
         let text = claims.get(&self.claims.principal).and_then(Value::as_str);
@@ -268,7 +269,7 @@ pub fn word_of(right: Right) -> String {
     format!("{RIGHT_PREFIX}{}", right.as_str())
 }
 
-/// Reads rights from a list or from words; what is meant for others is passed over.
+/// Parses rights from a list or from words; those of other services are skipped.
 fn rights(claim: Option<&Value>) -> impl Iterator<Item = Right> {
     let words: Vec<&str> = match claim {
         Some(Value::String(words)) => words.split(' ').collect(),

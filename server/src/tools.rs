@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use limits::{MAX_ARGUMENT_BYTES, MAX_DEPTH, MAX_RESULT_BYTES};
 
-/// Why a native tool gave no value.
+/// Why a native tool returned no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolFailure {
     /// The arguments do not match the tool's input schema.

@@ -37,7 +37,7 @@ pub struct Admitted {
 }
 
 impl Turns {
-    /// Returns places that nobody has taken yet.
+    /// Returns the unused slots.
     pub fn new(places: Places) -> Self {
         let places = Places { running: places.running.max(1), ..places };
         Self { places, tenants: Mutex::default() }

@@ -39,7 +39,7 @@ type Client = BudgetedClient<TenantMemory>;
 type ConnectionKey = (Scope, String, Option<[u8; 32]>);
 type Connection = Arc<Connected>;
 
-/// The largest answer, in bytes: a tool's result, and what stands around it.
+/// The largest answer, in bytes: a tool's result, and its envelope.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024 + 64 * 1024;
 
 /// A connection, and the key that it sends: its tasks write to the log for as long as it lives.
@@ -100,7 +100,7 @@ impl Upstreams {
         &self.client
     }
 
-    /// Returns the same for messages of MCP, whose answers count as memory of the tenant.
+    /// Returns the same limits for MCP messages, whose answers are charged to the tenant's memory.
     fn client(&self, scope: &Scope) -> Client {
         BudgetedClient::new(self.client.clone(), self.memory.of(scope))
     }
@@ -113,8 +113,8 @@ impl Upstreams {
         self.private.check(url)
     }
 
-    /// Calls a tool of an `http` server and returns its raw MCP result, without the
-    /// key wherever that comes back. What it takes of the tenant's memory goes to `memory`.
+    /// Calls a tool of an `http` server and returns its raw MCP result, with the secret removed wherever it is
+    /// echoed. The tenant's memory for it is charged to `memory`.
     ///
     /// # Errors
     /// Returns `TOOL_UNAVAILABLE` when the server cannot be reached, `TOOL_FAILED`

@@ -18,7 +18,7 @@ use crate::publish::servers::check_tools;
 /// The number of refusals that are printed individually.
 const TOLD: usize = 20;
 
-/// Does what the command says and returns what to print.
+/// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     operator.migrate().await?;
@@ -134,7 +134,7 @@ fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
     }
 }
 
-/// Tells a source that is an address from one that is a file.
+/// Distinguishes a URL from a file.
 fn is_url(source: &str) -> anyhow::Result<bool> {
     if source.starts_with("http://") || source.starts_with("https://") {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! `pml-server keys`: the keys of a scope, for whoever runs the gateway.
+//! `pml-server keys`: the API keys of a scope, for the operator.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::table::{table, when};
 use crate::config::{CreateKey, KeysCommand};
 use crate::database::Database;
 
-/// Does what the command says and returns what to print.
+/// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::Result<String> {
     let registry = database.connect(1).await?;
     match command {
@@ -46,7 +46,7 @@ async fn make(registry: &Registry, create: &CreateKey) -> anyhow::Result<String>
         name: create.name.clone(),
         rights: create.can.iter().copied().collect(),
         expires_at: create.expires_in_days.map(|days| Utc::now() + TimeDelta::days(days.into())),
-        // What its principal is in the organisation bounds it.
+        // The role of its principal in the organisation limits it.
         org_role: Some(Role::Owner),
     };
     let made = registry.create_key(&Tenant::of(scope.clone()), new).await;

@@ -8,7 +8,7 @@ use registry::{RegistryError, RuleChange, RuleOrigin};
 use crate::config::RoutingCommand;
 use crate::database::Database;
 
-/// Does what the command says and returns what to print.
+/// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     operator.migrate().await?;

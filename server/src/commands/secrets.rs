@@ -11,7 +11,7 @@ use crate::config::{SecretsCommand, Settings};
 use crate::database::Database;
 use crate::master_key::{self, GivenKeys};
 
-/// Does what the command says and returns what to print.
+/// Runs the command and returns its output.
 pub(super) async fn run(
     database: &Database,
     settings: &Settings,

@@ -30,10 +30,10 @@ const FIRST_SCOPE: &str = "local.default";
 /// The file of a private gateway's first key.
 const KEY_FILE: &str = "local.key";
 
-/// How long the connections to the database may take to close.
+/// The time limit for closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Runs the gateway until it is told to stop.
+/// Runs the gateway until it is signalled to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
     let open_files = crate::connections::raise_descriptors();
     // The port comes first: a second start fails here and touches no database.
@@ -74,8 +74,8 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let ended = tokio::select! {
             () = &mut serving => Ok(()),
             () = database.ended() => {
-                // It is not brought up here: a start recovers it, and whoever watches
-                // the gateway starts it again.
+                // It is not restarted here: the next start recovers it, and the gateway's supervisor restarts the
+                // gateway.
                 tracing::error!("The private Postgres has exited; stopping");
                 shutdown.cancel();
                 serving.await;
@@ -91,7 +91,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     served
 }
 
-/// The key that a first start made, and where it lies.
+/// The key that a first start created, and its file.
 struct FirstKey {
     path: PathBuf,
     /// Present only on the start that made it.

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use protocol::escape_text;
 
-/// Returns a table; what the cells hold is escaped, because others than the operator may have written it.
+/// Returns a table; cell contents are escaped, because others than the operator may have written them.
 pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let shown = rows.iter().map(|row| row.each_ref().map(|cell| escape_text(cell)));
     let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();

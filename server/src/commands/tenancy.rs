@@ -1,4 +1,4 @@
-//! `pml-server orgs|projects|members`: tenants, for whoever runs the gateway.
+//! `pml-server orgs|projects|members`: tenants, for the operator.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::table::table;
 use crate::config::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 use crate::database::Database;
 
-/// Does what a command on organisations says and returns what to print.
+/// Runs a command on organisations and returns its output.
 pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     match command {
@@ -39,7 +39,7 @@ pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::
     }
 }
 
-/// Does what a command on projects says and returns what to print.
+/// Runs a command on projects and returns its output.
 pub(super) async fn projects(
     database: &Database,
     command: &ProjectsCommand,
@@ -67,7 +67,7 @@ pub(super) async fn projects(
     }
 }
 
-/// Does what a command on members says and returns what to print.
+/// Runs a command on members and returns its output.
 pub(super) async fn members(
     database: &Database,
     command: &MembersCommand,

@@ -1,4 +1,4 @@
-//! `pml-server tools`: what the operator says of the effects of tools.
+//! `pml-server tools`: the operator's marks on the effects of tools.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use registry::{Effects, RegistryError};
 use crate::config::{EffectsWord, ToolsCommand};
 use crate::database::Database;
 
-/// Does what the command says and returns what to print.
+/// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &ToolsCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
     operator.migrate().await?;

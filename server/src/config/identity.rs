@@ -78,7 +78,7 @@ impl OauthSettings {
     }
 }
 
-/// Checks an address: what is fetched or told over plain HTTP can be replaced on its way.
+/// Checks a URL: content transferred over plain HTTP can be replaced in transit.
 pub(super) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest::Url)> {
     let url: reqwest::Url = text.parse().with_context(|| format!("{name} is not a URL"))?;
     let host = url.host_str().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What one connection is doing, and since when.
+//! The state of one connection, and since when.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How long a connection may be in a state.
+/// How long a connection may stay in a state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     /// From the connection, or from the first byte of a later request, to the end of the request's head.
@@ -48,13 +48,13 @@ pub(super) struct Live {
 struct State {
     /// Since when it is as it is.
     since: Instant,
-    /// Requests whose heads have come and whose answers have not been given.
+    /// Requests whose heads have arrived and whose answers have not been sent.
     requests: usize,
     /// Those of them whose bodies have not come.
     bodies: usize,
     /// Whether a request has been answered.
     answered: bool,
-    /// Whether HTTP/1 has sent a part of the next request.
+    /// Whether HTTP/1 has received a part of the next request.
     begun: bool,
     /// Whether it is HTTP/2, where bytes between requests need not belong to one.
     is_multiplexed: bool,
@@ -104,7 +104,8 @@ impl Live {
         }
     }
 
-    /// The head of a request has come. `false` says that the connection is being closed and nothing is to be done on it.
+    /// The head of a request has arrived. `false` means that the connection is being closed and the request must not
+    /// be processed.
     pub(super) fn begins(&self, is_multiplexed: bool, has_body: bool) -> bool {
         let mut state = self.state();
         if state.is_doomed {
@@ -141,13 +142,13 @@ impl Live {
         self.state().rank()
     }
 
-    /// Closes it unless a request is worked on; tells whether it does.
+    /// Closes it unless a request is being processed; returns whether it did.
     pub(super) fn doom(&self) -> bool {
         let mut state = self.state();
         self.doom_if(&mut state, |state| state.rank().is_some())
     }
 
-    /// Closes it if it has been too long as it is; tells whether it does.
+    /// Closes it if it has been in its state for too long; returns whether it did.
     pub(super) fn doom_overdue(&self, times: &Times, now: Instant) -> bool {
         let mut state = self.state();
         self.doom_if(&mut state, |state| state.is_overdue(times, now))

@@ -1,4 +1,4 @@
-//! The bodies of requests: they have a pace, and what nobody reads of them does not spoil the next request.
+//! The bodies of requests: they have a minimum rate, and an unread rest does not break the next request.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +10,13 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::live::Live;
 
-/// How long a body may take whatever its pace is.
+/// How long a body may take before the minimum rate applies.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 /// The slowest pace of a body after that, from its beginning, in bytes a second.
 const BODY_PACE: u64 = 1_024;
 /// The largest rest of a body that is read to keep the connection.
 const REST: u64 = 512 * 1024;
-/// How long that may take.
+/// The total time limit.
 const REST_TIME: Duration = Duration::from_secs(1);
 
 /// A body came too slowly.
@@ -98,9 +98,10 @@ fn is_too_slow(elapsed: Duration, bytes: u64) -> bool {
     elapsed > BODY_GRACE && bytes < elapsed.as_secs() * BODY_PACE
 }
 
-/// What of a request's body is left when the request has been answered, as one that was refused before it was read.
+/// The unread rest of a request's body after the answer, for example of a request that was refused before its body
+/// was read.
 ///
-/// `hyper` closes the connection then, without having said so: the client's next request on it would be lost.
+/// Otherwise `hyper` closes the connection without announcing it, and the client's next request on it would be lost.
 #[derive(Clone, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::live::Live;
 
-/// A stream whose connection hears of what it reads and writes.
+/// A stream whose connection is notified of reads and writes.
 pub(super) struct Watched<S> {
     stream: S,
     live: Arc<Live>,

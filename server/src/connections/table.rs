@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::REMINDER;
 use super::live::{Live, Rank, Times};
 
-/// As many connections as are of use, however many files may be open.
+/// The largest useful number of connections, however many files may be open.
 const MOST: usize = 8_192;
 /// One part in so many of the open files is for everything else: the database, upstreams, children.
 const RESERVE: u64 = 3;
@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 /// How many connections may be closing before the next one is accepted: until they are closed, they hold their
 /// descriptors.
 const CLOSING: usize = 64;
-/// How long that is waited for.
+/// The time limit of that wait.
 const CLOSING_WAIT: Duration = Duration::from_millis(50);
 
 /// The connection limits.
@@ -125,18 +125,19 @@ impl Table {
         }
     }
 
-    /// Waits until most of those that were closed are gone.
+    /// Waits until most of the closing connections have ended.
     pub(super) async fn closed_enough(&self) {
         let waited = async {
             while self.closing.load(Ordering::Acquire) > CLOSING {
                 self.closed.notified().await;
             }
         };
-        // Whatever keeps them, others wait to be accepted.
+        // Whatever delays them, others wait to be accepted.
         let _ = tokio::time::timeout(CLOSING_WAIT, waited).await;
     }
 
-    /// Closes the part of some connections that waits longest, those without a request first; tells whether it could.
+    /// Closes a share of the connections that have waited longest, those without a request first; returns whether
+    /// there were any.
     fn drop_some(
         &self,
         seats: &mut Seats,

@@ -1,4 +1,4 @@
-//! Where `postgres` and `initdb` are.
+//! The location of `postgres` and `initdb`.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;

@@ -22,12 +22,12 @@ use super::{Durability, EmbeddedPostgresError as Error, POLL};
 
 /// The longest path of a unix socket, without the final NUL.
 const SOCKET_PATH_LIMIT: usize = 107;
-/// The name that Postgres gives its socket on port 5432.
+/// The name of Postgres' socket on port 5432.
 const SOCKET_NAME: &str = ".s.PGSQL.5432";
-/// The log starts anew when it has grown beyond this.
+/// The log is truncated at the start if it is larger than this.
 const LOG_LIMIT: u64 = 8 * 1024 * 1024;
 
-/// Roles and database, made before the cluster gets its name.
+/// Roles and database, created before the cluster gets its final name.
 ///
 /// The gateway serves as `pml_app`, which owns nothing and cannot pass by
 /// row-level security; `pml_owner` migrates.
@@ -160,7 +160,7 @@ impl Cluster {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(Error::io("open", &path)(error)),
         };
-        // Shared, so that two that only look do not see each other.
+        // Shared, so that two processes that only check do not block each other.
         match file.try_lock_shared() {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -291,7 +291,7 @@ impl Cluster {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("create", &dir)(error)),
         }
-        // Others can write beside it: it must be a folder, ours, and closed to them.
+        // Others can write to the parent folder, so it must be a real folder, owned by us, and closed to others.
         let metadata = fs::symlink_metadata(&dir).map_err(Error::io("open", &dir))?;
         let ours = self.account.as_ref().map_or(rustix::process::geteuid().as_raw(), |a| a.uid);
         if !metadata.is_dir() || metadata.uid() != ours || metadata.mode() & 0o077 != 0 {
@@ -313,7 +313,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the process id of a server that says it is ready.
+    /// Returns the process id of a server that reports that it is ready.
     pub(super) fn ready_pid(&self) -> Result<Option<u32>, Error> {
         Ok(self.pid_file()?.filter(|file| file.ready).map(|file| file.pid))
     }
@@ -371,7 +371,7 @@ impl Cluster {
         }
     }
 
-    /// Removes the lock file of a server that is gone.
+    /// Removes the lock file of a server that has exited.
     ///
     /// Postgres does so itself unless its number now belongs to another process
     /// of the same user; that no process works in the folder has just been seen.

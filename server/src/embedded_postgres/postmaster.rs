@@ -34,7 +34,7 @@ impl Postmaster {
         let spawner = thread::Builder::new().name("postgres".into()).spawn(move || {
             let spawned = command.spawn().and_then(|child| {
                 let pid = Pid::from_child(&child);
-                // Not reaped yet, so the number still means our child.
+                // Not reaped yet, so the pid still belongs to our child.
                 Ok((pidfd_open(pid, PidfdFlags::empty())?, child))
             });
             match spawned {
@@ -63,7 +63,7 @@ impl Postmaster {
     /// Stops the process, with a fast and then an immediate shutdown; returns whether it exited.
     pub(super) fn stop(&self, limit: Duration) -> bool {
         for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
-            // Fails only when the process is gone, which the loop sees.
+            // Fails only if the process has exited, which the loop detects.
             let _ = pidfd_send_signal(&self.handle, signal);
             let deadline = Instant::now() + limit;
             while Instant::now() < deadline {

@@ -34,8 +34,8 @@ pub(super) fn is_alive(pid: u32) -> bool {
 
 /// Returns the processes of Postgres that work in a cluster's folder.
 ///
-/// A server works in `data`, `initdb` in the folder itself and the server that
-/// it runs in its `init.<pid>`. The name tells them from a person's shell.
+/// A server's working directory is `data`; for `initdb` it is the folder itself, and for the server that it runs, its
+/// `init.<pid>`. The name distinguishes them from a person's shell.
 pub(super) fn processes_in(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries

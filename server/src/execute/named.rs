@@ -95,7 +95,7 @@ pub(super) fn shadowing<'a>(tools: impl IntoIterator<Item = &'a Arc<ResolvedTool
     warnings
 }
 
-/// Names every unknown tool with what to write instead, and what was found beside it.
+/// Returns every unknown tool with suggestions, and the tools that were found.
 pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>]) -> ErrorBody {
     let message = match unknown {
         [one] => format!("tool {}", why_missing(one)),

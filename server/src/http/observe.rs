@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 
-/// The header that tells the id of a request.
+/// The header with the id of a request.
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// Headers that carry a credential.
 const SENSITIVE: [HeaderName; 4] = [
@@ -75,8 +75,8 @@ where
     )
 }
 
-/// Takes away an id that the client sent, which could make two requests look like one, and marks its keys for
-/// upstreams as sensitive.
+/// Removes an id that the client sent, which could make two requests look like one, and marks its upstream secrets as
+/// sensitive.
 fn clear(mut request: Request) -> Request {
     let headers = request.headers_mut();
     headers.remove(HEADER);
@@ -118,7 +118,7 @@ async fn remember_id(request: Request, next: Next) -> Response {
     }
 }
 
-/// Answers for a handler that panicked. What it said is in the log, written by the hook.
+/// Answers for a handler that panicked. The panic hook has logged the message.
 fn broken(_panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "the request could not be answered").into_response()
 }

@@ -2,11 +2,11 @@
 
 use protocol::redaction::Redactor;
 
-/// Says that an event is over the limit.
+/// The error for an event over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
-/// What takes a key out of a stream of either kind.
+/// Removes a secret from a stream of either kind.
 pub(super) enum Cleaner {
     /// Of server-sent events.
     Events(Events),
@@ -44,7 +44,7 @@ pub(super) struct Texts {
     seen: usize,
     /// The nesting depth at that position.
     depth: usize,
-    /// Whether that is within a string, and behind a backslash in it.
+    /// Whether that position is within a string, and after a backslash in it.
     in_string: bool,
     is_escaped: bool,
 }

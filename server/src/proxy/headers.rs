@@ -13,11 +13,11 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// Arguments that a tool wants in headers besides.
+/// The prefix of headers with a tool's arguments.
 const PARAMS: &str = "mcp-param-";
 /// The encoding of a value that cannot be a header value as it is.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
-/// From this version on, headers must repeat what the body says.
+/// From this version on, headers must repeat parts of the body.
 const STATELESS: &str = "2026-07-28";
 
 /// Returns whether a version is stateless: every request is independent. Versions are dates.
@@ -31,10 +31,10 @@ pub(super) fn version<'a>(headers: &'a HeaderMap, message: &'a Message) -> Optio
     message.version.as_deref().or_else(header)
 }
 
-/// Checks that the headers say nothing else than the body, by which a message is judged.
+/// Checks that the headers do not contradict the body, which is what the rules check.
 ///
 /// # Errors
-/// Returns which header is missing, stands twice or differs.
+/// Returns which header is missing, duplicated or different.
 pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String> {
     let version = single(headers, &VERSION)?;
     if let (Some(header), Some(body)) = (version, message.version.as_deref())
@@ -68,7 +68,7 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
     }
 }
 
-/// Returns a header that may stand once.
+/// Returns a header that must be unique.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, String> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -87,7 +87,7 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the headers for the server. Whatever lets the caller into the gateway is not among them.
+/// Returns the headers for the server. The caller's credential for the gateway is not among them.
 pub(super) fn onward(
     headers: &HeaderMap,
     session: Option<&str>,

@@ -17,20 +17,20 @@ pub(super) const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
 /// The code of a method that there is not.
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
-/// The code of headers that say something else than the body.
+/// The code of headers that contradict the body.
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 
 /// The member of `_meta` that names the protocol version of a request.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// Above this, a JavaScript server reads another number.
 const LARGEST_ID: i64 = (1 << 53) - 1;
-/// Members that are judged: one in another case may be taken for them.
+/// Members that the rules check: a variant in a different case may be mistaken for them.
 const JUDGED: [&str; 6] = ["name", "uri", "arguments", "method", "params", "_meta"];
 
 /// A message of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
-    /// What it is.
+    /// Its kind.
     pub(super) kind: Kind,
     /// The method of a request or a notification.
     pub(super) method: String,
@@ -51,11 +51,11 @@ pub(super) enum Kind {
     Request(Value),
     /// Without one.
     Notification,
-    /// An answer to what the server asked.
+    /// An answer to a request of the server.
     Response,
 }
 
-/// Says why a body is no message.
+/// Why a body is not a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct BadMessage {
     /// The JSON-RPC code.
@@ -88,7 +88,7 @@ impl Message {
         }
     }
 
-    /// Returns what `Mcp-Name` must say.
+    /// Returns the required value of `Mcp-Name`.
     pub(super) fn subject(&self) -> Option<&str> {
         match self.method.as_str() {
             "tools/call" | "prompts/get" => self.name.as_deref(),

@@ -20,7 +20,7 @@ use crate::upstreams::keys::StoredKey;
 
 /// How long a stream may be open. A client resumes it with `Last-Event-ID`, or sends a new request.
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// How long a stream may be silent; servers send a comment now and then.
+/// How long a stream may be silent; servers send a comment from time to time.
 const SILENCE: Duration = Duration::from_secs(300);
 
 /// Records that a message was passed on, when its answer ends.
@@ -54,7 +54,7 @@ pub(super) struct Relay {
     gateway: SharedGateway,
     caller: Arc<Caller>,
     credential: HeaderMap,
-    /// What went along with the request.
+    /// The secrets that were sent with the request.
     stored_key: Option<StoredKey>,
     changes: watch::Receiver<Changes>,
     seen: Changes,
@@ -129,7 +129,7 @@ impl Relay {
             tokio::select! {
                 chunk = tokio::time::timeout(SILENCE, answer.chunk()) => return match chunk {
                     Ok(Ok(chunk)) => chunk.map(Ok),
-                    // Told by its kind alone: the text could name what was sent.
+                    // Only the kind of the error is reported: its text could contain what was sent.
                     Ok(Err(_)) => Some(Err(std::io::Error::other("the server broke off its stream"))),
                     Err(_) => None,
                 },

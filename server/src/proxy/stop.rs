@@ -11,9 +11,9 @@ use crate::http::mcp::envelope_result;
 
 /// Why a message was not forwarded, or did not arrive.
 pub(super) enum Stop {
-    /// It is no message, or its headers lie: told as JSON-RPC.
+    /// It is not a message, or its headers contradict it: a JSON-RPC error.
     Protocol(StatusCode, Value, i32, String),
-    /// It may not, or cannot: told as a refusal, or to the agent that called a tool.
+    /// It is not permitted, or not possible: a refusal, or a result for the agent that called a tool.
     Refused(StatusCode, ErrorBody),
     /// It never became a message.
     Api(ApiError),

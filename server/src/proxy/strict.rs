@@ -1,7 +1,6 @@
 //! JSON read so that no other parser can see something else in it.
 //!
-//! A member that stands twice is refused at any depth, and so is one that only differs in case from one that is
-//! judged.
+//! A duplicate member is refused at any depth, and so is one that differs only in case from a checked one.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,7 +8,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Holds the names of an object's members, to refuse one that comes again.
+/// The names of an object's members, to detect duplicates.
 #[derive(Default)]
 pub(super) struct Names(HashSet<String>);
 
@@ -27,7 +26,7 @@ impl Names {
     }
 }
 
-/// Returns a name short and plain enough to be told.
+/// Returns a name shortened and escaped for a message.
 pub(super) fn shown(name: &str) -> String {
     protocol::escape_text(&name.chars().take(64).collect::<String>()).to_string()
 }
@@ -71,7 +70,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Any value, of which a text is kept.
+/// Any value, of which a string is collected.
 pub(super) struct Text(pub(super) Option<String>);
 
 impl<'de> Deserialize<'de> for Text {

@@ -1,4 +1,5 @@
-//! Publishing by server.json, as the official registry's `mcp-publisher` does. It goes the way of every other server.
+//! Publishing by server.json, as the official registry's `mcp-publisher` does. It uses the same code as every other
+//! server.
 
 use protocol::{ErrorBody, ErrorCode, Scope, ToolDescriptor};
 use registry::Caller;
@@ -29,8 +30,8 @@ pub struct MadeVersion {
 /// Publishes a server in the caller's scope. Who calls has seen to the right to.
 ///
 /// # Errors
-/// Returns what is wrong with it, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a version that has
-/// another content or a name that is taken, and why the registry does not answer.
+/// Returns its problem, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a version with different
+/// content or a taken name, and why the registry does not answer.
 pub async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Publishing an MCP server: what its author says, read and bounded.
+//! Publishing an MCP server: the author's description, parsed and limited.
 
 use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
@@ -75,7 +75,7 @@ pub struct MadeServer {
     pub(super) version: String,
     /// The hash of its content.
     integrity: String,
-    /// Where its tools run.
+    /// The routing of its tools.
     routing: &'static str,
     /// The ids of its tools, in their order.
     pub(super) tools: Vec<String>,
@@ -92,8 +92,8 @@ pub struct MadeServer {
 /// Publishes a server in the caller's scope. Who calls has seen to the right to.
 ///
 /// # Errors
-/// Returns what is wrong with it, `CONFLICT` for a version that has another content or a name that is taken, and why
-/// the registry does not answer.
+/// Returns its problem, `CONFLICT` for a version with different content or a taken name, and why the registry does
+/// not answer.
 pub async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -198,7 +198,7 @@ impl PublishServer {
     }
 }
 
-/// Checks a server.json that goes along: what the official API shows is what runs.
+/// Checks an accompanying server.json: the official API must show what runs.
 fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
     let Some(server) = body.server_json.clone().map(Value::Object) else { return Ok(None) };
     let bytes = server.to_string().len();
@@ -220,7 +220,7 @@ fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
     Ok(Some(server))
 }
 
-/// Reads what an author says of a server; `check` judges its address.
+/// Parses an author's description of a server; `check` validates its address.
 fn read(
     body: PublishServer,
     check: impl Fn(&str) -> Result<(), String>,
@@ -273,7 +273,7 @@ fn read(
         server_json,
         tools,
     };
-    // Postgres cannot keep a NUL, wherever it stands.
+    // Postgres cannot store a NUL in any field.
     if json!(server).to_string().contains("\\u0000") {
         return Err(invalid("the entry contains a NUL character"));
     }
@@ -300,10 +300,10 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// Checks what is said of the tools of a server.
+/// Checks the descriptions of a server's tools.
 ///
 /// # Errors
-/// Returns what is wrong with them.
+/// Returns their problem.
 pub fn check_tools(
     namespace: &str,
     tools: Vec<ToolDescriptor>,

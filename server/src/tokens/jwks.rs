@@ -1,4 +1,4 @@
-//! The issuer's public keys: fetched within limits, kept, looked up by `kid`.
+//! The issuer's public keys: fetched with limits, cached, looked up by `kid`.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use super::TokenError;
 use crate::http_client;
 
-/// How long one fetch may take.
+/// The time limit of one fetch.
 const FETCH_LIMIT: Duration = Duration::from_secs(5);
 /// The largest set that is read, in bytes.
 const SIZE_LIMIT: usize = 256 * 1024;
-/// The most keys that are kept.
+/// The maximum number of cached keys.
 const KEYS_LIMIT: usize = 100;
 /// The accepted sizes of an RSA modulus, in bits. Shorter ones can be factored; `rsa` does not verify with longer
 /// ones.
@@ -51,7 +51,7 @@ struct KeySet {
 /// A public key of the issuer.
 struct PublicKey {
     kid: String,
-    /// The one algorithm that the issuer uses it with, if it says so.
+    /// The only algorithm that the issuer uses it with, if declared.
     only: Option<Algorithm>,
     key: Arc<DecodingKey>,
 }
@@ -148,7 +148,7 @@ impl Jwks {
             body.extend_from_slice(&chunk);
         }
         let set: WireSet = serde_json::from_slice(&body).map_err(FetchError::Json)?;
-        // RFC 7517, 5: a key that cannot be read is ignored, and the others count.
+        // RFC 7517, 5: a key that cannot be parsed is ignored, and the others remain valid.
         let known = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
         Ok(known.filter_map(PublicKey::of).take(KEYS_LIMIT).collect())
     }
@@ -170,7 +170,7 @@ impl KeySet {
     }
 }
 
-/// Says why keys could not be fetched.
+/// Why keys could not be fetched.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error("the last attempt failed a moment ago")]

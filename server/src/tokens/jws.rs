@@ -33,10 +33,10 @@ pub(super) struct Header {
     pub(super) alg: Algorithm,
     pub(super) typ: String,
     pub(super) kid: String,
-    /// Says that something must be understood that we do not.
+    /// The `crit` header: extensions that must be understood, which we do not.
     #[serde(default)]
     crit: Present,
-    /// Says that the payload is written in another way.
+    /// The `b64` header: a different encoding of the payload.
     #[serde(default)]
     b64: Present,
     /// Say that the token is encrypted or compressed.
@@ -46,7 +46,7 @@ pub(super) struct Header {
     zip: Present,
 }
 
-/// Whether a member is there, with whatever value.
+/// Whether a member is present, with any value.
 #[derive(Debug, Default)]
 struct Present(bool);
 

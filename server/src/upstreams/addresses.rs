@@ -24,7 +24,7 @@ enum Reach {
     Never,
 }
 
-/// The hosts that an operator allows although their addresses are private, as they stand in URLs.
+/// The hosts that an operator allows although their addresses are private, written as in URLs.
 #[derive(Debug, Clone, Default)]
 pub struct PrivateHosts(Arc<HashSet<String>>);
 
@@ -161,13 +161,13 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
         // Documentation, Teredo and other assignments to protocols.
         0x2001 if segments[1] == 0x0db8 || segments[1] < 0x0200 => Reach::Never,
         0x3fff if segments[1] < 0x1000 => Reach::Never,
-        // The only part that is given out; link-local, site-local and multicast lie outside.
+        // The only allocated part; link-local, site-local and multicast are outside of it.
         0x2000..=0x3fff => Reach::Public,
         _ => Reach::Never,
     }
 }
 
-/// Returns the IPv4 address that an IPv6 one stands for, if it does.
+/// Returns the IPv4 address that is embedded in an IPv6 one, if there is one.
 fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = address.segments();
     let of =
@@ -185,10 +185,10 @@ fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A way to look a name up.
+/// A function that looks up a name.
 type LookUp = dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync;
 
-/// Resolves names for connections, and gives only the addresses that may be connected to.
+/// Resolves names for connections, and returns only permitted addresses.
 #[derive(Clone)]
 pub struct GuardedResolver {
     private: PrivateHosts,
@@ -196,7 +196,7 @@ pub struct GuardedResolver {
 }
 
 impl GuardedResolver {
-    /// Makes one that asks the system.
+    /// Creates one that uses the system's resolver.
     pub fn new(private: PrivateHosts) -> Self {
         Self::with_look_up(private, |host| {
             Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })

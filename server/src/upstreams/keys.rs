@@ -61,7 +61,7 @@ fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
     Some(read.unwrap_or_default())
 }
 
-/// What a key is needed for.
+/// The tool and server that need a secret.
 #[derive(Debug, Clone, Copy)]
 pub struct Need<'a> {
     /// The tool that is called, or the server.
@@ -70,12 +70,12 @@ pub struct Need<'a> {
     pub scope: &'a Scope,
     /// The host that receives the secret.
     pub url: &'a str,
-    /// What it is called.
+    /// Its name.
     pub variable: &'a str,
 }
 
 impl<'a> Need<'a> {
-    /// Returns what a tool needs, if its upstream asks for a key.
+    /// Returns the requirement of a tool, if its upstream needs a secret.
     pub fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
         let variable = tool.env_required.first()?;
         let url = tool.proxy_to.as_deref().unwrap_or_default();
@@ -182,7 +182,7 @@ async fn stored(
     need: Need<'_>,
     purpose: SecretUse,
 ) -> Result<(Secret, StoredKey), ErrorBody> {
-    // What cannot be stored is not there.
+    // A secret that cannot be stored does not exist.
     let Ok(name) = need.variable.parse::<SecretName>() else { return Err(missing(need)) };
     let host = purpose.host.clone();
     match registry.use_secret(&requester.tenant(), &name, purpose.clone()).await {
@@ -196,7 +196,8 @@ async fn stored(
     }
 }
 
-/// Says that a key stays where it is, and how it could go to the host: both ways name the host, for the reader to judge.
+/// Returns the error for a secret that may not be sent to the host, with both ways to allow it: the message names the
+/// host, for the reader to judge.
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(

@@ -17,9 +17,9 @@ const TOTAL_LIMIT: usize = 256 * 1024 * 1024;
 const PAGES: usize = 5_000;
 /// The most servers and versions.
 const SERVERS: usize = 200_000;
-/// How long one page may take.
+/// The time limit of one page.
 const PAGE_TIME: Duration = Duration::from_secs(30);
-/// How long all may take.
+/// The time limit of the whole import.
 const TOTAL_TIME: Duration = Duration::from_secs(30 * 60);
 
 /// Everything that a registry offers.
@@ -27,14 +27,14 @@ const TOTAL_TIME: Duration = Duration::from_secs(30 * 60);
 pub(super) struct ReadRegistry {
     /// The servers that may go into quarantine.
     pub(super) servers: Vec<ReadServer>,
-    /// Why others may not.
+    /// The reasons for refused ones.
     pub(super) refused: Vec<String>,
     /// The number of pages.
     pub(super) pages: usize,
 }
 
 impl ReadRegistry {
-    /// Takes a page and returns where the next one begins.
+    /// Adds a page and returns the cursor of the next one.
     fn take(&mut self, body: &[u8]) -> anyhow::Result<Option<String>> {
         self.pages += 1;
         let number = self.pages;
