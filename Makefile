@@ -48,6 +48,6 @@ bench: postgres ## Measure; the table in docs/performance.md comes from this
 	$(CARGO) build $(LOCKED) --release -p server -p client-cli
 	$(CARGO) bench $(LOCKED) --workspace --bench '*'
 
-audit: ## Ask cargo-deny and the advisory database; needs the network, so CI has it not
+audit: ## Ask cargo-deny and the advisory database; needs the network, so it is not part of CI
 	@command -v cargo-deny > /dev/null || { echo "make audit needs cargo-deny, which is not installed: cargo install --locked cargo-deny" >&2; exit 1; }
 	$(CARGO) deny $(LOCKED) check
