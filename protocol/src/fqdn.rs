@@ -93,7 +93,7 @@ impl Scope {
         Ok(Self { text: format!("{org}.{project}"), dot: org.len() })
     }
 
-    /// Returns the scope of the shipped public catalog, `pml.mcp`.
+    /// Returns the scope of the catalog, `pml.mcp`.
     pub fn public() -> Self {
         Self { text: "pml.mcp".into(), dot: 3 }
     }

@@ -47,7 +47,7 @@ pub struct Discovered {
     pub id: ToolId,
     /// Its full name, pinned to its content.
     pub fqdn: Fqdn,
-    /// The version of the capability or published server; the shipped catalog has none.
+    /// The version of the capability or published server; entries of the catalog have none.
     pub version: Option<String>,
     /// The entries that its short name would resolve to without it.
     pub hides: Vec<Fqdn>,

@@ -7,8 +7,8 @@ use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId, Visibil
 
 use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
 
-/// Names an entry as a URL does: a full name, or a short one that is looked up
-/// in the caller's scope, in its organisation, and then in the public catalog.
+/// Names an entry as a URL does: a full name, or a short one that is looked up in the caller's scope, in its
+/// organisation, and then in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryName {
     /// `org.project.namespace[.action[.hash]]`.

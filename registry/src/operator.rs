@@ -76,8 +76,8 @@ impl Operator {
     /// whether the project is new.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for the organisation `pml`, which holds
-    /// the public catalog, and [`RegistryError::Conflict`] for one that was deleted.
+    /// Returns [`RegistryError::Invalid`] for the organisation `pml`, which holds the catalog, and
+    /// [`RegistryError::Conflict`] for one that was deleted.
     pub async fn create_scope(&self, scope: &Scope) -> Result<bool, RegistryError> {
         if scope.org() == Scope::public().org() {
             return Err(RegistryError::Invalid(

@@ -58,7 +58,7 @@ pub struct IngestReport {
 /// A server that was approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovedServer {
-    /// Its name in the public catalog.
+    /// Its name in the catalog.
     pub fqdn: Fqdn,
     /// Its version in the other registry.
     pub version: String,
@@ -224,7 +224,7 @@ impl Operator {
         .await
     }
 
-    /// Runs work in the scope of the public catalog, which exists then, one at a time.
+    /// Runs work in the scope of the catalog, which exists then, one at a time.
     async fn as_catalog<T, F>(&self, work: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,

@@ -41,7 +41,7 @@ pub struct ResolvedTool {
     pub id: ToolId,
     /// Its full name, pinned to its content.
     pub fqdn: Fqdn,
-    /// The version of the capability or published server; the shipped catalog has none.
+    /// The version of the capability or published server; entries of the catalog have none.
     pub version: Option<String>,
     /// The more distant entries that the same short name would resolve to without this one, the nearest first.
     pub hides: Vec<Fqdn>,

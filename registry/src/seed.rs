@@ -1,4 +1,4 @@
-//! The public catalog, brought to the state that a release ships.
+//! Brings the catalog to the state that a release ships.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 
 use crate::{RegistryError, Version, content};
 
-/// An MCP server of the public catalog.
+/// An MCP server of the catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogServer {
     /// The name before the colon in its tools' ids.
@@ -46,7 +46,7 @@ pub struct CatalogServer {
     pub tools: Vec<CatalogTool>,
 }
 
-/// A tool of the public catalog.
+/// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogTool {
     /// As MCP describes it.

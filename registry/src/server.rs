@@ -39,7 +39,7 @@ impl McpServer {
 }
 
 impl Registry {
-    /// Returns a server that the tenant may see: of its own scope, else of the public catalog.
+    /// Returns a server that the tenant may see: of its own scope, else of the catalog.
     ///
     /// # Errors
     /// As [`Registry::served_entry`], and [`RegistryError::NotFound`] for what is no server.

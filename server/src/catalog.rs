@@ -1,4 +1,4 @@
-//! The public catalog: the shipped MCP servers and the gateway's own tools.
+//! The catalog: the shipped MCP servers and the gateway's own tools.
 
 use std::collections::BTreeMap;
 

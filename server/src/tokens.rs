@@ -245,7 +245,7 @@ impl Tokens {
 
     fn scope(&self, claims: &Map<String, Value>) -> Option<Scope> {
         let scope: Scope = claims.get(&self.claims.scope)?.as_str()?.parse().ok()?;
-        // The public catalog has no members.
+        // The catalog has no members.
         (scope.org() != Scope::public().org()).then_some(scope)
     }
 }

@@ -102,7 +102,7 @@ fn a_capability_runs_on_the_users_machine() {
     );
     let asked = pml.execute(program);
     let shown = question(&asked)["description"].as_str().unwrap();
-    assert!(shown.contains("0.1.1") && shown.contains("you let 0.1.0 run"), "{shown}");
+    assert!(shown.contains("0.1.1") && shown.contains("you allowed 0.1.0"), "{shown}");
 }
 
 /// The rules hold for every call, also within a capability, and also if all of its tools run on the gateway.

@@ -304,12 +304,12 @@ fn the_operator_manages_organisations() {
     );
     for (arguments, code, told) in [
         (vec!["members", "remove", "--org", name, "boss"], 1, "last owner"),
-        (vec!["members", "remove", "--org", name, "eve"], 1, "no member"),
+        (vec!["members", "remove", "--org", name, "eve"], 1, "not a member"),
         (vec!["members", "add", "--org", "none", "--role", "owner", "eve"], 1, "does not exist"),
         (vec!["members", "add", "--org", name, "--role", "root", "eve"], 2, "expected owner"),
         (vec!["orgs", "delete", name], 2, "--yes"),
         (vec!["orgs", "delete", "none", "--yes"], 1, "there is no organisation"),
-        (vec!["orgs", "delete", "pml", "--yes"], 1, "public catalog"),
+        (vec!["orgs", "delete", "pml", "--yes"], 1, "contains the catalog"),
         (vec!["projects", "delete", "none.none", "--yes"], 1, "there is no project"),
     ] {
         let refused = installation.run(&arguments);

@@ -190,7 +190,7 @@ fn lists_are_for_people() {
     );
     assert!(lines[1].contains(" UTC  operator  first key") && !lines[1].contains('Z'), "{listed}");
     let none = installation.run_well(&["keys", "list", "--scope", "no.such"]);
-    assert_eq!(none, "There is no key of `no.such`.\n");
+    assert_eq!(none, "`no.such` has no keys.\n");
     let status = installation.run_well(&["secrets", "status"]);
     assert!(status.starts_with("MASTER KEY "), "{status}");
     assert!(status.contains("0 data keys") || status.contains("1 data key "), "{status}");

@@ -92,7 +92,7 @@ fn a_key_does_not_stay_in_the_environment() {
     let project = project.configure(&entry);
     let asked = project.stdio().execute("return await mcp.takes.it({})");
     let message = asked["message"].as_str().unwrap_or_default();
-    assert!(message.contains("`pml`'s own"), "{asked:#}");
+    assert!(message.contains("belongs to `pml`"), "{asked:#}");
 }
 
 /// NX-07: the gateway's process shows neither its master key nor its database's password.

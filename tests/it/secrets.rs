@@ -316,7 +316,7 @@ fn a_master_key_is_right_or_refused() {
 
     let weak = "changemechangemechangemechangeme";
     for (key, told) in [
-        (KEY, "not the right one"),
+        (KEY, "the master key is wrong"),
         ("", "empty"),
         ("changeme", "not 32 bytes"),
         (&"00".repeat(32), "guess"),

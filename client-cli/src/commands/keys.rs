@@ -58,7 +58,7 @@ pub async fn keys(
             } else {
                 let rows = stored.iter().map(|secret| {
                     let hosts = match secret.hosts.as_slice() {
-                        [] => "public catalog".to_owned(),
+                        [] => "catalog".to_owned(),
                         hosts => hosts.join(","),
                     };
                     [secret.name.clone(), secret.owner.clone(), when(&secret.updated_at), hosts]

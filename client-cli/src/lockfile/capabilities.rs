@@ -188,7 +188,7 @@ mod tests {
             Err(ErrorCode::IntegrityMismatch)
         );
         let later = mine.capability_question(&capability("0.10.0", "return 3")).unwrap().unwrap();
-        assert!(later.contains("you let 0.1.0 run"), "{later}");
+        assert!(later.contains("you allowed 0.1.0"), "{later}");
         for version in ["0.10.0", "0.9.0"] {
             mine.approve_capability(&capability(version, "return 3").module).unwrap();
         }

@@ -1,5 +1,5 @@
-//! The tools that tenants may see, indexed in memory: the shipped catalog for all, the entries of a project for its
-//! members, and what is private for its owner.
+//! The tools that tenants may see, indexed in memory: the catalog for all, the entries of a project for its members,
+//! and what is private for its owner.
 //!
 //! Each index is read in transactions of its own audience, under row-level security, and cached under that audience;
 //! what one tenant may see is never searched for another. Before a search it is validated: at no cost while no entry
@@ -33,7 +33,7 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// Whose tools an index has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Audience {
-    /// The shipped catalog.
+    /// The catalog.
     Everybody,
     /// The entries of its organisation that a project can see.
     Project(Scope),
@@ -50,7 +50,7 @@ impl Audience {
             audiences.extend(private.map(|who| Self::Principal(scope.clone(), who.clone())));
             audiences.push(Self::Project(scope.clone()));
         }
-        // The organisation that owns the shipped catalog has it among its own.
+        // The organisation that owns the catalog has it among its own.
         if tenant.org() != Scope::public().org() {
             audiences.push(Self::Everybody);
         }
@@ -200,7 +200,7 @@ pub(super) struct Known {
 
 struct Segment {
     state: OwnedRwLockReadGuard<State>,
-    /// It is the shipped catalog, than which nothing is farther away.
+    /// It belongs to the catalog, and nothing is more distant.
     is_shared: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `pml-server catalog`: what another registry offers, and what of it comes into the public catalog.
+//! `pml-server catalog`: imports another registry's servers, and approves them for the catalog.
 
 mod fetch;
 
