@@ -379,7 +379,7 @@ mod tests {
         assert!((0..8).all(|n| question(&again, &named(n)).is_none()));
     }
 
-    /// LK-03: what is not a lock stops; it is never taken for an empty one.
+    /// LK-03: a malformed lock stops the command; it is never treated as an empty one.
     #[test]
     fn a_malformed_lock_stops() {
         let good = r#"{"version":1,"servers":{}}"#;

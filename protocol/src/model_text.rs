@@ -221,7 +221,7 @@ mod tests {
         (out, flags.words())
     }
 
-    /// RG-13: what does not show stands as an escape, what is long is cut, what speaks to the model is marked.
+    /// RG-13: invisible characters are escaped, long text is truncated, text that addresses the model is flagged.
     #[test]
     fn poisoned_texts_are_escaped_cut_and_flagged() {
         assert_eq!(

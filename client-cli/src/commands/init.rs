@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n.env\n");
     }
 
-    /// A repository's own server of our name is told, never taken for ours.
+    /// A repository's own server of our name is reported, never mistaken for ours.
     #[test]
     fn another_server_of_our_name_is_told() {
         for (entry, is_ours) in [

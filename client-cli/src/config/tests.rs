@@ -95,7 +95,7 @@ fn only_what_was_shown_is_trusted() {
     assert_eq!(project.load().unwrap().trust, Trust::Untrusted);
 }
 
-/// CL-07: editors that add a byte order mark are told so, not about line 1 column 1.
+/// CL-07: for a file with a byte order mark, the error says so instead of naming line 1 column 1.
 #[test]
 fn a_byte_order_mark_is_named() {
     let project = Project::new(Some("\u{feff}{}"));

@@ -348,7 +348,7 @@ mod tests {
         assert!(a.starts_with("wl_"));
     }
 
-    /// AP-02, AP-03: what a human sees is escaped, and a long text is told, not cut.
+    /// AP-02, AP-03: text for a human is escaped, and a long text is summarized, not silently cut.
     #[test]
     fn texts_are_shown_whole_or_told() {
         assert_eq!(shown("a\u{202e}b\x1b[2J\n"), "a\\u{202e}b\\u{1b}[2J\\u{a}");

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(codes, [Some(-32700), Some(-32700), Some(-32700), None]);
     }
 
-    /// CL-02: whoever does not read the answers is not listened to for ever.
+    /// CL-02: requests of a client that does not read its answers are not read forever.
     #[tokio::test]
     async fn unread_answers_are_bounded() {
         let (mut agent, stdin) = tokio::io::duplex(1024);
@@ -221,7 +221,7 @@ mod tests {
         for _ in 0..taken {
             assert_eq!(read.next_line().await.unwrap().unwrap().len(), answer.len() - 1);
         }
-        // The question that had to wait is heard now.
+        // The delayed request is read now.
         service_reads.read_line(&mut String::new()).await.unwrap();
     }
 

@@ -57,7 +57,7 @@ fn pair() -> (Line, UnixStream) {
     )
 }
 
-/// Lets the host talk to a peer that sends `bytes`, reads all it is sent, and closes if it is told to.
+/// Connects the host to a peer that sends `bytes`, reads everything, and closes on request.
 async fn against(bytes: Vec<u8>, closes: bool) -> Seen {
     let (ours, theirs) = pair();
     let peer = async move {

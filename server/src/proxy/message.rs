@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// GW-18: what is no message is told by the book.
+    /// GW-18: an invalid message gets the error that the specification requires.
     #[test]
     fn what_is_no_message_is_refused() {
         for text in [

@@ -235,7 +235,7 @@ mod tests {
         assert!(!format!("{keys:?}").contains("canary"));
     }
 
-    /// P4: a host that cannot be read is not taken for the caller's silence.
+    /// P4: an invalid host is not treated as an absent one.
     #[test]
     fn hosts_of_a_key_are_read_whole_or_not_at_all() {
         let read = |lines: &[&str]| {
