@@ -379,8 +379,8 @@ async fn dry_run(
 
 /// Asks the gateway about a program.
 ///
-/// Returns `None` for a program with local tools only if the gateway cannot be asked: it is unreachable, or there is
-/// no API key for it.
+/// Returns `None` if all tools of the program are local and the gateway cannot be asked: it is unreachable, or there
+/// is no API key for it.
 async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,

@@ -239,7 +239,7 @@ fn promises_are_not_taken_for_values() {
     all_end_as_expected(include_str!("written/promises.ts"), 80);
 }
 
-/// What JSON cannot say is refused by its path, or has its one form.
+/// What JSON cannot represent is refused by its path, or has its one form.
 #[test]
 fn results_are_what_json_can_say() {
     all_end_as_expected(include_str!("written/results.ts"), 35);

@@ -1,4 +1,4 @@
-// Writes what a program hands out as JSON. What JSON cannot say is refused by its path, not dropped.
+// Serializes the values that a program passes out. A value that JSON cannot represent is refused with its path, not dropped.
 // Runs once in a sealed child, before any program is known. `labels` names what a program cannot look into.
 (function (labels) {
   "use strict";
@@ -30,15 +30,15 @@
     return typeof name === "string" && name !== "" ? name.slice(0, 64) : "a class";
   };
   const kindOf = (value) => {
-    if (value instanceof BaseMap) return "a Map, which JSON cannot say; write `Object.fromEntries(map)` or `[...map]`";
-    if (value instanceof BaseSet) return "a Set, which JSON cannot say; write `[...set]`";
-    if (value instanceof BaseRegExp) return "a regular expression, which JSON cannot say; write its `source`";
+    if (value instanceof BaseMap) return "a Map, which JSON cannot represent; write `Object.fromEntries(map)` or `[...map]`";
+    if (value instanceof BaseSet) return "a Set, which JSON cannot represent; write `[...set]`";
+    if (value instanceof BaseRegExp) return "a regular expression, which JSON cannot represent; write its `source`";
     if (value instanceof BaseBuffer || isView(value)) {
-      return "binary data, which JSON cannot say; write `Array.from(bytes)`, or its text by `new TextDecoder().decode(bytes)`";
+      return "binary data, which JSON cannot represent; write `Array.from(bytes)`, or its text by `new TextDecoder().decode(bytes)`";
     }
-    if (apply(isPrototypeOf, iterator, [value])) return "an iterator, which JSON cannot say; write `[...iterator]`";
+    if (apply(isPrototypeOf, iterator, [value])) return "an iterator, which JSON cannot represent; write `[...iterator]`";
     if (apply(isPrototypeOf, asyncIterator, [value])) {
-      return "an asynchronous iterator, which JSON cannot say; collect its items with `for await`";
+      return "an asynchronous iterator, which JSON cannot represent; collect its items with `for await`";
     }
     return undefined;
   };
@@ -81,13 +81,13 @@
         case "string": case "boolean": case "undefined": return value;
         case "number":
           if (value - value === 0) return value;
-          return refuse(holder, key, `${value}, which JSON cannot say; write \`null\`, or test with \`Number.isFinite\` before`);
-        case "bigint": return refuse(holder, key, `the BigInt ${BaseString(value).slice(0, 40)}n, which JSON cannot say; write \`String(n)\` or \`Number(n)\``);
-        case "symbol": return refuse(holder, key, "a symbol, which JSON cannot say; write a text");
+          return refuse(holder, key, `${value}, which JSON cannot represent; write \`null\`, or test with \`Number.isFinite\` before`);
+        case "bigint": return refuse(holder, key, `the BigInt ${BaseString(value).slice(0, 40)}n, which JSON cannot represent; write \`String(n)\` or \`Number(n)\``);
+        case "symbol": return refuse(holder, key, "a symbol, which JSON cannot represent; write a string");
         case "function": {
           const label = apply(weakGet, labels, [value]);
           return refuse(holder, key, label === undefined
-            ? "a function, which JSON cannot say; call it, or leave it out"
+            ? "a function, which JSON cannot represent; call it, or leave it out"
             : "a tool; call it with `await` and hand on what it gives");
         }
       }
@@ -96,7 +96,7 @@
         if (raw instanceof BaseDate) refuse(holder, key, "an invalid Date; test with `Number.isNaN(date.getTime())` before");
         return null;
       }
-      if (apply(weakHas, labels, [value])) return refuse(holder, key, "a part of `mcp`, and no data; call a tool of it");
+      if (apply(weakHas, labels, [value])) return refuse(holder, key, "a part of `mcp`, which is not data; call one of its tools");
       if (isArray(value)) return enter(holder, key, value);
       const prototype = getPrototypeOf(value);
       if (prototype === plain || prototype === null) return enter(holder, key, value);
@@ -120,7 +120,7 @@
       // Numbers, texts and truth values in their objects are unwrapped.
       if (value instanceof BaseString || value instanceof BaseBoolean) return value;
       if (keys(value).length === 0) {
-        return refuse(holder, key, `an object of ${classOf(value)} without fields, which JSON cannot say; write what you need of it`);
+        return refuse(holder, key, `an object of ${classOf(value)} without fields, which JSON cannot represent; write the parts that you need`);
       }
       return enter(holder, key, value);
     };

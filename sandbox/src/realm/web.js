@@ -16,7 +16,7 @@
     #keepMark;
     constructor(label = "utf-8", options = {}) {
       if (!/^(?:utf-?8|unicode-1-1-utf-8)$/i.test(String(label).trim())) {
-        throw new RangeError(`TextDecoder knows only utf-8, not ${JSON.stringify(String(label))}`);
+        throw new RangeError(`TextDecoder supports only utf-8, not ${JSON.stringify(String(label))}`);
       }
       this.#fatal = Boolean(options.fatal);
       this.#keepMark = Boolean(options.ignoreBOM);

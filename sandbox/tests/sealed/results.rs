@@ -1,5 +1,5 @@
-//! What a program's value becomes: promises that are awaited, what JSON cannot say, and how a program
-//! without a `return` ends.
+//! What a program's value becomes: promises that are awaited, what JSON cannot represent, and how a program without a
+//! `return` ends.
 
 use std::sync::Arc;
 

@@ -272,7 +272,7 @@ async () => {
 }
 //// a function is left at the end
 // -> null
-// >> the value of the last statement is not a valid result: `result` is a function, which JSON cannot say; call it
+// >> the value of the last statement is not a valid result: `result` is a function, which JSON cannot represent; call it
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const total = () => orders.reduce((sum: number, o: any) => sum + o.total, 0);
 total;

@@ -1,5 +1,5 @@
 //// a Map is returned
-// !! RESULT_NOT_SERIALIZABLE `result` is a Map, which JSON cannot say; write `Object.fromEntries(map)` or `[...map]`
+// !! RESULT_NOT_SERIALIZABLE `result` is a Map, which JSON cannot represent; write `Object.fromEntries(map)` or `[...map]`
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const byCustomer = new Map<string, number>();
 for (const o of orders) byCustomer.set(o.customer, (byCustomer.get(o.customer) ?? 0) + o.total);
@@ -11,7 +11,7 @@ const byCustomer = new Map<string, number>();
 for (const o of orders) byCustomer.set(o.customer, (byCustomer.get(o.customer) ?? 0) + o.total);
 return Object.fromEntries(byCustomer);
 //// a Set within a result
-// !! RESULT_NOT_SERIALIZABLE `result.customers` is a Set, which JSON cannot say; write `[...set]`
+// !! RESULT_NOT_SERIALIZABLE `result.customers` is a Set, which JSON cannot represent; write `[...set]`
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 return { count: orders.length, customers: new Set(orders.map((o: any) => o.customer)) };
 //// an average of nothing
@@ -27,7 +27,7 @@ return { stats };
 const totals: number[] = (await mcp.json.parse({ data: "[]" }));
 return { max: Math.max(...totals) };
 //// a BigInt
-// !! RESULT_NOT_SERIALIZABLE `result.id` is the BigInt 9007199254740993n, which JSON cannot say; write `String(n)` or `Number(n)`
+// !! RESULT_NOT_SERIALIZABLE `result.id` is the BigInt 9007199254740993n, which JSON cannot represent; write `String(n)` or `Number(n)`
 const id = BigInt("9007199254740993");
 return { id };
 //// a function within a result
@@ -60,7 +60,7 @@ return await Promise.allSettled([
   (async () => { throw new RangeError("too large"); })(),
 ]);
 //// a regular expression
-// !! RESULT_NOT_SERIALIZABLE `result.pattern` is a regular expression, which JSON cannot say; write its `source`
+// !! RESULT_NOT_SERIALIZABLE `result.pattern` is a regular expression, which JSON cannot represent; write its `source`
 const pattern = /^A\d+$/;
 return { pattern, matches: ["A1", "B2"].filter((id) => pattern.test(id)) };
 //// bytes
@@ -76,7 +76,7 @@ return { due: new Date(Date.UTC(2026, 0, 31)) };
 // !! RESULT_NOT_SERIALIZABLE `result.due` is an invalid Date
 return { due: new Date("soon") };
 //// an iterator of keys
-// !! RESULT_NOT_SERIALIZABLE `result` is an iterator, which JSON cannot say; write `[...iterator]`
+// !! RESULT_NOT_SERIALIZABLE `result` is an iterator, which JSON cannot represent; write `[...iterator]`
 const seen = new Map([["a", 1]]);
 return seen.keys();
 //// missing fields are left out, missing items are null
@@ -120,7 +120,7 @@ return await mcp.math.stats({ numbers });
 // !! PROGRAM_FAILED 1 `value.run` in the arguments of mcp.json.stringify is a function
 return await mcp.json.stringify({ value: { run: () => 1 } });
 //// a Set is given to a tool
-// !! PROGRAM_FAILED `numbers` in the arguments of mcp.math.stats is a Set, which JSON cannot say; write `[...set]`
+// !! PROGRAM_FAILED `numbers` in the arguments of mcp.math.stats is a Set, which JSON cannot represent; write `[...set]`
 const numbers = new Set([1, 2, 2]);
 return await mcp.math.stats({ numbers });
 //// undefined is left out of what a tool is given

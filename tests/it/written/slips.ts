@@ -148,7 +148,7 @@ return {
 };
 //// a Set at the end of main
 // -> null
-// >> the value of the last statement is not a valid result: `result` is a Set, which JSON cannot say; write `[...set]`
+// >> the value of the last statement is not a valid result: `result` is a Set, which JSON cannot represent; write `[...set]`
 async function main() {
   const orders = await mcp.json.parse({
     data: await mcp.filesystem.read_text_file({ path: "orders.json" }),

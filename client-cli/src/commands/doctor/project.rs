@@ -145,7 +145,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         Err(error) => return failed("gateway", &error),
     };
     if gateway.is_default() {
-        let detail = "none configured; programs with local tools only run without one. To configure one, run `pml login --url URL`";
+        let detail = "none configured; programs whose tools are all local run without one. To configure one, run `pml login --url URL`";
         return vec![Finding::new("gateway", State::Warning, detail)];
     }
     let keys = match KeySource::of_user(&gateway, Some(root)) {
