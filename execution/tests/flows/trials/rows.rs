@@ -38,9 +38,13 @@ pub(crate) fn each_row_alone() -> Result<(), Failed> {
     let checker = Checker::start(analysis())?;
     let of_args = |program: &Program| program.name.ends_with("args)");
     let is_all = options.scale >= 1.0 || !options.is_whole() || options.writes_known;
-    let chosen: Vec<(String, Program)> = table::rows()
+    let all: Vec<(String, Program)> = table::rows()
         .iter()
         .flat_map(|row| alone::alone(row).into_iter().map(|program| (row.full_name(), program)))
+        .collect();
+    let all_names: BTreeSet<String> = all.iter().map(|(_, one)| one.name.clone()).collect();
+    let chosen: Vec<(String, Program)> = all
+        .into_iter()
         .enumerate()
         .filter(|(place, (_, program))| is_all || !of_args(program) || place % ARGS == 0)
         .map(|(_, chosen)| chosen)
@@ -67,6 +71,10 @@ pub(crate) fn each_row_alone() -> Result<(), Failed> {
     println!("{}\nwrong plans: {:?}", alone.counts.summary("rows"), alone.wrong_plans);
     if options.writes_known {
         known::write(&alone.missed)?;
+    }
+    if !options.writes_known {
+        let gone = known::rows().into_keys().filter(|name| !all_names.contains(name));
+        alone.said.extend(gone.map(|name| format!("known.txt names `{name}`, which is no row")));
     }
     verdict(alone.faults(&options))
 }
