@@ -169,6 +169,9 @@ fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, St
         }
     }
     let best = |times: &[Duration]| times.iter().min().copied().unwrap();
+    eprintln!(
+        "slowest answer while the database stands still, by round: {told:?}; /ready {readiness:?}, /health {health:?}; back after {back:?}"
+    );
     assert!(best(&told) < TOLD, "told after {told:?}");
     assert!(best(&readiness) < TOLD, "not ready after {readiness:?}");
     assert!(best(&health) < Duration::from_millis(500), "alive after {health:?}");
