@@ -11,8 +11,14 @@ use tracing::Instrument as _;
 
 /// How far these threads stand behind those that serve, in steps of `nice`.
 const NICENESS: i32 = 10;
+/// How many threads there are beyond half of the processors. Connections to the database and to servers that are opened
+/// here are heard by these threads for everybody, so one must be free while two tenants' largest messages are parsed.
+const SPARE: usize = 2;
+/// How many calls of native tools, and look-ups of host names, such messages may have under way on threads of their own. One
+/// alone could be held up by the slowest tool of another tenant.
+const BLOCKING: usize = 8;
 
-/// A runtime beside the one that serves, with half of the processors.
+/// A runtime beside the one that serves.
 #[derive(Debug)]
 pub(super) struct Threads(Option<Runtime>);
 
@@ -23,10 +29,9 @@ impl Threads {
     /// Returns an error when the system gives no thread.
     pub(super) fn start() -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let count = (processors / 2).max(1);
         let runtime = Builder::new_multi_thread()
-            .worker_threads(count)
-            .max_blocking_threads(count)
+            .worker_threads(processors / 2 + SPARE)
+            .max_blocking_threads(BLOCKING)
             .thread_name("large-messages")
             .on_thread_start(|| {
                 // Of the calling thread alone, as Linux has it. Without it the threads share the processors evenly.
