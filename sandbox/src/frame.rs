@@ -381,7 +381,7 @@ mod tests {
     fn a_length_over_the_cap_is_refused_before_the_body() {
         let mut inbox = Inbox::default();
         inbox.tail().extend_from_slice(&u32::MAX.to_le_bytes());
-        assert!(inbox.next(1024).unwrap_err().contains("at most 1024"));
+        assert!(inbox.next(1024).unwrap_err().contains("the limit is 1024"));
     }
 
     #[test]

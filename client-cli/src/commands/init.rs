@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(config.trust, Trust::Trusted);
         let before = project.files();
         let report = init(&project.workspace, &project.store).unwrap().to_string();
-        assert_eq!(report.matches("stays as it is").count(), 3, "{report}");
+        assert_eq!(report.matches("left unchanged").count(), 3, "{report}");
         assert_eq!(project.files(), before);
     }
 
@@ -348,7 +348,7 @@ mod tests {
             let agents = format!(r#"{{"mcpServers": {{"pml": {entry}}}}}"#);
             let project = Project::new(&[(".mcp.json", &agents)]);
             let report = init(&project.workspace, &project.store).unwrap().to_string();
-            assert_eq!(!report.contains("another one"), is_ours, "{entry}: {report}");
+            assert_eq!(!report.contains("a different one"), is_ours, "{entry}: {report}");
             assert_eq!(project.file(".mcp.json"), agents);
         }
     }

@@ -182,7 +182,7 @@ mod tests {
         let decision = permissions(&["*", "git:*"], &[], &[]).decide(&"git:log".parse().unwrap());
         assert_eq!(decision.reason, "`allow` has `git:*` in `.pml.json`");
         let decision = permissions(&[], &[], &[]).decide(&"git:log".parse().unwrap());
-        assert_eq!(decision.reason, "no rule in `.pml.json` covers `git:log`");
+        assert_eq!(decision.reason, "no rule in `.pml.json` matches `git:log`");
         assert_eq!(decision.rule, None);
     }
 }
