@@ -32,7 +32,7 @@ fn a_rule_reaches_every_gateway() {
     assert_eq!(rule(&installation, "tavily:*"), Some(shipped.clone()));
 
     let said = installation.run_well(&["routing", "set", "tavily:*", "client"]);
-    assert_eq!(said, "`tavily:*` runs on the user's machine now.\n");
+    assert_eq!(said, "`tavily:*` now runs on the user's machine.\n");
     heard(1);
     assert_eq!(rule(&installation, "tavily:*").unwrap()["origin"], "operator");
     let listed = installation.run_well(&["routing", "list"]);
@@ -86,7 +86,10 @@ fn the_operator_says_what_a_tool_does() {
     };
     assert_eq!(shown(), Value::Null);
     let said = installation.run_well(&["tools", "set", name, "read", "--eager"]);
-    assert!(said.starts_with(&format!("`{name}.")) && said.contains("counts as `read`"), "{said}");
+    assert!(
+        said.starts_with(&format!("`{name}.")) && said.contains("is now marked `read`"),
+        "{said}"
+    );
     assert_eq!(shown(), json!(true));
     let listed: Value =
         serde_json::from_str(&installation.run_well(&["tools", "list", "--json"])).unwrap();
