@@ -111,6 +111,7 @@ fn assert_told(what: &str, reply: &Reply) {
 }
 
 /// Lets the database stand still again and again while writers write; `stall` ends with what it returns.
+#[expect(clippy::print_stderr, reason = "the figures are for whoever runs this test alone")]
 fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, Stall)) {
     let setup = Setup::new(&[]);
     let done = AtomicBool::new(false);
