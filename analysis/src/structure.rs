@@ -1,6 +1,8 @@
 //! What a program does, as far as it can be told without running it.
 
 mod build;
+mod core;
+mod lower;
 mod node;
 mod order;
 

@@ -1,0 +1,213 @@
+//! The core language: what every program is a shorthand for.
+//!
+//! A function is a frame of numbered slots and a block of instructions. A slot is a variable or the
+//! result of one instruction. Control is nested: a block has one way in, and ways out that are named
+//! by their region. Classes, patterns, defaults, optional chains, templates and `switch` are spelled
+//! out; what has no spelling is [`Op::Unknown`], which may do everything.
+
+mod print;
+
+use swc_atoms::Atom;
+
+#[cfg(test)]
+pub(super) use self::print::print;
+
+/// A variable or an intermediate result of one function.
+pub(super) type Slot = u32;
+/// A function of the program, by its place in [`Core::functions`].
+pub(super) type FuncId = u32;
+/// A part of a function that can be left in its middle.
+pub(super) type Region = u32;
+
+/// `this` of a function that has one.
+pub(super) const THIS: Slot = 0;
+/// `arguments` of a function that has them.
+pub(super) const ARGUMENTS: Slot = 1;
+/// What the function gives back.
+pub(super) const RESULT: Slot = 2;
+/// The region of the whole function.
+pub(super) const WHOLE: Region = 0;
+
+/// A program in the core language.
+pub(super) struct Core {
+    /// The functions; the first is the program itself.
+    pub(super) functions: Vec<Function>,
+    /// Whether a property has the name of a method that conversions call: `toString`, `toJSON`, `then` …
+    pub(super) converts: bool,
+    /// Whether the program has getters or setters.
+    pub(super) accessors: bool,
+}
+
+/// A function in the core language.
+pub(super) struct Function {
+    /// Where it begins in the source.
+    pub(super) at: u32,
+    pub(super) slots: u32,
+    /// The slots that other functions read or write.
+    pub(super) captured: Vec<bool>,
+    /// The slots that are declared anew in each round of a loop.
+    pub(super) in_loop: Vec<bool>,
+    pub(super) form: FuncForm,
+    pub(super) is_async: bool,
+    pub(super) is_generator: bool,
+    pub(super) body: Block,
+}
+
+/// What kind of function it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FuncForm {
+    Plain,
+    /// Has the `this` of what it stands in.
+    Arrow,
+    /// The constructor of a class; a derived one makes `this` by `super(…)`.
+    Constructor {
+        derived: bool,
+    },
+}
+
+pub(super) type Block = Vec<Inst>;
+
+/// One instruction and the text it comes from.
+pub(super) struct Inst {
+    pub(super) at: u32,
+    pub(super) end: u32,
+    pub(super) op: Op,
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Scalar {
+    Undefined,
+    Null,
+    Bool(bool),
+    /// The bits of a number.
+    Number(u64),
+    Text(Atom),
+}
+
+/// The name of a property.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key {
+    Name(Atom),
+    Slot(Slot),
+}
+
+/// What a new object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Made {
+    Object,
+    Array,
+    Regex,
+}
+
+/// How a property is put into an object that is being written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    Value,
+    Getter,
+    Setter,
+    Prototype,
+}
+
+/// What is computed of some values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sum {
+    /// `+`
+    Add,
+    /// The text of a template, whose parts are texts already or are converted.
+    Text,
+    /// `===`, `!==`, `typeof`, `!`: looks at no part, and calls nothing.
+    Look,
+    /// `typeof x === 'undefined'` and the like: whether it is nothing.
+    IsNothing,
+    IsUndefined,
+    Not,
+    /// Arithmetic, comparisons, `in`, `instanceof`: what converts its operands.
+    Convert,
+}
+
+/// How a function is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallForm {
+    Plain,
+    New,
+    /// `super(…)`
+    Super,
+}
+
+/// What becomes of the promise of a call, as far as the text beside it tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The program waits for it before it does anything else.
+    Now,
+    /// It is dropped, kept or handed on.
+    Other,
+}
+
+/// One argument of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arg {
+    pub(super) slot: Slot,
+    pub(super) spread: bool,
+}
+
+/// What a choice or a loop is in the structure that people see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing.
+    Hidden,
+    /// A decision, by the text of its test.
+    Decision { test: (u32, u32) },
+    /// One way of a decision around it.
+    Way(u32),
+}
+
+/// What an instruction does.
+pub(super) enum Op {
+    Const { to: Slot, value: Scalar },
+    Copy { to: Slot, from: Slot },
+    /// Reads a variable of a function around this one.
+    Outer { to: Slot, up: u32, slot: Slot },
+    SetOuter { up: u32, slot: Slot, from: Slot },
+    /// Reads a name that the program does not declare.
+    Global { to: Slot, name: Atom },
+    SetGlobal { name: Atom, from: Slot },
+    /// What the function is given at a place.
+    Param { to: Slot, index: u32 },
+    /// What it is given from there on.
+    Rest { to: Slot, index: u32 },
+    Get { to: Slot, object: Slot, key: Key, called: bool },
+    /// `super.key`
+    Above { to: Slot, home: Slot, key: Key },
+    Set { object: Slot, key: Key, from: Slot },
+    Delete { object: Slot, key: Key },
+    New { to: Slot, made: Made },
+    Put { object: Slot, key: Key, from: Slot, how: Put },
+    /// Copies the fields of an object, but for some.
+    Spread { object: Slot, from: Slot, but: Vec<Key> },
+    Push { list: Slot, from: Slot, spread: bool },
+    /// One item of what can be iterated.
+    Item { to: Slot, of: Slot, index: u32 },
+    /// The items from a place on.
+    Items { to: Slot, of: Slot, from: u32 },
+    Make { to: Slot, func: FuncId },
+    /// Makes a class of its constructor, its prototype and what it extends.
+    Class { class: Slot, prototype: Slot, parent: Option<Slot> },
+    Compute { to: Slot, how: Sum, of: Vec<Slot> },
+    Call { to: Slot, callee: Slot, this: Option<Slot>, args: Vec<Arg>, form: CallForm, wait: Wait },
+    Await { to: Slot, from: Slot },
+    Yield { to: Slot, from: Slot, all: bool },
+    If { cond: Slot, then: Block, other: Block, told: Told },
+    /// Goes round until it is left; `turn` ends each round but not the loop.
+    Loop { exit: Region, turn: Region, over: Option<(u32, u32)>, body: Block, after: Block },
+    /// Goes round once for each item, or for each name with `names`.
+    Each { exit: Region, turn: Region, of: Slot, item: Slot, names: bool, waits: bool, over: (u32, u32), body: Block },
+    Block { exit: Region, body: Block },
+    Jump { to: Region },
+    Throw { from: Slot },
+    Try { body: Block, handler: Option<(Slot, Block)>, finally: Option<Block>, at: (u32, u32) },
+    /// A decision whose ways stand in `body`.
+    Decide { of: Slot, test: (u32, u32), body: Block },
+    /// What has no lowering: everything may happen to what it is given.
+    Unknown { to: Slot, of: Vec<Slot> },
+}

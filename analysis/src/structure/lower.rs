@@ -1,0 +1,208 @@
+//! SWC tree → core language. Beside the parser, these files alone name the tree's types.
+
+mod call;
+mod class;
+mod expr;
+mod function;
+mod pattern;
+mod scope;
+mod stmt;
+
+use swc_atoms::Atom;
+use swc_common::{Span, Spanned};
+use swc_ecma_ast as ast;
+
+use self::scope::{Frame, Label};
+use super::core::{
+    ARGUMENTS, Block, Core, FuncForm, FuncId, Function, Inst, Key, Op, RESULT, Region, Scalar,
+    Slot, Sum, THIS, WHOLE,
+};
+use crate::parse::offset;
+
+/// Lowers a program, which is the body of a function.
+pub(super) fn lower(main: &ast::Function) -> Core {
+    let mut lower = Lower { core: Core { functions: Vec::new(), converts: false, accessors: false }, frames: Vec::new() };
+    lower.main(main);
+    lower.core
+}
+
+struct Lower {
+    core: Core,
+    /// The functions around the place that is lowered, the innermost last.
+    frames: Vec<Frame>,
+}
+
+/// Names of methods that the engine calls by itself.
+fn is_called_by_engine(name: &str) -> bool {
+    matches!(name, "toString" | "valueOf" | "toJSON" | "then" | "return") || name.starts_with("@@")
+}
+
+impl Lower {
+    fn frame(&mut self) -> &mut Frame {
+        // The program itself is a frame, and is left last.
+        self.frames.last_mut().expect("lowering stands in a function")
+    }
+
+    fn emit(&mut self, span: Span, op: Op) {
+        let (at, end) = (offset(span.lo), offset(span.hi));
+        self.frame().out.push(Inst { at, end, op });
+    }
+
+    /// Returns a slot that nothing else uses.
+    fn fresh(&mut self) -> Slot {
+        self.frame().fresh()
+    }
+
+    fn constant(&mut self, span: Span, value: Scalar) -> Slot {
+        let to = self.fresh();
+        self.emit(span, Op::Const { to, value });
+        to
+    }
+
+    fn undefined(&mut self, span: Span) -> Slot {
+        self.constant(span, Scalar::Undefined)
+    }
+
+    fn compute(&mut self, span: Span, how: Sum, of: Vec<Slot>) -> Slot {
+        let to = self.fresh();
+        self.emit(span, Op::Compute { to, how, of });
+        to
+    }
+
+    /// Lowers what `make` emits into a block of its own.
+    fn block<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> (Block, T) {
+        let before = std::mem::take(&mut self.frame().out);
+        let made = make(self);
+        (std::mem::replace(&mut self.frame().out, before), made)
+    }
+
+    /// Lowers what `make` emits in a scope of its own.
+    fn scoped<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.frame().scopes.push(Default::default());
+        let made = make(self);
+        self.frame().scopes.pop();
+        made
+    }
+
+    fn region(&mut self) -> Region {
+        let frame = self.frame();
+        frame.regions += 1;
+        frame.regions
+    }
+
+    /// Finds a variable: how many functions up, and its slot there.
+    fn lookup(&mut self, name: &Atom) -> Option<(u32, Slot)> {
+        for (up, frame) in self.frames.iter_mut().rev().enumerate() {
+            let found = frame.find(name);
+            if let Some(slot) = found {
+                if up > 0 {
+                    frame.capture(slot);
+                }
+                return Some((up as u32, slot));
+            }
+        }
+        None
+    }
+
+    /// Reads a name.
+    fn read(&mut self, span: Span, name: &Atom) -> Slot {
+        match self.lookup(name) {
+            Some((0, slot)) => {
+                // The variable may change before the value is used.
+                let to = self.fresh();
+                self.emit(span, Op::Copy { to, from: slot });
+                to
+            }
+            Some((up, slot)) => {
+                let to = self.fresh();
+                self.emit(span, Op::Outer { to, up, slot });
+                to
+            }
+            None if &**name == "undefined" => self.undefined(span),
+            None => {
+                let to = self.fresh();
+                self.emit(span, Op::Global { to, name: name.clone() });
+                to
+            }
+        }
+    }
+
+    /// Writes a name.
+    fn write(&mut self, span: Span, name: &Atom, from: Slot) {
+        let op = match self.lookup(name) {
+            Some((0, slot)) => Op::Copy { to: slot, from },
+            Some((up, slot)) => Op::SetOuter { up, slot, from },
+            None => Op::SetGlobal { name: name.clone(), from },
+        };
+        self.emit(span, op);
+    }
+
+    /// Reads a variable that the lowering itself declared.
+    fn read_own(&mut self, span: Span, name: &str) -> Slot {
+        self.read(span, &name.into())
+    }
+
+    fn name_key(&mut self, name: &Atom) -> Key {
+        self.core.converts |= is_called_by_engine(name);
+        Key::Name(name.clone())
+    }
+
+    /// Lowers the key of a computed member.
+    fn computed_key(&mut self, key: &ast::Expr) -> Key {
+        match bare(key) {
+            ast::Expr::Lit(ast::Lit::Str(text)) => match text.value.as_str() {
+                Some(text) => self.name_key(&text.into()),
+                None => Key::Slot(self.expr(key)),
+            },
+            ast::Expr::Lit(ast::Lit::Num(number)) if is_index(number.value) => {
+                Key::Name(format!("{}", number.value as u64).into())
+            }
+            ast::Expr::Member(member)
+                if matches!(bare(&member.obj), ast::Expr::Ident(name) if &*name.sym == "Symbol" && self.lookup(&"Symbol".into()).is_none()) =>
+            {
+                match &member.prop {
+                    ast::MemberProp::Ident(name) => {
+                        self.name_key(&format!("@@{}", name.sym).into())
+                    }
+                    _ => Key::Slot(self.expr(key)),
+                }
+            }
+            _ => {
+                self.core.converts = true;
+                Key::Slot(self.expr(key))
+            }
+        }
+    }
+
+    /// Lowers the name of a property in a literal, a class or a pattern.
+    fn prop_key(&mut self, name: &ast::PropName) -> Key {
+        match name {
+            ast::PropName::Ident(name) => self.name_key(&name.sym),
+            ast::PropName::Str(text) => match text.value.as_str() {
+                Some(text) => self.name_key(&text.into()),
+                None => Key::Slot(self.undefined(text.span)),
+            },
+            ast::PropName::Num(number) if is_index(number.value) => {
+                Key::Name(format!("{}", number.value as u64).into())
+            }
+            ast::PropName::Num(number) => {
+                let value = Scalar::Number(number.value.to_bits());
+                Key::Slot(self.constant(number.span, value))
+            }
+            ast::PropName::BigInt(number) => Key::Name(number.value.to_string().into()),
+            ast::PropName::Computed(computed) => self.computed_key(&computed.expr),
+        }
+    }
+}
+
+fn is_index(value: f64) -> bool {
+    value.fract() == 0.0 && (0.0..1e15).contains(&value)
+}
+
+/// Returns an expression without the brackets and casts around it.
+fn bare(expr: &ast::Expr) -> &ast::Expr {
+    super::build::bare(expr)
+}
+
+#[cfg(test)]
+mod tests;

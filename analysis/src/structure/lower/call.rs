@@ -1,0 +1,211 @@
+//! Calls, `new`, optional chains, tagged templates.
+
+use super::super::core::{Arg, CallForm, Told, Wait};
+use super::*;
+
+impl Lower {
+    pub(super) fn call(&mut self, call: &ast::CallExpr, now: bool) -> Slot {
+        let span = call.span;
+        match &call.callee {
+            ast::Callee::Super(_) => {
+                let callee = self.read_own(span, "%parent");
+                let args = self.args(&call.args);
+                let this = Some(self.read_own(span, "this"));
+                let to = self.fresh();
+                let (form, wait) = (CallForm::Super, Wait::Now);
+                self.emit(span, Op::Call { to, callee, this, args, form, wait });
+                self.init_fields(span);
+                to
+            }
+            ast::Callee::Import(_) => {
+                let of = self.args(&call.args).iter().map(|arg| arg.slot).collect();
+                self.unknown(span, of)
+            }
+            ast::Callee::Expr(callee) => {
+                let (callee, this) = self.callee(callee);
+                self.plain_call(span, callee, this, &call.args, now)
+            }
+        }
+    }
+
+    fn plain_call(
+        &mut self,
+        span: Span,
+        callee: Slot,
+        this: Option<Slot>,
+        args: &[ast::ExprOrSpread],
+        now: bool,
+    ) -> Slot {
+        let args = self.args(args);
+        let to = self.fresh();
+        let wait = if now { Wait::Now } else { Wait::Other };
+        self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+        to
+    }
+
+    /// Lowers what is called, and its `this`.
+    fn callee(&mut self, callee: &ast::Expr) -> (Slot, Option<Slot>) {
+        match bare(callee) {
+            ast::Expr::Member(member) => {
+                let (object, key) = self.member_parts(member);
+                let to = self.fresh();
+                self.emit(member.span, Op::Get { to, object, key, called: true });
+                (to, Some(object))
+            }
+            ast::Expr::SuperProp(prop) => {
+                let to = self.above(prop);
+                let this = self.read_own(prop.span, "this");
+                (to, Some(this))
+            }
+            ast::Expr::OptChain(chain) => self.chain_callee(chain),
+            other => (self.expr(other), None),
+        }
+    }
+
+    pub(super) fn args(&mut self, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
+        args.iter()
+            .map(|arg| Arg { slot: self.expr(&arg.expr), spread: arg.spread.is_some() })
+            .collect()
+    }
+
+    pub(super) fn construct(&mut self, new: &ast::NewExpr) -> Slot {
+        let callee = self.expr(&new.callee);
+        let args = self.args(new.args.as_deref().unwrap_or_default());
+        let to = self.fresh();
+        let (form, wait) = (CallForm::New, Wait::Other);
+        self.emit(new.span, Op::Call { to, callee, this: None, args, form, wait });
+        to
+    }
+
+    pub(super) fn tagged(&mut self, tagged: &ast::TaggedTpl) -> Slot {
+        let span = tagged.span;
+        let (callee, this) = self.callee(&tagged.tag);
+        let list = self.array(span, &[]);
+        for quasi in &tagged.tpl.quasis {
+            let text = quasi.cooked.as_ref().and_then(|text| text.as_str()).unwrap_or_default();
+            let from = self.constant(quasi.span, Scalar::Text(text.into()));
+            self.emit(span, Op::Push { list, from, spread: false });
+        }
+        let mut args = vec![Arg { slot: list, spread: false }];
+        for value in &tagged.tpl.exprs {
+            args.push(Arg { slot: self.expr(value), spread: false });
+        }
+        let to = self.fresh();
+        let (form, wait) = (CallForm::Plain, Wait::Other);
+        self.emit(span, Op::Call { to, callee, this, args, form, wait });
+        to
+    }
+
+    /// Lowers an optional chain, from its outermost link.
+    pub(super) fn chain(&mut self, chain: &ast::OptChainExpr, now: bool) -> Slot {
+        let span = chain.span;
+        let to = self.undefined(span);
+        self.in_chain(span, |lower| {
+            let value = lower.link(chain, now).0;
+            lower.emit(span, Op::Copy { to, from: value });
+        });
+        to
+    }
+
+    /// Lowers `(a?.b)(…)`, of which `this` is needed, too.
+    fn chain_callee(&mut self, chain: &ast::OptChainExpr) -> (Slot, Option<Slot>) {
+        if self.frame().chain.is_some() {
+            return self.link(chain, false);
+        }
+        let (to, own) = (self.undefined(chain.span), self.undefined(chain.span));
+        self.in_chain(chain.span, |lower| {
+            let (value, this) = lower.link(chain, false);
+            lower.emit(chain.span, Op::Copy { to, from: value });
+            if let Some(from) = this {
+                lower.emit(chain.span, Op::Copy { to: own, from });
+            }
+        });
+        (to, Some(own))
+    }
+
+    fn in_chain(&mut self, span: Span, make: impl FnOnce(&mut Self)) {
+        let exit = self.region();
+        let before = self.frame().chain.replace(exit);
+        let (body, ()) = self.block(make);
+        self.frame().chain = before;
+        self.emit(span, Op::Block { exit, body });
+    }
+
+    /// Lowers what a link of a chain stands on.
+    fn chain_base(&mut self, base: &ast::Expr) -> Slot {
+        let inner = match base {
+            ast::Expr::OptChain(chain) => return self.link(chain, false).0,
+            other => other,
+        };
+        // In what stands within, another chain may begin.
+        let before = self.frame().chain.take();
+        let slot = self.expr(inner);
+        self.frame().chain = before;
+        slot
+    }
+
+    fn link(&mut self, chain: &ast::OptChainExpr, now: bool) -> (Slot, Option<Slot>) {
+        let span = chain.span;
+        match &*chain.base {
+            ast::OptChainBase::Member(member) => {
+                let object = self.chain_base(&member.obj);
+                self.unless_nothing(chain, object);
+                let key = self.apart(|lower| match &member.prop {
+                    ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
+                    ast::MemberProp::PrivateName(name) => {
+                        Key::Name(format!("#{}", name.name).into())
+                    }
+                    ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
+                });
+                let to = self.fresh();
+                self.emit(span, Op::Get { to, object, key, called: true });
+                (to, Some(object))
+            }
+            ast::OptChainBase::Call(call) => {
+                let (callee, this) = match &*call.callee {
+                    ast::Expr::OptChain(inner) => self.link(inner, false),
+                    ast::Expr::Member(member) => {
+                        let object = self.chain_base(&member.obj);
+                        let key = self.apart(|lower| match &member.prop {
+                            ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
+                            ast::MemberProp::PrivateName(name) => {
+                                Key::Name(format!("#{}", name.name).into())
+                            }
+                            ast::MemberProp::Computed(computed) => {
+                                lower.computed_key(&computed.expr)
+                            }
+                        });
+                        let to = self.fresh();
+                        self.emit(member.span, Op::Get { to, object, key, called: true });
+                        (to, Some(object))
+                    }
+                    other => self.apart(|lower| lower.callee(other)),
+                };
+                self.unless_nothing(chain, callee);
+                let args = self.apart(|lower| lower.args(&call.args));
+                let to = self.fresh();
+                let wait = if now { Wait::Now } else { Wait::Other };
+                self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+                (to, None)
+            }
+        }
+    }
+
+    /// Lowers what stands in a chain but is no link of it.
+    fn apart<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.frame().chain.take();
+        let made = make(self);
+        self.frame().chain = before;
+        made
+    }
+
+    /// Leaves the chain if there is nothing to go on from.
+    fn unless_nothing(&mut self, chain: &ast::OptChainExpr, value: Slot) {
+        let exit = self.frame().chain;
+        let (true, Some(exit)) = (chain.optional, exit) else { return };
+        let span = chain.span;
+        let cond = self.compute(span, Sum::IsNothing, vec![value]);
+        let (then, ()) = self.block(|lower| lower.emit(span, Op::Jump { to: exit }));
+        self.emit(span, Op::If { cond, then, other: Block::new(), told: Told::Hidden });
+    }
+}

@@ -1,0 +1,104 @@
+//! The frame of a function while it is lowered, and the names in it.
+
+use foldhash::HashMap;
+use swc_atoms::Atom;
+
+use super::{ARGUMENTS, Block, FuncForm, RESULT, Region, Slot, THIS};
+
+/// What `break` and `continue` may name.
+pub(super) struct Label {
+    pub(super) names: Vec<Atom>,
+    pub(super) exit: Region,
+    /// The end of a round, for loops.
+    pub(super) turn: Option<Region>,
+    /// Whether a `break` without a name ends it.
+    pub(super) plain: bool,
+}
+
+/// A function while it is lowered.
+pub(super) struct Frame {
+    pub(super) form: FuncForm,
+    pub(super) is_async: bool,
+    pub(super) is_generator: bool,
+    pub(super) out: Block,
+    pub(super) scopes: Vec<HashMap<Atom, Slot>>,
+    pub(super) slots: u32,
+    pub(super) captured: Vec<bool>,
+    pub(super) in_loop: Vec<bool>,
+    pub(super) regions: Region,
+    pub(super) loops: u32,
+    pub(super) labels: Vec<Label>,
+    /// The names of the labels that stand before the next statement.
+    pub(super) pending: Vec<Atom>,
+    /// Where the optional chain that is lowered ends.
+    pub(super) chain: Option<Region>,
+}
+
+impl Frame {
+    pub(super) fn new(form: FuncForm, is_async: bool, is_generator: bool) -> Self {
+        Self {
+            form,
+            is_async,
+            is_generator,
+            out: Block::new(),
+            scopes: vec![HashMap::default()],
+            slots: RESULT + 1,
+            captured: vec![false; RESULT as usize + 1],
+            in_loop: vec![false; RESULT as usize + 1],
+            regions: 0,
+            loops: 0,
+            labels: Vec::new(),
+            pending: Vec::new(),
+            chain: None,
+        }
+    }
+
+    pub(super) fn fresh(&mut self) -> Slot {
+        let slot = self.slots;
+        self.slots += 1;
+        self.captured.push(false);
+        self.in_loop.push(self.loops > 0);
+        slot
+    }
+
+    /// Declares a name in the innermost scope.
+    pub(super) fn declare(&mut self, name: &Atom) -> Slot {
+        if let Some(slot) = self.scopes.last().and_then(|scope| scope.get(name)) {
+            return *slot;
+        }
+        let slot = self.fresh();
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.clone(), slot);
+        }
+        slot
+    }
+
+    /// Declares a name in the scope of the whole function.
+    pub(super) fn declare_var(&mut self, name: &Atom) -> Slot {
+        if let Some(slot) = self.scopes.first().and_then(|scope| scope.get(name)) {
+            return *slot;
+        }
+        let slot = self.fresh();
+        if let Some(scope) = self.scopes.first_mut() {
+            scope.insert(name.clone(), slot);
+        }
+        slot
+    }
+
+    pub(super) fn find(&self, name: &Atom) -> Option<Slot> {
+        if let Some(slot) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
+            return Some(*slot);
+        }
+        match &**name {
+            "this" if self.form != FuncForm::Arrow => Some(THIS),
+            "arguments" if self.form != FuncForm::Arrow => Some(ARGUMENTS),
+            _ => None,
+        }
+    }
+
+    pub(super) fn capture(&mut self, slot: Slot) {
+        if let Some(captured) = self.captured.get_mut(slot as usize) {
+            *captured = true;
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Statements.
+
+use super::super::core::Told;
+use super::*;
+
+impl Lower {
+    pub(super) fn statements(&mut self, statements: &[ast::Stmt]) {
+        for statement in statements {
+            self.declare_statement(statement);
+        }
+        // Functions are there before anything runs.
+        for statement in statements {
+            if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement {
+                let func = self.function_of(&declared.function, FuncForm::Plain, |_| {});
+                let from = self.closure(declared.function.span, func);
+                self.write(declared.function.span, &declared.ident.sym, from);
+            }
+        }
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    fn declare_statement(&mut self, statement: &ast::Stmt) {
+        match statement {
+            ast::Stmt::Decl(ast::Decl::Fn(declared)) => {
+                self.frame().declare(&declared.ident.sym);
+            }
+            ast::Stmt::Decl(ast::Decl::Class(declared)) => {
+                self.frame().declare(&declared.ident.sym);
+            }
+            ast::Stmt::Decl(ast::Decl::Var(declared))
+                if declared.kind != ast::VarDeclKind::Var =>
+            {
+                declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
+            }
+            ast::Stmt::Decl(ast::Decl::Using(declared)) => {
+                declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn nested(&mut self, statements: &[ast::Stmt]) {
+        self.scoped(|lower| lower.statements(statements));
+    }
+
+    /// Lowers a statement that stands alone, as the body of something.
+    fn inner(&mut self, statement: &ast::Stmt) {
+        self.scoped(|lower| {
+            lower.declare_statement(statement);
+            lower.statement(statement);
+        });
+    }
+
+    pub(super) fn statement(&mut self, statement: &ast::Stmt) {
+        use ast::Stmt;
+        let span = statement.span();
+        let labels = if matches!(statement, Stmt::Labeled(_)) {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.frame().pending)
+        };
+        match statement {
+            Stmt::Block(block) if labels.is_empty() => self.nested(&block.stmts),
+            Stmt::Block(block) => {
+                self.leavable(span, labels, false, |lower| lower.nested(&block.stmts));
+            }
+            Stmt::Empty(_) | Stmt::Debugger(_) => {}
+            Stmt::With(with) => {
+                let of = vec![self.expr(&with.obj)];
+                let to = self.fresh();
+                self.emit(span, Op::Unknown { to, of });
+                self.inner(&with.body);
+            }
+            Stmt::Return(value) => {
+                let from = match &value.arg {
+                    Some(value) => self.awaited_result(value),
+                    None => self.undefined(span),
+                };
+                self.emit(span, Op::Copy { to: RESULT, from });
+                self.emit(span, Op::Jump { to: WHOLE });
+            }
+            Stmt::Labeled(labeled) => {
+                self.frame().pending.push(labeled.label.sym.clone());
+                self.statement(&labeled.body);
+                self.frame().pending.clear();
+            }
+            Stmt::Break(leave) => self.leave(span, leave.label.as_ref(), false),
+            Stmt::Continue(leave) => self.leave(span, leave.label.as_ref(), true),
+            Stmt::If(_) if !labels.is_empty() => {
+                self.leavable(span, labels, false, |lower| lower.statement(statement));
+            }
+            Stmt::If(choice) => {
+                let cond = self.expr(&choice.test);
+                let (then, ()) = self.block(|lower| lower.inner(&choice.cons));
+                let (other, ()) = self.block(|lower| {
+                    if let Some(alt) = &choice.alt {
+                        lower.inner(alt);
+                    }
+                });
+                let test = bounds(choice.test.span());
+                self.emit(span, Op::If { cond, then, other, told: Told::Decision { test } });
+            }
+            Stmt::Switch(switch) => {
+                self.leavable(span, labels, true, |lower| lower.switch(switch));
+            }
+            Stmt::Throw(thrown) => {
+                let from = self.expr(&thrown.arg);
+                self.emit(span, Op::Throw { from });
+            }
+            Stmt::Try(attempt) if !labels.is_empty() => {
+                self.leavable(span, labels, false, |lower| lower.attempt(attempt));
+            }
+            Stmt::Try(attempt) => self.attempt(attempt),
+            Stmt::While(_) | Stmt::DoWhile(_) | Stmt::For(_) | Stmt::ForIn(_) | Stmt::ForOf(_) => {
+                self.looped(statement, labels);
+            }
+            Stmt::Decl(declared) => self.declaration(declared),
+            Stmt::Expr(value) => {
+                let _ = self.expr(&value.expr);
+            }
+        }
+    }
+
+    fn declaration(&mut self, declared: &ast::Decl) {
+        match declared {
+            ast::Decl::Var(declared) => {
+                for one in &declared.decls {
+                    let from = match &one.init {
+                        Some(value) => self.named(value, &one.name),
+                        None if declared.kind == ast::VarDeclKind::Var => continue,
+                        None => self.undefined(one.span),
+                    };
+                    self.bind(&one.name, from);
+                }
+            }
+            ast::Decl::Class(declared) => {
+                let from = self.class(&declared.class, Some(&declared.ident.sym));
+                self.write(declared.class.span, &declared.ident.sym, from);
+            }
+            ast::Decl::Using(declared) => {
+                for one in &declared.decls {
+                    let Some(value) = &one.init else { continue };
+                    let from = self.expr(value);
+                    self.bind(&one.name, from);
+                    let to = self.fresh();
+                    self.emit(one.span, Op::Unknown { to, of: vec![from] });
+                }
+            }
+            // The parser refuses what is left and has a meaning when the program runs.
+            _ => {}
+        }
+    }
+
+    /// Lowers what a variable is initialised with.
+    fn named(&mut self, value: &ast::Expr, _: &ast::Pat) -> Slot {
+        self.expr(value)
+    }
+
+    /// Lowers what can be left by `break`.
+    fn leavable(&mut self, span: Span, names: Vec<Atom>, plain: bool, make: impl FnOnce(&mut Self)) {
+        let exit = self.region();
+        self.frame().labels.push(Label { names, exit, turn: None, plain });
+        let (body, ()) = self.block(make);
+        self.frame().labels.pop();
+        self.emit(span, Op::Block { exit, body });
+    }
+
+    fn leave(&mut self, span: Span, label: Option<&ast::Ident>, turn: bool) {
+        let labels = &self.frame().labels;
+        let found = labels.iter().rev().find(|known| match label {
+            Some(label) => known.names.contains(&label.sym),
+            None if turn => known.turn.is_some(),
+            None => known.plain,
+        });
+        let to = found.map(|label| if turn { label.turn.unwrap_or(label.exit) } else { label.exit });
+        // The parser refuses a jump to nowhere.
+        self.emit(span, Op::Jump { to: to.unwrap_or(WHOLE) });
+    }
+
+    fn switch(&mut self, switch: &ast::SwitchStmt) {
+        let span = switch.span;
+        let of = self.expr(&switch.discriminant);
+        let test = bounds(switch.discriminant.span());
+        let (body, ()) = self.block(|lower| {
+            lower.scoped(|lower| {
+                for case in &switch.cases {
+                    case.cons.iter().for_each(|one| lower.declare_statement(one));
+                }
+                lower.cases(span, of, &switch.cases);
+            });
+        });
+        self.emit(span, Op::Decide { of, test, body });
+    }
+
+    fn cases(&mut self, span: Span, of: Slot, cases: &[ast::SwitchCase]) {
+        let mut matches = Vec::new();
+        for case in cases {
+            let Some(test) = &case.test else { continue };
+            let value = self.expr(test);
+            matches.push(self.compute(test.span(), Sum::Look, vec![of, value]));
+        }
+        // Whether a case before this one was taken, and was not left.
+        let fell = self.constant(span, Scalar::Bool(false));
+        let mut next = matches.iter();
+        for (place, case) in cases.iter().enumerate() {
+            let mut why = vec![fell];
+            match case.test {
+                Some(_) => why.extend(next.next()),
+                None => why.extend(&matches),
+            }
+            let cond = self.compute(case.span, Sum::Look, why);
+            let (then, ()) = self.block(|lower| {
+                for statement in &case.cons {
+                    if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement {
+                        let func = lower.function_of(&declared.function, FuncForm::Plain, |_| {});
+                        let from = lower.closure(declared.function.span, func);
+                        lower.write(declared.function.span, &declared.ident.sym, from);
+                    }
+                }
+                case.cons.iter().for_each(|one| lower.statement(one));
+                let from = lower.constant(case.span, Scalar::Bool(true));
+                lower.emit(case.span, Op::Copy { to: fell, from });
+            });
+            let way = if case.test.is_some() { place as u32 + 1 } else { 0 };
+            self.emit(case.span, Op::If { cond, then, other: Block::new(), told: Told::Way(way) });
+        }
+    }
+
+    fn attempt(&mut self, attempt: &ast::TryStmt) {
+        let (body, ()) = self.block(|lower| lower.nested(&attempt.block.stmts));
+        let handler = attempt.handler.as_ref().map(|handler| {
+            self.scoped(|lower| {
+                let error = lower.fresh();
+                let (body, ()) = lower.block(|lower| {
+                    if let Some(pattern) = &handler.param {
+                        lower.declare_pattern(pattern, false);
+                        lower.bind(pattern, error);
+                    }
+                    lower.nested(&handler.body.stmts);
+                });
+                (error, body)
+            })
+        });
+        let finally = attempt.finalizer.as_ref().map(|finalizer| {
+            self.block(|lower| lower.nested(&finalizer.stmts)).0
+        });
+        let at = bounds(attempt.span);
+        self.emit(attempt.span, Op::Try { body, handler, finally, at });
+    }
+
+    fn looped(&mut self, statement: &ast::Stmt, names: Vec<Atom>) {
+        let (exit, turn) = (self.region(), self.region());
+        self.frame().labels.push(Label { names, exit, turn: Some(turn), plain: true });
+        self.scoped(|lower| match statement {
+            ast::Stmt::While(looped) => {
+                lower.turns(statement, exit, turn, Some(&looped.test), None, &looped.body);
+            }
+            ast::Stmt::For(looped) => {
+                lower.frame().loops += 1;
+                match &looped.init {
+                    Some(ast::VarDeclOrExpr::VarDecl(declared)) => {
+                        if declared.kind != ast::VarDeclKind::Var {
+                            declared
+                                .decls
+                                .iter()
+                                .for_each(|one| lower.declare_pattern(&one.name, false));
+                        }
+                        lower.frame().loops -= 1;
+                        lower.declaration(&ast::Decl::Var(declared.clone()));
+                    }
+                    Some(ast::VarDeclOrExpr::Expr(value)) => {
+                        lower.frame().loops -= 1;
+                        let _ = lower.expr(value);
+                    }
+                    None => lower.frame().loops -= 1,
+                }
+                let (test, update) = (looped.test.as_deref(), looped.update.as_deref());
+                lower.turns(statement, exit, turn, test, update, &looped.body);
+            }
+            ast::Stmt::DoWhile(looped) => {
+                let over = Some(bounds(looped.test.span()));
+                lower.frame().loops += 1;
+                let (body, ()) = lower.block(|lower| lower.inner(&looped.body));
+                let (after, ()) = lower.block(|lower| lower.test(&looped.test, exit));
+                lower.frame().loops -= 1;
+                lower.emit(looped.span, Op::Loop { exit, turn, over, body, after });
+            }
+            ast::Stmt::ForIn(looped) => {
+                let head = (&looped.left, &*looped.right);
+                lower.each(looped.span, (exit, turn), head, &looped.body, true, false);
+            }
+            ast::Stmt::ForOf(looped) => {
+                let head = (&looped.left, &*looped.right);
+                lower.each(looped.span, (exit, turn), head, &looped.body, false, looped.is_await);
+            }
+            _ => {}
+        });
+        self.frame().labels.pop();
+    }
+
+    /// Leaves a loop unless its test holds.
+    fn test(&mut self, test: &ast::Expr, exit: Region) {
+        if matches!(bare(test), ast::Expr::Lit(ast::Lit::Bool(lit)) if lit.value) {
+            return;
+        }
+        let cond = self.expr(test);
+        let (other, ()) = self.block(|lower| lower.emit(test.span(), Op::Jump { to: exit }));
+        self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Hidden });
+    }
+
+    fn turns(
+        &mut self,
+        statement: &ast::Stmt,
+        exit: Region,
+        turn: Region,
+        test: Option<&ast::Expr>,
+        update: Option<&ast::Expr>,
+        inner: &ast::Stmt,
+    ) {
+        let span = statement.span();
+        let over = Some(bounds(test.map_or(span, Spanned::span)));
+        self.frame().loops += 1;
+        let (body, ()) = self.block(|lower| {
+            if let Some(test) = test {
+                lower.test(test, exit);
+            }
+            lower.inner(inner);
+        });
+        let (after, ()) = self.block(|lower| {
+            if let Some(update) = update {
+                let _ = lower.expr(update);
+            }
+        });
+        self.frame().loops -= 1;
+        self.emit(span, Op::Loop { exit, turn, over, body, after });
+    }
+
+    fn each(
+        &mut self,
+        span: Span,
+        (exit, turn): (Region, Region),
+        (head, list): (&ast::ForHead, &ast::Expr),
+        inner: &ast::Stmt,
+        names: bool,
+        waits: bool,
+    ) {
+        let of = self.expr(list);
+        self.frame().loops += 1;
+        let item = self.fresh();
+        let (body, ()) = self.block(|lower| {
+            match head {
+                ast::ForHead::VarDecl(declared) => {
+                    let is_var = declared.kind == ast::VarDeclKind::Var;
+                    for one in &declared.decls {
+                        lower.declare_pattern(&one.name, is_var);
+                        lower.bind(&one.name, item);
+                    }
+                }
+                ast::ForHead::UsingDecl(declared) => {
+                    for one in &declared.decls {
+                        lower.declare_pattern(&one.name, false);
+                        lower.bind(&one.name, item);
+                        let to = lower.fresh();
+                        lower.emit(one.span, Op::Unknown { to, of: vec![item] });
+                    }
+                }
+                ast::ForHead::Pat(pattern) => lower.bind(pattern, item),
+            }
+            lower.inner(inner);
+        });
+        self.frame().loops -= 1;
+        let over = bounds(list.span());
+        self.emit(span, Op::Each { exit, turn, of, item, names, waits, over, body });
+    }
+}
+
+pub(super) fn bounds(span: Span) -> (u32, u32) {
+    (offset(span.lo), offset(span.hi))
+}
