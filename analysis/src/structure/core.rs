@@ -50,6 +50,8 @@ pub(super) struct Function {
     pub(super) form: FuncForm,
     pub(super) is_async: bool,
     pub(super) is_generator: bool,
+    /// Whether it names `arguments`.
+    pub(super) uses_arguments: bool,
     pub(super) body: Block,
 }
 
@@ -71,6 +73,8 @@ pub(super) type Block = Vec<Inst>;
 pub(super) struct Inst {
     pub(super) at: u32,
     pub(super) end: u32,
+    /// A number that no other instruction has.
+    pub(super) id: u32,
     pub(super) op: Op,
 }
 
@@ -140,6 +144,8 @@ pub(super) enum CallForm {
 pub(super) enum Wait {
     /// The program waits for it before it does anything else.
     Now,
+    /// It is what the function gives back, and is waited for as the call of the function is.
+    Tail,
     /// It is dropped, kept or handed on.
     Other,
 }

@@ -21,7 +21,7 @@ use crate::parse::offset;
 
 /// Lowers a program, which is the body of a function.
 pub(super) fn lower(main: &ast::Function) -> Core {
-    let mut lower = Lower { core: Core { functions: Vec::new(), converts: false, accessors: false }, frames: Vec::new() };
+    let mut lower = Lower { core: Core { functions: Vec::new(), converts: false, accessors: false }, frames: Vec::new(), next: 1 };
     lower.main(main);
     lower.core
 }
@@ -30,6 +30,8 @@ struct Lower {
     core: Core,
     /// The functions around the place that is lowered, the innermost last.
     frames: Vec<Frame>,
+    /// The number of the next instruction.
+    next: u32,
 }
 
 /// Names of methods that the engine calls by itself.
@@ -45,7 +47,9 @@ impl Lower {
 
     fn emit(&mut self, span: Span, op: Op) {
         let (at, end) = (offset(span.lo), offset(span.hi));
-        self.frame().out.push(Inst { at, end, op });
+        let id = self.next;
+        self.next += 1;
+        self.frame().out.push(Inst { at, end, id, op });
     }
 
     /// Returns a slot that nothing else uses.

@@ -4,7 +4,7 @@ use super::super::core::{Arg, CallForm, Told, Wait};
 use super::*;
 
 impl Lower {
-    pub(super) fn call(&mut self, call: &ast::CallExpr, now: bool) -> Slot {
+    pub(super) fn call(&mut self, call: &ast::CallExpr, wait: Wait) -> Slot {
         let span = call.span;
         match &call.callee {
             ast::Callee::Super(_) => {
@@ -23,7 +23,7 @@ impl Lower {
             }
             ast::Callee::Expr(callee) => {
                 let (callee, this) = self.callee(callee);
-                self.plain_call(span, callee, this, &call.args, now)
+                self.plain_call(span, callee, this, &call.args, wait)
             }
         }
     }
@@ -34,11 +34,10 @@ impl Lower {
         callee: Slot,
         this: Option<Slot>,
         args: &[ast::ExprOrSpread],
-        now: bool,
+        wait: Wait,
     ) -> Slot {
         let args = self.args(args);
         let to = self.fresh();
-        let wait = if now { Wait::Now } else { Wait::Other };
         self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
         to
     }
@@ -97,11 +96,11 @@ impl Lower {
     }
 
     /// Lowers an optional chain, from its outermost link.
-    pub(super) fn chain(&mut self, chain: &ast::OptChainExpr, now: bool) -> Slot {
+    pub(super) fn chain(&mut self, chain: &ast::OptChainExpr, wait: Wait) -> Slot {
         let span = chain.span;
         let to = self.undefined(span);
         self.in_chain(span, |lower| {
-            let value = lower.link(chain, now).0;
+            let value = lower.link(chain, wait).0;
             lower.emit(span, Op::Copy { to, from: value });
         });
         to
@@ -110,11 +109,11 @@ impl Lower {
     /// Lowers `(a?.b)(…)`, of which `this` is needed, too.
     fn chain_callee(&mut self, chain: &ast::OptChainExpr) -> (Slot, Option<Slot>) {
         if self.frame().chain.is_some() {
-            return self.link(chain, false);
+            return self.link(chain, Wait::Other);
         }
         let (to, own) = (self.undefined(chain.span), self.undefined(chain.span));
         self.in_chain(chain.span, |lower| {
-            let (value, this) = lower.link(chain, false);
+            let (value, this) = lower.link(chain, Wait::Other);
             lower.emit(chain.span, Op::Copy { to, from: value });
             if let Some(from) = this {
                 lower.emit(chain.span, Op::Copy { to: own, from });
@@ -134,7 +133,7 @@ impl Lower {
     /// Lowers what a link of a chain stands on.
     fn chain_base(&mut self, base: &ast::Expr) -> Slot {
         let inner = match base {
-            ast::Expr::OptChain(chain) => return self.link(chain, false).0,
+            ast::Expr::OptChain(chain) => return self.link(chain, Wait::Other).0,
             other => other,
         };
         // In what stands within, another chain may begin.
@@ -144,7 +143,7 @@ impl Lower {
         slot
     }
 
-    fn link(&mut self, chain: &ast::OptChainExpr, now: bool) -> (Slot, Option<Slot>) {
+    fn link(&mut self, chain: &ast::OptChainExpr, wait: Wait) -> (Slot, Option<Slot>) {
         let span = chain.span;
         match &*chain.base {
             ast::OptChainBase::Member(member) => {
@@ -163,7 +162,7 @@ impl Lower {
             }
             ast::OptChainBase::Call(call) => {
                 let (callee, this) = match &*call.callee {
-                    ast::Expr::OptChain(inner) => self.link(inner, false),
+                    ast::Expr::OptChain(inner) => self.link(inner, Wait::Other),
                     ast::Expr::Member(member) => {
                         let object = self.chain_base(&member.obj);
                         let key = self.apart(|lower| match &member.prop {
@@ -184,8 +183,7 @@ impl Lower {
                 self.unless_nothing(chain, callee);
                 let args = self.apart(|lower| lower.args(&call.args));
                 let to = self.fresh();
-                let wait = if now { Wait::Now } else { Wait::Other };
-                self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+                        self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
                 (to, None)
             }
         }

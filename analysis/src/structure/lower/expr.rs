@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::super::core::{Made, Put, Told};
+use super::super::core::{Made, Put, Told, Wait};
 use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
@@ -53,10 +53,10 @@ impl Lower {
                 }
                 last.unwrap_or_else(|| self.undefined(span))
             }
-            Expr::Call(call) => self.call(call, false),
+            Expr::Call(call) => self.call(call, Wait::Other),
             Expr::New(new) => self.construct(new),
             Expr::TaggedTpl(tagged) => self.tagged(tagged),
-            Expr::OptChain(chain) => self.chain(chain, false),
+            Expr::OptChain(chain) => self.chain(chain, Wait::Other),
             Expr::Await(awaited) => self.awaited(span, &awaited.arg),
             Expr::Yield(given) => {
                 let from = match &given.arg {
@@ -87,8 +87,8 @@ impl Lower {
     /// Lowers an expression whose value is waited for at once.
     pub(super) fn awaited(&mut self, span: Span, value: &ast::Expr) -> Slot {
         let from = match bare(value) {
-            ast::Expr::Call(call) => self.call(call, true),
-            ast::Expr::OptChain(chain) => self.chain(chain, true),
+            ast::Expr::Call(call) => self.call(call, Wait::Now),
+            ast::Expr::OptChain(chain) => self.chain(chain, Wait::Now),
             other => self.expr(other),
         };
         let to = self.fresh();
@@ -102,7 +102,11 @@ impl Lower {
         if frame.is_async && !frame.is_generator {
             self.awaited(value.span(), value)
         } else {
-            self.expr(value)
+            match bare(value) {
+                ast::Expr::Call(call) => self.call(call, Wait::Tail),
+                ast::Expr::OptChain(chain) => self.chain(chain, Wait::Tail),
+                other => self.expr(other),
+            }
         }
     }
 
@@ -156,6 +160,7 @@ impl Lower {
                 Some(item) => (self.expr(&item.expr), item.spread.is_some()),
                 None => (self.undefined(span), false),
             };
+            let span = item.as_ref().map_or(span, |item| item.expr.span());
             self.emit(span, Op::Push { list, from, spread });
         }
         list
@@ -215,6 +220,10 @@ impl Lower {
             }
         };
         self.core.accessors |= how != Put::Value;
+        let span = match prop {
+            ast::Prop::KeyValue(pair) => pair.value.span(),
+            _ => span,
+        };
         self.emit(span, Op::Put { object, key, from, how });
     }
 
@@ -246,7 +255,7 @@ impl Lower {
                         self.emit(span, Op::Delete { object, key });
                     }
                     ast::Expr::OptChain(chain) => {
-                        let of = self.chain(chain, false);
+                        let of = self.chain(chain, Wait::Other);
                         return self.unknown(span, vec![of]);
                     }
                     other => {

@@ -58,6 +58,7 @@ impl Lower {
             form: frame.form,
             is_async: frame.is_async,
             is_generator: frame.is_generator,
+            uses_arguments: false,
             body: Block::new(),
         });
         self.frames.push(frame);
@@ -68,6 +69,7 @@ impl Lower {
             function.slots = frame.slots;
             function.captured = frame.captured;
             function.in_loop = frame.in_loop;
+            function.uses_arguments = frame.uses_arguments;
             function.body = frame.out;
         }
         id
@@ -96,7 +98,11 @@ impl Lower {
             hoisted(statement, &mut names);
         }
         for name in names {
-            self.frame().declare_var(&name);
+            if self.frame().scopes.first().is_some_and(|scope| scope.contains_key(&name)) {
+                continue;
+            }
+            let to = self.frame().declare_var(&name);
+            self.emit(swc_common::DUMMY_SP, Op::Const { to, value: Scalar::Undefined });
         }
         self.statements(statements);
     }

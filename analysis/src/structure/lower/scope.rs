@@ -30,6 +30,7 @@ pub(super) struct Frame {
     pub(super) labels: Vec<Label>,
     /// The names of the labels that stand before the next statement.
     pub(super) pending: Vec<Atom>,
+    pub(super) uses_arguments: bool,
     /// Where the optional chain that is lowered ends.
     pub(super) chain: Option<Region>,
 }
@@ -49,6 +50,7 @@ impl Frame {
             loops: 0,
             labels: Vec::new(),
             pending: Vec::new(),
+            uses_arguments: false,
             chain: None,
         }
     }
@@ -85,13 +87,16 @@ impl Frame {
         slot
     }
 
-    pub(super) fn find(&self, name: &Atom) -> Option<Slot> {
+    pub(super) fn find(&mut self, name: &Atom) -> Option<Slot> {
         if let Some(slot) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             return Some(*slot);
         }
         match &**name {
             "this" if self.form != FuncForm::Arrow => Some(THIS),
-            "arguments" if self.form != FuncForm::Arrow => Some(ARGUMENTS),
+            "arguments" if self.form != FuncForm::Arrow => {
+                self.uses_arguments = true;
+                Some(ARGUMENTS)
+            }
             _ => None,
         }
     }

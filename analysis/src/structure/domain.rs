@@ -1,0 +1,126 @@
+//! What is known of values: where they come from, and what they may be.
+//!
+//! Sets, shapes and names are kept once and named by numbers, so that a value is two words, equal
+//! values are equal numbers, and joining the same two a second time is a look-up.
+
+mod heap;
+mod names;
+mod shape;
+mod sources;
+
+use swc_atoms::Atom;
+
+pub(super) use self::heap::{Birth, CellId, Heap, Kind, ObjId, Origin};
+pub(super) use self::names::{Names, Paths};
+pub(super) use self::shape::{Prim, Ref, Shape, Shapes};
+pub(super) use self::sources::{ANY_INPUT, FIRST_FIELD, INPUT, Sources};
+use super::core::Scalar;
+
+/// A set of sources.
+pub(super) type Deps = u32;
+/// The set without any.
+pub(super) const NONE: Deps = 0;
+/// A name.
+pub(super) type NameId = u32;
+/// A way from a value to a part of it.
+pub(super) type PathId = u32;
+/// What a value may be.
+pub(super) type ShapeId = u32;
+/// A call of a tool, by its place in the source and its tool.
+pub(super) type SiteId = u32;
+
+/// What is known of a value: what flows into it, not counting its parts, and what it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Value {
+    pub(super) deps: Deps,
+    pub(super) shape: ShapeId,
+}
+
+impl Value {
+    /// No value: what was never written.
+    pub(super) const NEVER: Self = Self { deps: NONE, shape: Shapes::NEVER };
+    /// What a property has that is not there.
+    pub(super) const ABSENT: Self = Self { deps: NONE, shape: Shapes::ABSENT };
+    pub(super) const UNDEFINED: Self = Self { deps: NONE, shape: Shapes::UNDEFINED };
+
+    /// Some text, number or the like.
+    pub(super) fn computed(deps: Deps) -> Self {
+        Self { deps, shape: Shapes::ANY }
+    }
+
+    pub(super) fn is_never(self) -> bool {
+        self.shape == Shapes::NEVER
+    }
+}
+
+/// Everything that values are made of.
+#[derive(Default)]
+pub(super) struct Domain {
+    pub(super) sources: Sources,
+    pub(super) shapes: Shapes,
+    pub(super) names: Names,
+    pub(super) paths: Paths,
+}
+
+impl Domain {
+    pub(super) fn join(&mut self, left: Value, right: Value) -> Value {
+        if left == right {
+            return left;
+        }
+        Value {
+            deps: self.sources.union(left.deps, right.deps),
+            shape: self.shapes.join(left.shape, right.shape),
+        }
+    }
+
+    /// Returns a value into which more flows.
+    pub(super) fn with(&mut self, value: Value, deps: Deps) -> Value {
+        Value { deps: self.sources.union(value.deps, deps), shape: value.shape }
+    }
+
+    pub(super) fn union(&mut self, left: Deps, right: Deps) -> Deps {
+        self.sources.union(left, right)
+    }
+
+    pub(super) fn scalar(&mut self, value: Scalar) -> Value {
+        Value { deps: NONE, shape: self.shapes.of_scalar(value) }
+    }
+
+    pub(super) fn reference(&mut self, to: Ref) -> Value {
+        Value { deps: NONE, shape: self.shapes.of_ref(to) }
+    }
+
+    pub(super) fn shape(&self, value: Value) -> &Shape {
+        self.shapes.get(value.shape)
+    }
+
+    pub(super) fn name(&mut self, name: &Atom) -> NameId {
+        self.names.id(name)
+    }
+
+    /// Returns the texts that a value has as a key, if they are known.
+    pub(super) fn keys(&mut self, value: Value) -> Option<smallvec::SmallVec<[NameId; 2]>> {
+        let shape = self.shapes.get(value.shape);
+        if !shape.refs.is_empty() || shape.absent {
+            return None;
+        }
+        let Prim::Consts(scalars) = &shape.prim else { return None };
+        let texts: Option<smallvec::SmallVec<[Atom; 2]>> = scalars.iter().map(key_text).collect();
+        Some(texts?.iter().map(|text| self.names.id(text)).collect())
+    }
+}
+
+/// Returns the text that a constant has as a key, where it is known how it is written.
+pub(super) fn key_text(scalar: &Scalar) -> Option<Atom> {
+    Some(match scalar {
+        Scalar::Undefined => "undefined".into(),
+        Scalar::Null => "null".into(),
+        Scalar::Bool(value) => value.to_string().into(),
+        Scalar::Number(bits) => {
+            let value = f64::from_bits(*bits);
+            let is_plain = value.fract() == 0.0 && value.abs() < 1e15;
+            is_plain.then(|| format!("{}", value as i64))?.into()
+        }
+        Scalar::Text(text) => text.clone(),
+    })
+}

@@ -1,0 +1,165 @@
+//! Objects by the place and the way in which they are made, and the cells that hold what they have.
+
+use foldhash::HashMap;
+
+use super::{Domain, NameId, SiteId, Value};
+use crate::structure::core::{FuncId, Slot};
+
+/// An object, or all objects that one place makes.
+pub(in crate::structure) type ObjId = u32;
+/// Something that holds a value: a variable or a property.
+pub(in crate::structure) type CellId = u32;
+
+/// What governs the place where something is made: how many levels there are, and the number of the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::structure) struct Birth {
+    pub(in crate::structure) depth: u32,
+    pub(in crate::structure) level: u32,
+}
+
+/// Where data comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::structure) enum Origin {
+    Task(SiteId),
+    Args,
+    Other,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::structure) enum Kind {
+    Plain,
+    Array,
+    /// A function, with the context in which it was made.
+    Func { func: FuncId, env: u32 },
+    /// A function with what it is given first.
+    Bound,
+    Data(Origin),
+    Promise,
+    Iterator,
+    Map,
+    Set,
+    /// Some other object of the engine, of which only what it was given is known.
+    Opaque,
+}
+
+/// An object.
+pub(in crate::structure) struct Object {
+    pub(in crate::structure) kind: Kind,
+    /// Whether it is one object, and not any of several.
+    pub(in crate::structure) unique: bool,
+    pub(in crate::structure) escaped: bool,
+    pub(in crate::structure) birth: Birth,
+    /// The names of its properties, in the order in which they were first set.
+    pub(in crate::structure) keys: Vec<(NameId, CellId)>,
+}
+
+/// What is known of a cell over all rounds, and now.
+#[derive(Clone, Copy)]
+pub(in crate::structure) struct Cell {
+    pub(in crate::structure) now: Value,
+    /// What was ever written to it.
+    pub(in crate::structure) ever: Value,
+    /// What code that runs beside may write at any time.
+    pub(in crate::structure) beside: Value,
+    pub(in crate::structure) birth: Birth,
+    /// Whether the cell is one variable or property, so that a write replaces what it had.
+    pub(in crate::structure) unique: bool,
+    /// Whether only the code of one function sees it.
+    pub(in crate::structure) private: bool,
+    /// Whether someone reads what was ever written to it.
+    pub(in crate::structure) watched: bool,
+    /// The text of what was written to it last.
+    pub(in crate::structure) span: (u32, u32),
+    /// What it has at the beginning of a round.
+    first: Value,
+}
+
+/// More properties than this are found by a table.
+const FEW_KEYS: usize = 12;
+
+/// All objects and cells.
+#[derive(Default)]
+pub(in crate::structure) struct Heap {
+    pub(in crate::structure) objects: Vec<Object>,
+    pub(in crate::structure) cells: Vec<Cell>,
+    ids: HashMap<(u32, u32, Kind), ObjId>,
+    many: HashMap<(ObjId, NameId), CellId>,
+}
+
+impl Heap {
+    /// Returns the object that a place makes in a context.
+    pub(in crate::structure) fn object(&mut self, context: u32, at: u32, kind: Kind, unique: bool, birth: Birth) -> ObjId {
+        if let Some(id) = self.ids.get(&(context, at, kind)) {
+            let object = &mut self.objects[*id as usize];
+            object.unique &= unique;
+            object.birth = birth;
+            return *id;
+        }
+        let id = self.objects.len() as ObjId;
+        self.objects.push(Object { kind, unique, escaped: false, birth, keys: Vec::new() });
+        self.ids.insert((context, at, kind), id);
+        id
+    }
+
+    pub(in crate::structure) fn find(&self, object: ObjId, name: NameId) -> Option<CellId> {
+        let keys = &self.objects[object as usize].keys;
+        if keys.len() > FEW_KEYS {
+            return self.many.get(&(object, name)).copied();
+        }
+        keys.iter().find(|(known, _)| *known == name).map(|(_, cell)| *cell)
+    }
+
+    /// Returns the cell of a property, which is made if there is none.
+    pub(in crate::structure) fn cell(&mut self, object: ObjId, name: NameId) -> CellId {
+        if let Some(cell) = self.find(object, name) {
+            return cell;
+        }
+        let (unique, birth) = (self.objects[object as usize].unique, self.objects[object as usize].birth);
+        let cell = self.add(Value::ABSENT, unique, false, birth);
+        let keys = &mut self.objects[object as usize].keys;
+        keys.push((name, cell));
+        let count = keys.len();
+        let new = if count == FEW_KEYS + 1 { &keys[..] } else { &keys[count - 1..] };
+        if count > FEW_KEYS {
+            self.many.extend(new.iter().map(|(name, cell)| ((object, *name), *cell)));
+        }
+        cell
+    }
+
+    fn add(&mut self, first: Value, unique: bool, private: bool, birth: Birth) -> CellId {
+        let id = self.cells.len() as CellId;
+        let (ever, beside) = (Value::NEVER, Value::NEVER);
+        self.cells.push(Cell { now: first, ever, beside, birth, unique, private, watched: false, span: (0, 0), first });
+        id
+    }
+
+    /// Adds the cells of a function's frame and returns the first of them.
+    pub(in crate::structure) fn frame(&mut self, slots: Slot, mut of: impl FnMut(Slot) -> (bool, bool), birth: Birth) -> CellId {
+        let base = self.cells.len() as CellId;
+        for slot in 0..slots {
+            let (unique, private) = of(slot);
+            self.add(Value::NEVER, unique, private, birth);
+        }
+        base
+    }
+
+    /// Forgets what cells have now.
+    pub(in crate::structure) fn begin_round(&mut self) {
+        for cell in &mut self.cells {
+            cell.now = cell.first;
+        }
+    }
+
+    /// Adds to what was ever written to a cell; returns whether someone has to look again.
+    pub(in crate::structure) fn note(&mut self, domain: &mut Domain, cell: CellId, value: Value) -> bool {
+        let known = &mut self.cells[cell as usize];
+        if known.ever == value {
+            return false;
+        }
+        let joined = domain.join(known.ever, value);
+        let is_new = joined != known.ever;
+        known.ever = joined;
+        is_new && known.watched
+    }
+}

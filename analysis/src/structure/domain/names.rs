@@ -1,0 +1,89 @@
+//! Names and ways to parts, each kept once.
+
+use foldhash::HashMap;
+use swc_atoms::Atom;
+
+use super::{NameId, PathId};
+use crate::structure::PathStep;
+
+/// The names that the analysis met.
+#[derive(Default)]
+pub(in crate::structure) struct Names {
+    texts: Vec<Atom>,
+    ids: HashMap<Atom, NameId>,
+}
+
+impl Names {
+    pub(in crate::structure) fn id(&mut self, name: &Atom) -> NameId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = self.texts.len() as NameId;
+        self.texts.push(name.clone());
+        self.ids.insert(name.clone(), id);
+        id
+    }
+
+    /// Returns the number of a name if the analysis met it.
+    pub(in crate::structure) fn known(&self, name: &Atom) -> Option<NameId> {
+        self.ids.get(name).copied()
+    }
+
+    pub(in crate::structure) fn text(&self, id: NameId) -> Atom {
+        self.texts.get(id as usize).cloned().unwrap_or_default()
+    }
+}
+
+/// The longest way that is followed.
+const LENGTH: usize = 16;
+
+/// Ways from a value to a part of it.
+#[derive(Default)]
+pub(in crate::structure) struct Paths {
+    steps: Vec<(PathId, NameId)>,
+    ids: HashMap<(PathId, NameId), PathId>,
+}
+
+impl Paths {
+    /// The value itself.
+    pub(in crate::structure) const WHOLE: PathId = 0;
+    /// Some part, it is not known which.
+    pub(in crate::structure) const LOST: PathId = PathId::MAX;
+
+    /// Returns the way one step further.
+    pub(in crate::structure) fn step(&mut self, from: PathId, name: NameId) -> PathId {
+        if from == Self::LOST || self.length(from) >= LENGTH {
+            return Self::LOST;
+        }
+        if let Some(id) = self.ids.get(&(from, name)) {
+            return *id;
+        }
+        self.steps.push((from, name));
+        let id = self.steps.len() as PathId;
+        self.ids.insert((from, name), id);
+        id
+    }
+
+    fn length(&self, mut path: PathId) -> usize {
+        let mut length = 0;
+        while let Some((before, _)) = self.last(path) {
+            (path, length) = (before, length + 1);
+        }
+        length
+    }
+
+    fn last(&self, path: PathId) -> Option<(PathId, NameId)> {
+        self.steps.get((path as usize).checked_sub(1)?).copied()
+    }
+
+    /// Returns the steps of a way, as they are told.
+    pub(in crate::structure) fn told(&self, mut path: PathId, names: &Names) -> Vec<PathStep> {
+        let mut steps = Vec::new();
+        while let Some((before, name)) = self.last(path) {
+            steps.push(PathStep::of(&names.text(name)));
+            path = before;
+        }
+        steps.reverse();
+        steps
+    }
+}

@@ -1,0 +1,221 @@
+//! What values may be.
+
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use smallvec::{SmallVec, smallvec};
+
+use super::{NameId, ObjId, PathId, Paths, ShapeId};
+use crate::structure::core::Scalar;
+
+/// The most constants that a value is known to be one of.
+const CONSTS: usize = 16;
+
+/// Something that a value may refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::structure) enum Ref {
+    /// An object of the program.
+    Obj(ObjId),
+    /// A part of data that came from elsewhere: a text, a number, an object, anything but functions.
+    Data(ObjId, PathId),
+    /// A method of the engine, by its name.
+    Method(NameId),
+    /// A function or an object of the engine, by its name.
+    Builtin(NameId),
+    /// `mcp`
+    Mcp,
+    /// `mcp.namespace`
+    Namespace(NameId),
+    /// `mcp.namespace.action`
+    Tool(NameId, NameId),
+    /// Anything that escaped.
+    Pool,
+}
+
+/// What is known of the part of a value that is no reference.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::structure) enum Prim {
+    None,
+    /// One of some constants, sorted.
+    Consts(SmallVec<[Scalar; 1]>),
+    /// Any text, number or the like.
+    Any,
+}
+
+/// What a value may be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::structure) struct Shape {
+    pub(in crate::structure) prim: Prim,
+    /// It may not be there: of properties only.
+    pub(in crate::structure) absent: bool,
+    /// Sorted.
+    pub(in crate::structure) refs: SmallVec<[Ref; 2]>,
+}
+
+impl Shape {
+    /// Returns the one constant that it is.
+    pub(in crate::structure) fn only(&self) -> Option<&Scalar> {
+        match (&self.prim, self.refs.is_empty() && !self.absent) {
+            (Prim::Consts(scalars), true) if scalars.len() == 1 => scalars.first(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it may be `undefined` or `null`.
+    pub(in crate::structure) fn may_be_nothing(&self) -> bool {
+        let is_nothing = |scalar: &Scalar| matches!(scalar, Scalar::Undefined | Scalar::Null);
+        self.absent
+            || self.refs.iter().any(|one| matches!(one, Ref::Data(..) | Ref::Pool))
+            || match &self.prim {
+                Prim::None => false,
+                Prim::Consts(scalars) => scalars.iter().any(is_nothing),
+                Prim::Any => true,
+            }
+    }
+}
+
+/// The shapes that the analysis met.
+pub(in crate::structure) struct Shapes {
+    shapes: Vec<Rc<Shape>>,
+    ids: HashMap<Rc<Shape>, ShapeId>,
+    joins: HashMap<(ShapeId, ShapeId), ShapeId>,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        let mut shapes = Self { shapes: Vec::new(), ids: HashMap::default(), joins: HashMap::default() };
+        let plain = |prim, absent| Shape { prim, absent, refs: SmallVec::new() };
+        // In the order of the numbers below.
+        shapes.add(plain(Prim::None, false));
+        shapes.add(plain(Prim::None, true));
+        shapes.add(plain(Prim::Consts(smallvec![Scalar::Undefined]), false));
+        shapes.add(plain(Prim::Any, false));
+        shapes
+    }
+}
+
+impl Shapes {
+    pub(in crate::structure) const NEVER: ShapeId = 0;
+    pub(in crate::structure) const ABSENT: ShapeId = 1;
+    pub(in crate::structure) const UNDEFINED: ShapeId = 2;
+    pub(in crate::structure) const ANY: ShapeId = 3;
+
+    pub(in crate::structure) fn get(&self, id: ShapeId) -> &Shape {
+        &self.shapes[id as usize]
+    }
+
+    /// Returns the shape itself, to be kept while others are made.
+    pub(in crate::structure) fn kept(&self, id: ShapeId) -> Rc<Shape> {
+        self.shapes[id as usize].clone()
+    }
+
+    pub(in crate::structure) fn add(&mut self, shape: Shape) -> ShapeId {
+        if let Some(id) = self.ids.get(&shape) {
+            return *id;
+        }
+        let id = self.shapes.len() as ShapeId;
+        let shape = Rc::new(shape);
+        self.shapes.push(shape.clone());
+        self.ids.insert(shape, id);
+        id
+    }
+
+    pub(in crate::structure) fn of_scalar(&mut self, value: Scalar) -> ShapeId {
+        let prim = Prim::Consts(smallvec![value]);
+        self.add(Shape { prim, absent: false, refs: SmallVec::new() })
+    }
+
+    pub(in crate::structure) fn of_ref(&mut self, to: Ref) -> ShapeId {
+        self.add(Shape { prim: Prim::None, absent: false, refs: smallvec![to] })
+    }
+
+    /// Returns what of a shape is a reference that `keep` keeps, and its other parts if `prim`.
+    pub(in crate::structure) fn only_refs(&mut self, id: ShapeId, keep: impl Fn(&Ref) -> bool, prim: bool) -> ShapeId {
+        let mut shape = self.get(id).clone();
+        shape.refs.retain(|one| keep(one));
+        if !prim {
+            (shape.prim, shape.absent) = (Prim::None, false);
+        }
+        self.add(shape)
+    }
+
+    /// Returns a shape without `undefined` and `null`, or nothing else but `undefined` in place of what is not there.
+    pub(in crate::structure) fn present(&mut self, id: ShapeId) -> ShapeId {
+        let shape = self.get(id);
+        if !shape.absent {
+            return id;
+        }
+        let mut shape = shape.clone();
+        shape.absent = false;
+        self.add(shape)
+    }
+
+    /// Returns a shape with its constants forgotten.
+    pub(in crate::structure) fn widened(&mut self, id: ShapeId) -> ShapeId {
+        let shape = self.get(id);
+        if !matches!(&shape.prim, Prim::Consts(_)) {
+            return id;
+        }
+        let mut shape = shape.clone();
+        shape.prim = Prim::Any;
+        self.add(shape)
+    }
+
+    /// Returns a shape without the constants that `gone` takes away.
+    pub(in crate::structure) fn without(&mut self, id: ShapeId, gone: impl Fn(&Scalar) -> bool) -> ShapeId {
+        let Prim::Consts(scalars) = &self.get(id).prim else { return id };
+        if !scalars.iter().any(&gone) {
+            return id;
+        }
+        let mut shape = self.get(id).clone();
+        if let Prim::Consts(scalars) = &mut shape.prim {
+            scalars.retain(|one| !gone(one));
+            if scalars.is_empty() {
+                shape.prim = Prim::None;
+            }
+        }
+        self.add(shape)
+    }
+
+    pub(in crate::structure) fn join(&mut self, left: ShapeId, right: ShapeId) -> ShapeId {
+        if left == right || right == Self::NEVER {
+            return left;
+        }
+        if left == Self::NEVER {
+            return right;
+        }
+        let key = (left.min(right), left.max(right));
+        if let Some(known) = self.joins.get(&key) {
+            return *known;
+        }
+        let joined = joined(self.get(left), self.get(right));
+        let id = self.add(joined);
+        self.joins.insert(key, id);
+        id
+    }
+}
+
+fn joined(left: &Shape, right: &Shape) -> Shape {
+    let prim = match (&left.prim, &right.prim) {
+        (Prim::None, other) | (other, Prim::None) => other.clone(),
+        (Prim::Any, _) | (_, Prim::Any) => Prim::Any,
+        (Prim::Consts(left), Prim::Consts(right)) => {
+            let mut all: SmallVec<[Scalar; 1]> = left.iter().chain(right).cloned().collect();
+            all.sort();
+            all.dedup();
+            if all.len() > CONSTS { Prim::Any } else { Prim::Consts(all) }
+        }
+    };
+    let mut refs: SmallVec<[Ref; 2]> = left.refs.iter().chain(&right.refs).copied().collect();
+    refs.sort();
+    refs.dedup();
+    // Of two parts of the same data it is not known which.
+    let mut lost: SmallVec<[Ref; 2]> = SmallVec::new();
+    for one in refs {
+        match (lost.last_mut(), one) {
+            (Some(Ref::Data(last, path)), Ref::Data(obj, _)) if *last == obj => *path = Paths::LOST,
+            _ => lost.push(one),
+        }
+    }
+    Shape { prim, absent: left.absent || right.absent, refs: lost }
+}

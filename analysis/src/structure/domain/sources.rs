@@ -1,0 +1,133 @@
+//! Sets of sources: results of tasks, and parts of the input of the program.
+
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use swc_atoms::Atom;
+
+use super::{Deps, NONE};
+use crate::structure::{PathStep, parameter};
+
+/// The input of the program, in a value that is `args` itself.
+pub(in crate::structure) const INPUT: u32 = 1 << 31;
+/// Any part of the input.
+pub(in crate::structure) const ANY_INPUT: u32 = INPUT + 1;
+/// From here on, fields of the input.
+pub(in crate::structure) const FIRST_FIELD: u32 = INPUT + 2;
+/// How many fields are told apart.
+const FIELDS: usize = 62;
+
+/// The sets that the analysis met.
+pub(in crate::structure) struct Sources {
+    sets: Vec<Rc<[u32]>>,
+    ids: HashMap<Rc<[u32]>, Deps>,
+    unions: HashMap<(Deps, Deps), Deps>,
+    fields: Vec<Atom>,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        let empty: Rc<[u32]> = Rc::from([]);
+        let ids = std::iter::once((empty.clone(), NONE)).collect();
+        Self { sets: vec![empty], ids, unions: HashMap::default(), fields: Vec::new() }
+    }
+}
+
+impl Sources {
+    pub(in crate::structure) fn one(&mut self, source: u32) -> Deps {
+        self.of(&[source])
+    }
+
+    /// Returns the set of sources that are sorted, each once.
+    pub(in crate::structure) fn of(&mut self, sorted: &[u32]) -> Deps {
+        if let Some(id) = self.ids.get(sorted) {
+            return *id;
+        }
+        let set: Rc<[u32]> = sorted.into();
+        let id = self.sets.len() as Deps;
+        self.sets.push(set.clone());
+        self.ids.insert(set, id);
+        id
+    }
+
+    pub(in crate::structure) fn get(&self, set: Deps) -> &[u32] {
+        self.sets.get(set as usize).map_or(&[], |set| set)
+    }
+
+    pub(in crate::structure) fn union(&mut self, left: Deps, right: Deps) -> Deps {
+        if left == right || right == NONE {
+            return left;
+        }
+        if left == NONE {
+            return right;
+        }
+        let key = (left.min(right), left.max(right));
+        if let Some(known) = self.unions.get(&key) {
+            return *known;
+        }
+        let mut all: Vec<u32> = self.get(left).iter().chain(self.get(right)).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        let id = self.of(&all);
+        self.unions.insert(key, id);
+        id
+    }
+
+    /// Returns the tasks in a set.
+    pub(in crate::structure) fn tasks(&self, set: Deps) -> impl Iterator<Item = u32> + '_ {
+        self.get(set).iter().copied().take_while(|source| *source < INPUT)
+    }
+
+    pub(in crate::structure) fn has_tasks(&self, set: Deps) -> bool {
+        self.tasks(set).next().is_some()
+    }
+
+    fn has(&self, set: Deps, source: u32) -> bool {
+        self.get(set).binary_search(&source).is_ok()
+    }
+
+    fn without(&mut self, set: Deps, source: u32) -> Deps {
+        let left: Vec<u32> = self.get(set).iter().copied().filter(|one| *one != source).collect();
+        self.of(&left)
+    }
+
+    /// Returns what flows into what is made of a value: of `args` itself, any part.
+    pub(in crate::structure) fn used(&mut self, set: Deps) -> Deps {
+        if !self.has(set, INPUT) {
+            return set;
+        }
+        let (rest, any) = (self.without(set, INPUT), self.one(ANY_INPUT));
+        self.union(rest, any)
+    }
+
+    /// Returns what is left of a value's set when a field of it is taken.
+    pub(in crate::structure) fn field(&mut self, set: Deps, name: &Atom) -> Deps {
+        if !self.has(set, INPUT) {
+            return set;
+        }
+        let place = self.fields.iter().position(|known| known == name);
+        let source = match place {
+            Some(place) => FIRST_FIELD + place as u32,
+            None if self.fields.len() == FIELDS => ANY_INPUT,
+            None => {
+                self.fields.push(name.clone());
+                FIRST_FIELD + self.fields.len() as u32 - 1
+            }
+        };
+        let (rest, field) = (self.without(set, INPUT), self.one(source));
+        self.union(rest, field)
+    }
+
+    /// Returns the parts of the input in a set as a program names them, `args` last.
+    pub(in crate::structure) fn inputs(&self, set: Deps) -> Vec<String> {
+        let fields = self.fields.iter().enumerate();
+        let mut names: Vec<String> = fields
+            .filter(|(place, _)| self.has(set, FIRST_FIELD + *place as u32))
+            .map(|(_, name)| parameter(&[PathStep::of(name)]))
+            .collect();
+        if self.has(set, INPUT) || self.has(set, ANY_INPUT) {
+            names.push(parameter(&[]));
+        }
+        names
+    }
+}

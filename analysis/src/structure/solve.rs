@@ -1,0 +1,261 @@
+//! Follows a program in the core language to a fixed point.
+//!
+//! The walk goes through the instructions in the order in which they run, into functions at each of
+//! their calls, and follows values. Each round goes through everything once; what a later place hands
+//! to an earlier one (the next round of a loop, a recursive call, code that runs beside) is learned
+//! in one round and used in the next, until a round learns nothing new. What is learned only grows.
+//!
+//! What makes the result sound is the default: whatever is not followed is unknown code, which
+//! depends on all it can reach, may change all it can reach, may call any function that it can
+//! reach, and may fail.
+
+mod branch;
+mod builtin;
+mod call;
+mod callback;
+mod compute;
+mod level;
+mod object;
+mod put;
+mod reach;
+mod state;
+mod task;
+mod unknown;
+mod walk;
+
+use foldhash::{HashMap, HashSet};
+use protocol::ToolId;
+use smallvec::SmallVec;
+
+use self::branch::RegionState;
+use self::call::{Act, Context, Contexts};
+use self::level::{Handler, Level};
+use self::task::Tasks;
+use super::core::{Core, FuncId};
+use super::domain::{CellId, Deps, Domain, Heap, NONE, NameId, ObjId, SiteId, Value};
+use crate::Limits;
+use crate::diagnostic::Code;
+
+pub(super) use self::task::{FoundTask, Shown};
+
+/// The most rounds; ordinary programs need two to four.
+const ROUNDS: u32 = 24;
+/// From this round on, constants that change are forgotten.
+const WIDEN: u32 = 6;
+/// The most instructions that are followed in all rounds, functions counted at each of their calls.
+const WORK: usize = 3_000_000;
+
+/// What the analysis found.
+pub(super) struct Solved {
+    pub(super) domain: Domain,
+    pub(super) tasks: Vec<FoundTask>,
+    /// Places at which a tool may be called that is not among the tasks.
+    pub(super) gaps: Vec<(Code, u32)>,
+    /// Whether the values are too entangled: then everything depends on everything.
+    pub(super) entangled: bool,
+    pub(super) rounds: u32,
+}
+
+/// What a loop hands to its next turn.
+#[derive(Default)]
+struct LoopState {
+    cells: HashMap<CellId, Value>,
+    deps: Deps,
+    may: bool,
+}
+
+/// Names that the solver itself uses.
+struct Known {
+    elem: NameId,
+    keys: NameId,
+    proto: NameId,
+    length: NameId,
+    prototype: NameId,
+    value: NameId,
+    fails: NameId,
+    target: NameId,
+    this: NameId,
+    sent: NameId,
+    fields: NameId,
+    constructor: NameId,
+}
+
+pub(super) struct Solver<'a> {
+    core: &'a Core,
+    limits: &'a Limits,
+    dom: Domain,
+    heap: Heap,
+    known: Known,
+
+    // What is learned over the rounds; it only grows.
+    contexts: Vec<Context>,
+    context_ids: Contexts,
+    loops: HashMap<(u32, u32), LoopState>,
+    sites: HashMap<(u32, ToolId), SiteId>,
+    /// What unknown code has: functions of the program, to be called at any time.
+    pool: Vec<ObjId>,
+    pool_deps: Deps,
+    /// What decides how far the code of a generator runs.
+    drives: HashMap<ObjId, Deps>,
+    /// The promises whose failure someone else than the end of the program sees.
+    caught: HashSet<ObjId>,
+    awaited: HashSet<ObjId>,
+    /// The promises that functions which run beside give.
+    unwaited: HashSet<ObjId>,
+    /// What decides whether timers are stopped.
+    cancels: Deps,
+    changed: bool,
+    round: u32,
+    work: usize,
+    entangled: bool,
+
+    // The round in progress.
+    trail: Vec<(CellId, Value)>,
+    /// How many regions are open whose end needs the trail.
+    tracking: u32,
+    /// Marks cells that were seen in one look at the trail.
+    seen: Vec<u32>,
+    epoch: u32,
+    levels: Vec<Level>,
+    next_level: u32,
+    regions: Vec<RegionState>,
+    handlers: Vec<Handler>,
+    recorders: Vec<HashMap<CellId, Value>>,
+    acts: Vec<Act>,
+    /// How many of the functions that are walked run beside others.
+    beside: u32,
+    finals: u32,
+    inlined: usize,
+    tasks: Tasks,
+    gaps: Vec<(Code, u32)>,
+    /// The place of the instruction that is followed, and its number, eightfold.
+    at: u32,
+    end: u32,
+    place: u32,
+}
+
+/// What a call is given.
+#[derive(Debug, Clone, Default)]
+struct Args {
+    list: SmallVec<[Value; 4]>,
+    /// What may follow, any number of times.
+    rest: Option<Value>,
+}
+
+/// Follows a program.
+pub(super) fn solve(core: &Core, limits: &Limits) -> Solved {
+    let mut solver = Solver::new(core, limits);
+    while solver.round < ROUNDS && !solver.entangled {
+        solver.begin_round();
+        solver.walk_main();
+        if !solver.changed && !solver.doubt_promises() {
+            break;
+        }
+        solver.round += 1;
+    }
+    let entangled = solver.entangled || solver.round >= ROUNDS;
+    if entangled {
+        solver.gaps.push((Code::DynamicEscape, 0));
+    }
+    Solved {
+        tasks: solver.tasks.found,
+        domain: solver.dom,
+        gaps: solver.gaps,
+        entangled,
+        rounds: solver.round + 1,
+    }
+}
+
+impl<'a> Solver<'a> {
+    fn new(core: &'a Core, limits: &'a Limits) -> Self {
+        let mut dom = Domain::default();
+        let mut name = |text: &str| dom.name(&text.into());
+        let known = Known {
+            elem: name("%elem"),
+            keys: name("%keys"),
+            proto: name("%proto"),
+            length: name("%length"),
+            prototype: name("prototype"),
+            value: name("%value"),
+            fails: name("%fails"),
+            target: name("%target"),
+            this: name("%this"),
+            sent: name("%sent"),
+            fields: name("%fields"),
+            constructor: name("constructor"),
+        };
+        Self {
+            core,
+            limits,
+            dom,
+            heap: Heap::default(),
+            known,
+            contexts: Vec::new(),
+            context_ids: Contexts::default(),
+            loops: HashMap::default(),
+            sites: HashMap::default(),
+            pool: Vec::new(),
+            pool_deps: NONE,
+            drives: HashMap::default(),
+            caught: HashSet::default(),
+            awaited: HashSet::default(),
+            changed: false,
+            round: 0,
+            work: 0,
+            entangled: false,
+            trail: Vec::new(),
+            tracking: 0,
+            seen: Vec::new(),
+            epoch: 0,
+            levels: Vec::new(),
+            next_level: 0,
+            regions: Vec::new(),
+            handlers: Vec::new(),
+            recorders: Vec::new(),
+            acts: Vec::new(),
+            beside: 0,
+            finals: 0,
+            inlined: 0,
+            tasks: Tasks::default(),
+            gaps: Vec::new(),
+            at: 0,
+            end: 0,
+            place: 0,
+            cancels: NONE,
+            unwaited: HashSet::default(),
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.changed = false;
+        self.heap.begin_round();
+        self.trail.clear();
+        self.tracking = 0;
+        self.levels.clear();
+        self.next_level = 0;
+        self.regions.clear();
+        self.handlers.clear();
+        self.recorders.clear();
+        self.acts.clear();
+        self.beside = 0;
+        self.finals = 0;
+        self.inlined = 0;
+        self.tasks = Tasks::default();
+        self.gaps.clear();
+        self.awaited.clear();
+        self.unwaited.clear();
+        self.at = 0;
+    }
+
+    /// Notes that a tool may be called that is not among the tasks.
+    fn gap(&mut self, code: Code) {
+        if self.gaps.len() < 100 && !self.gaps.contains(&(code, self.at)) {
+            self.gaps.push((code, self.at));
+        }
+    }
+
+    fn function(&self, id: FuncId) -> &'a super::core::Function {
+        let core: &'a Core = self.core;
+        &core.functions[id as usize]
+    }
+}

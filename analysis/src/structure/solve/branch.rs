@@ -1,0 +1,339 @@
+//! Branches, regions that can be left, loops and handlers.
+
+use super::*;
+use crate::structure::core::{Block, Region, Slot, WHOLE};
+
+/// A region that is open.
+pub(super) struct RegionState {
+    id: Region,
+    act: usize,
+    level: usize,
+    mark: usize,
+    /// What cells have where the region was left, of those that changed in it.
+    exits: Option<HashMap<CellId, Value>>,
+    deps: Deps,
+}
+
+impl<'a> Solver<'a> {
+    /// Walks either of two ways, which `deps` choose between; returns whether either goes on.
+    pub(super) fn fork(
+        &mut self,
+        deps: Deps,
+        one: impl FnOnce(&mut Self) -> bool,
+        other: impl FnOnce(&mut Self) -> bool,
+    ) -> bool {
+        let deps = self.dom.sources.used(deps);
+        let mark = self.trail.len();
+        self.tracking += 1;
+        let one_goes_on = one(self);
+        let changed = self.changed_since(mark);
+        let mut after: Vec<(CellId, Value)> =
+            changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+        after.sort_unstable_by_key(|(cell, _)| *cell);
+        self.undo(mark, &changed);
+        let other_goes_on = other(self);
+        match (one_goes_on, other_goes_on) {
+            (false, _) => {}
+            (true, false) => {
+                for (cell, before) in self.changed_since(mark) {
+                    self.set_now(cell, before);
+                }
+                for (cell, value) in after {
+                    self.set_now(cell, value);
+                }
+            }
+            (true, true) => {
+                for (cell, before) in self.changed_since(mark) {
+                    if after.binary_search_by_key(&cell, |(known, _)| *known).is_err() {
+                        let now = self.now(cell);
+                        self.merge(cell, before, now, deps);
+                    }
+                }
+                for (cell, value) in after {
+                    let now = self.now(cell);
+                    self.merge(cell, value, now, deps);
+                }
+            }
+        }
+        self.close();
+        one_goes_on || other_goes_on
+    }
+
+    fn close(&mut self) {
+        self.tracking -= 1;
+        if self.tracking == 0 {
+            self.trail.clear();
+        }
+    }
+
+    /// Walks a region that can be left; returns whether what stands behind it is reached.
+    pub(super) fn region(&mut self, id: Region, walk: impl FnOnce(&mut Self) -> bool) -> bool {
+        self.push_level(NONE, false, false);
+        let (level, mark) = (self.levels.len() - 1, self.trail.len());
+        let act = self.acts.len();
+        self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE });
+        self.tracking += 1;
+        let goes_on = walk(self);
+        let region = self.regions.pop();
+        let Some(RegionState { exits, deps, .. }) = region else { return goes_on };
+        self.levels.pop();
+        let left = exits.is_some();
+        if let Some(exits) = exits {
+            for (cell, before) in self.changed_since(mark) {
+                let at_exit = exits.get(&cell).copied().unwrap_or(before);
+                if goes_on {
+                    let now = self.now(cell);
+                    self.merge(cell, at_exit, now, deps);
+                } else {
+                    self.set_now(cell, at_exit);
+                }
+            }
+        }
+        self.close();
+        goes_on || left
+    }
+
+    /// Leaves a region of the function that is walked.
+    pub(super) fn jump(&mut self, to: Region) {
+        let act = self.acts.len();
+        let found = self.regions.iter().rposition(|region| region.act == act && region.id == to);
+        let Some(place) = found else { return };
+        let (level, mark) = (self.regions[place].level, self.regions[place].mark);
+        let deps = self.leaves(level, NONE, false);
+        let own = self.dom.union(self.regions[place].deps, deps);
+        self.regions[place].deps = own;
+        if to == WHOLE && self.acts.len() == 1 {
+            // Nothing comes after the program.
+            self.regions[place].exits.get_or_insert_default();
+            return;
+        }
+        let changed = self.changed_since(mark);
+        let exits = self.regions[place].exits.take();
+        let is_first = exits.is_none();
+        let mut exits = exits.unwrap_or_default();
+        if !is_first {
+            let mut both: Vec<(CellId, Value)> = Vec::new();
+            for (cell, value) in &exits {
+                let now = self.heap.cells[*cell as usize].now;
+                if now != *value {
+                    both.push((*cell, now));
+                }
+            }
+            for (cell, now) in both {
+                if let Some(value) = exits.get_mut(&cell) {
+                    let joined = self.dom.join(*value, now);
+                    *value = self.dom.with(joined, own);
+                }
+            }
+        }
+        for (cell, before) in changed {
+            let now = self.heap.cells[cell as usize].now;
+            if is_first {
+                exits.insert(cell, now);
+            } else if !exits.contains_key(&cell) && before != now {
+                let joined = self.dom.join(before, now);
+                let value = if before.is_never() { joined } else { self.dom.with(joined, own) };
+                exits.insert(cell, value);
+            }
+        }
+        self.regions[place].exits = Some(exits);
+    }
+
+    /// Walks a loop; `head` is walked before each turn, and can leave it.
+    pub(super) fn looped(
+        &mut self,
+        key: (u32, u32),
+        (exit, turn): (Region, Region),
+        head: impl FnOnce(&mut Self),
+        body: impl FnOnce(&mut Self) -> bool,
+        after: impl FnOnce(&mut Self) -> bool,
+    ) -> (bool, Deps) {
+        let mut ends = NONE;
+        let goes_on = self.region(exit, |solver| {
+            let level = solver.levels.len() - 1;
+            let known = solver.loops.entry(key).or_default();
+            let cells: Vec<(CellId, Value)> =
+                known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
+            solver.levels[level].deps = known.deps;
+            solver.levels[level].may = known.may;
+            for (cell, value) in cells {
+                let joined = solver.dom.join(solver.now(cell), value);
+                solver.set_now(cell, joined);
+            }
+            let mark = solver.trail.len();
+            solver.push_level(NONE, false, true);
+            head(solver);
+            let goes_on = solver.region(turn, body) && after(solver);
+            solver.levels.pop();
+            ends = solver.levels[level].deps;
+            let may = solver.levels[level].may;
+            let mut changed = false;
+            if goes_on {
+                for (cell, before) in solver.changed_since(mark) {
+                    let now = solver.now(cell);
+                    if now == before {
+                        continue;
+                    }
+                    let mut value = solver.dom.with(now, ends);
+                    if solver.round >= WIDEN {
+                        value.shape = solver.dom.shapes.widened(value.shape);
+                    }
+                    let Some(known) = solver.loops.get_mut(&key) else { continue };
+                    let own = known.cells.entry(cell).or_insert(Value::NEVER);
+                    let joined = solver.dom.join(*own, value);
+                    changed |= joined != *own;
+                    *own = joined;
+                }
+            }
+            if let Some(known) = solver.loops.get_mut(&key) {
+                let all = solver.dom.sources.union(known.deps, ends);
+                changed |= known.deps != all || known.may < may;
+                (known.deps, known.may) = (all, known.may || may);
+            }
+            solver.changed |= changed;
+            false
+        });
+        (goes_on, ends)
+    }
+
+    /// Walks `try`.
+    pub(super) fn attempt(
+        &mut self,
+        body: &'a Block,
+        handler: Option<&'a (Slot, Block)>,
+        finally: Option<&'a Block>,
+    ) -> bool {
+        let before: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
+        if finally.is_some() {
+            self.recorders.push(HashMap::default());
+        }
+        let mut goes_on = match handler {
+            Some((error, caught)) => self.caught(body, *error, caught),
+            None => self.region(u32::MAX, |solver| solver.run(body)),
+        };
+        if let Some(finally) = finally {
+            let written = self.recorders.pop().unwrap_or_default();
+            // It runs whatever happened before, so that what decided on that does not decide on it.
+            let inner: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
+            for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
+                (level.deps, level.may) = (*deps, *may);
+            }
+            goes_on = self.finish(goes_on, written, finally);
+            for (place, (deps, may)) in inner.into_iter().enumerate() {
+                let own = self.dom.union(self.levels[place].deps, deps);
+                self.levels[place].deps = own;
+                self.levels[place].may |= may;
+            }
+        }
+        goes_on
+    }
+
+    /// Walks `finally`: on the way on which nothing failed, and on all others.
+    fn finish(&mut self, goes_on: bool, written: HashMap<CellId, Value>, finally: &'a Block) -> bool {
+        self.finals += 1;
+        let apart = self.finals <= 3;
+        let outer: Vec<(CellId, Value)> = written.into_iter().collect();
+        let mut finishes = false;
+        let mut touched = Vec::new();
+        let alive = if goes_on && apart {
+            self.fork(
+                NONE,
+                |solver| {
+                    let mark = solver.trail.len();
+                    for (cell, value) in &outer {
+                        let joined = solver.dom.join(solver.now(*cell), *value);
+                        solver.set_now(*cell, joined);
+                    }
+                    let _ = solver.run(finally);
+                    touched = solver.changed_since(mark).iter().map(|(cell, _)| (*cell, solver.now(*cell))).collect();
+                    false
+                },
+                |solver| {
+                    finishes = solver.run(finally);
+                    finishes
+                },
+            )
+        } else {
+            for (cell, value) in &outer {
+                let joined = self.dom.join(self.now(*cell), *value);
+                self.set_now(*cell, joined);
+            }
+            finishes = self.run(finally);
+            touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+            finishes && goes_on
+        };
+        self.finals -= 1;
+        // What was left on the way here is left after this.
+        for (cell, value) in touched {
+            for place in 0..self.regions.len() {
+                if let Some(exits) = &mut self.regions[place].exits
+                    && let Some(own) = exits.get_mut(&cell)
+                {
+                    *own = self.dom.join(*own, value);
+                }
+            }
+            if let Some(recorder) = self.recorders.last_mut() {
+                let own = recorder.entry(cell).or_insert(value);
+                *own = self.dom.join(*own, value);
+            }
+        }
+        alive
+    }
+
+    fn caught(&mut self, body: &'a Block, error: Slot, caught: &'a Block) -> bool {
+        let mark = self.trail.len();
+        self.tracking += 1;
+        let (goes_on, handler, written) = self.guarded(|solver| solver.run(body));
+        let changed = self.changed_since(mark);
+        let after: Vec<(CellId, Value)> =
+            changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+        self.undo(mark, &changed);
+        let (thrown, value) = (handler.thrown, self.dom.with(handler.error, handler.thrown));
+        let mut ways: Option<Vec<(CellId, Value)>> = Some(after);
+        let result = self.fork(
+            thrown,
+            |solver| {
+                for (cell, value) in ways.take().unwrap_or_default() {
+                    solver.set_now(cell, value);
+                }
+                goes_on
+            },
+            |solver| {
+                for (cell, value) in &written {
+                    let now = solver.now(*cell);
+                    solver.merge(*cell, now, *value, thrown);
+                }
+                solver.under(thrown, true, false, |solver| {
+                    let value = if value.is_never() { Value::computed(thrown) } else { value };
+                    solver.set_slot(error, value);
+                    solver.run(caught)
+                })
+            },
+        );
+        self.close();
+        result
+    }
+
+    /// Walks something whose failure is seen here; returns what was written on the way as well.
+    pub(super) fn guarded(
+        &mut self,
+        walk: impl FnOnce(&mut Self) -> bool,
+    ) -> (bool, Handler, HashMap<CellId, Value>) {
+        self.push_level(NONE, false, false);
+        let level = self.levels.len() - 1;
+        self.handlers.push(Handler { level, thrown: NONE, error: Value::NEVER, any: false });
+        self.recorders.push(HashMap::default());
+        let goes_on = walk(self);
+        let written = self.recorders.pop().unwrap_or_default();
+        if let Some(outer) = self.recorders.last_mut() {
+            for (cell, value) in &written {
+                let own = outer.entry(*cell).or_insert(*value);
+                *own = self.dom.join(*own, *value);
+            }
+        }
+        let none = Handler { level, thrown: NONE, error: Value::NEVER, any: false };
+        let handler = self.handlers.pop().unwrap_or(none);
+        self.levels.pop();
+        (goes_on, handler, written)
+    }
+}

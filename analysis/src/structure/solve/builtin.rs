@@ -1,0 +1,333 @@
+//! Functions and methods of the engine, by the table of what they do.
+
+mod list;
+mod promise;
+
+use super::walk::At;
+use super::*;
+use crate::structure::builtins::{self, Calls, Gives, Method, Takes};
+use crate::structure::domain::{Kind, Ref};
+
+impl Solver<'_> {
+    /// Returns a member of an object of the engine.
+    pub(super) fn builtin_member(&mut self, base: NameId, name: NameId) -> Value {
+        let (base, member) = (self.dom.names.text(base), self.dom.names.text(name));
+        if builtins::is_prototype_only(&base) {
+            return self.dom.reference(Ref::Method(name));
+        }
+        if matches!(&*member, "call" | "apply" | "bind") {
+            return self.dom.reference(Ref::Method(name));
+        }
+        let is_number = matches!(&*base, "Math" | "Number") && member.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+        if is_number {
+            return Value::computed(NONE);
+        }
+        let full = self.dom.name(&format!("{base}.{member}").into());
+        self.dom.reference(Ref::Builtin(full))
+    }
+
+    /// Returns all that flows into what a call is given.
+    pub(super) fn reach_args(&mut self, args: &Args) -> Deps {
+        let mut deps = NONE;
+        for value in args.list.iter().chain(&args.rest) {
+            let own = self.reach(*value);
+            deps = self.dom.union(deps, own);
+        }
+        deps
+    }
+
+    /// Converts all that a call is given.
+    fn convert_args(&mut self, args: &Args) -> Deps {
+        let mut deps = self.reach_args(args);
+        for value in args.list.iter().chain(&args.rest) {
+            let own = self.convert(*value);
+            deps = self.dom.union(deps, own);
+        }
+        deps
+    }
+
+    pub(super) fn arg(&mut self, args: &Args, place: usize) -> Value {
+        match (args.list.get(place), args.rest) {
+            (Some(value), _) => *value,
+            (None, Some(rest)) => self.dom.join(rest, Value::UNDEFINED),
+            (None, None) => Value::UNDEFINED,
+        }
+    }
+
+    /// Calls a function of the engine.
+    pub(super) fn builtin(&mut self, name: NameId, this: Option<Value>, args: &Args, wait: bool) -> Value {
+        let text = self.dom.names.text(name);
+        if builtins::is_pure(&text) {
+            let deps = self.convert_args(args);
+            self.may_fail_by(Value::computed(deps));
+            return match &*text {
+                "console.log" | "console.error" | "console.warn" | "console.info" | "console.debug" => Value::UNDEFINED,
+                _ => Value::computed(deps),
+            };
+        }
+        let first = self.arg(args, 0);
+        match &*text {
+            "JSON.parse" | "structuredClone" => {
+                let deps = self.convert_args(args);
+                self.may_fail_by(Value::computed(deps));
+                let leads = self.leads_to_functions(args);
+                if leads || args.list.len() > 1 { self.unknown_call(this, args) } else { self.data(deps) }
+            }
+            "JSON.stringify" => {
+                self.serialise(first);
+                let deps = self.convert_args(args);
+                self.may_fail_by(Value::computed(deps));
+                if self.leads_to_functions(args) && args.list.len() > 1 {
+                    return self.unknown_call(this, args);
+                }
+                Value::computed(deps)
+            }
+            "Object.keys" | "Object.getOwnPropertyNames" => {
+                let (names, count) = self.names_in(first);
+                self.list_of(1, names, count)
+            }
+            "Object.values" => {
+                let (item, count) = self.iterated(first);
+                let item = self.got_by_getters(first, item);
+                match self.exact_fields(first) {
+                    Some(fields) => self.exact_list(1, fields.into_iter().map(|(_, value)| value)),
+                    None => self.list_of(1, item, count),
+                }
+            }
+            "Object.entries" => self.entries(first),
+            "Object.fromEntries" => self.of_entries(first),
+            "Object.assign" => {
+                let sources: SmallVec<[Value; 4]> = args.list.iter().skip(1).copied().chain(args.rest).collect();
+                for from in sources {
+                    self.assign(first, from);
+                }
+                first
+            }
+            "Object.freeze" | "Object.seal" | "Object.preventExtensions" => first,
+            "Object.create" if args.list.len() == 1 => {
+                let made = self.make(1, Kind::Plain);
+                self.set_own(made, self.known.proto, first);
+                made
+            }
+            "Array.from" => self.array_from(args),
+            "Array.of" => {
+                let list = self.make(1, Kind::Array);
+                args.list.iter().for_each(|value| self.push(list, *value, false));
+                if let Some(rest) = args.rest {
+                    self.push_some(list, rest);
+                }
+                list
+            }
+            "Array" => self.construct_builtin(name, args),
+            "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask" | "process.nextTick" => {
+                self.later(&text, args)
+            }
+            "clearTimeout" | "clearInterval" | "clearImmediate" => {
+                let control = self.control_above(0);
+                let deps = self.reach_args(args);
+                let all = self.dom.union(control, deps);
+                let all = self.dom.union(self.cancels, all);
+                self.changed |= all != self.cancels;
+                self.cancels = all;
+                Value::UNDEFINED
+            }
+            _ if text.starts_with("Promise.") => self.of_promises(&text, this, args, wait),
+            "%resolve" | "%reject" => self.resolve(&text, this, first),
+            _ if builtins::is_error(&text) || matches!(&*text, "RegExp") => self.construct_builtin(name, args),
+            "eval" | "Function" => {
+                self.gap(Code::DynamicEval);
+                self.unknown_call(this, args)
+            }
+            _ => self.unknown_call(this, args),
+        }
+    }
+
+    pub(super) fn leads_to_functions(&mut self, args: &Args) -> bool {
+        args.list.iter().chain(&args.rest).any(|value| {
+            self.dom.shape(*value).refs.iter().any(|one| match one {
+                Ref::Obj(object) => matches!(
+                    self.heap.objects[*object as usize].kind,
+                    Kind::Func { .. } | Kind::Bound
+                ),
+                Ref::Tool(..) | Ref::Mcp | Ref::Namespace(_) => true,
+                _ => false,
+            })
+        })
+    }
+
+    /// `new name(…)`
+    pub(super) fn construct_builtin(&mut self, name: NameId, args: &Args) -> Value {
+        let text = self.dom.names.text(name);
+        let first = self.arg(args, 0);
+        match &*text {
+            "Map" | "WeakMap" | "Set" | "WeakSet" => {
+                let is_map = text.ends_with("Map");
+                let made = self.make(1, if is_map { Kind::Map } else { Kind::Set });
+                if !args.list.is_empty() {
+                    self.fill(made, first, is_map);
+                }
+                made
+            }
+            "Array" => {
+                let list = self.make(1, Kind::Array);
+                let deps = self.reach_args(args);
+                let item = match args.list.len() {
+                    1 => Value { deps, shape: self.dom.join(first, Value::UNDEFINED).shape },
+                    _ => first,
+                };
+                if args.list.len() == 1 {
+                    self.push_some(list, item);
+                } else {
+                    args.list.iter().for_each(|value| self.push(list, *value, false));
+                }
+                list
+            }
+            "Promise" => self.new_promise(first),
+            _ if builtins::is_error(&text) => {
+                let made = self.make(1, Kind::Plain);
+                self.init_builtin(name, made, args);
+                let above = self.dom.name(&format!("{text}.prototype").into());
+                let above = self.dom.reference(Ref::Builtin(above));
+                self.set_own(made, self.known.proto, above);
+                made
+            }
+            _ if builtins::is_opaque(&text) => {
+                let deps = self.convert_args(args);
+                self.may_fail_by(Value::computed(deps));
+                let made = self.make(1, Kind::Opaque);
+                self.set_own(made, self.known.elem, Value::computed(deps));
+                made
+            }
+            "Object" => first,
+            "Function" => {
+                self.gap(Code::DynamicEval);
+                self.unknown_call(None, args)
+            }
+            _ => self.unknown_call(None, args),
+        }
+    }
+
+    /// Does what `super(…)` does in a class that extends one of the engine's.
+    pub(super) fn init_builtin(&mut self, name: NameId, this: Value, args: &Args) {
+        let text = self.dom.names.text(name);
+        if builtins::is_error(&text) {
+            let deps = self.convert_args(args);
+            let message = self.arg(args, 0);
+            let message = if self.dom.shape(message).refs.is_empty() { message } else { Value::computed(deps) };
+            for (field, value) in [("message", message), ("stack", Value::computed(deps)), ("name", Value::computed(NONE))] {
+                let name = self.dom.name(&field.into());
+                self.set_own(this, name, value);
+            }
+            let options = self.arg(args, 1);
+            let cause = self.dom.name(&"cause".into());
+            let value = self.get(options, &At { names: Some(smallvec::smallvec![cause]), deps: NONE }, false);
+            if args.list.len() > 1 {
+                self.set_own(this, cause, value);
+            }
+            return;
+        }
+        let _ = self.unknown_call(Some(this), args);
+    }
+
+    /// Calls a method of the engine.
+    pub(super) fn method(&mut self, name: NameId, this: Value, args: &Args, wait: bool) -> Value {
+        let text = self.dom.names.text(name);
+        match &*text {
+            "then" | "catch" | "finally" => return self.chain(&text, this, args, wait),
+            "call" | "apply" | "bind" => return self.applied(&text, this, args, wait),
+            "next" | "return" | "throw" => return self.advance(&text, this, args),
+            _ => {}
+        }
+        let Some(method) = builtins::method(&text) else {
+            return self.unknown_call(Some(this), args);
+        };
+        self.by_table(&text, *method, this, args)
+    }
+
+    fn by_table(&mut self, name: &str, method: Method, this: Value, args: &Args) -> Value {
+        let first = self.arg(args, 0);
+        let callee = match method.calls {
+            Calls::Match => self.arg(args, 1),
+            _ => first,
+        };
+        // Of a list nothing but its items is looked at; all else is converted.
+        let deep = self.reach(this);
+        let (item, count) = if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts) && method.calls == Calls::Never {
+            (Value::computed(deep), deep)
+        } else {
+            self.iterated(this)
+        };
+        let mut given = NONE;
+        if !(method.calls == Calls::Each) {
+            given = self.reach_args(args);
+        }
+        if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts) {
+            let own = self.convert(this);
+            given = self.dom.union(given, own);
+            let own = self.convert_args(args);
+            if method.calls != Calls::Each {
+                given = self.dom.union(given, own);
+            }
+        }
+        let both = self.dom.union(deep, given);
+        self.may_fail_by(Value::computed(both));
+        let called = self.callbacks(method.calls, callee, this, args, item, count, deep);
+        if !self.take(name, method, this, args, called) {
+            return self.unknown_call(Some(this), args);
+        }
+        self.gives(name, method, this, args, called, both)
+    }
+
+    /// Calls what a method calls; returns what that gives.
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of one call")]
+    fn callbacks(
+        &mut self,
+        calls: Calls,
+        callee: Value,
+        this: Value,
+        args: &Args,
+        item: Value,
+        count: Deps,
+        deep: Deps,
+    ) -> Value {
+        let item = self.dom.with(item, count);
+        match calls {
+            Calls::Never => Value::NEVER,
+            Calls::Each => {
+                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count), this];
+                self.call_each(callee, count, &Args { list, rest: None })
+            }
+            Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
+            Calls::Order => {
+                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, item];
+                self.call_each(callee, count, &Args { list, rest: None })
+            }
+            Calls::Match => {
+                let text = Value::computed(deep);
+                self.call_each(callee, deep, &Args { list: SmallVec::new(), rest: Some(text) })
+            }
+            Calls::Fold => {
+                let start = match args.list.get(1) {
+                    Some(start) => *start,
+                    None => item,
+                };
+                // What one call gives is what the next is given; it is learned from round to round.
+                let key = self.object(3, Kind::Opaque);
+                let cell = self.heap.cell(key, self.known.value);
+                self.write(cell, start, false);
+                let mut last = start;
+                self.repeat(count, |solver| {
+                    let before = solver.read(cell);
+                    let before = solver.here(before);
+                    let list: SmallVec<[Value; 4]> =
+                        smallvec::smallvec![before, item, Value::computed(count), this];
+                    let Some(value) = solver.call_any(callee, None, &Args { list, rest: None }, false) else { return false };
+                    solver.write(cell, value, false);
+                    last = solver.dom.join(last, value);
+                    true
+                });
+                self.dom.with(last, count)
+            }
+        }
+    }
+}

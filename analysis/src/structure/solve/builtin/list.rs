@@ -1,0 +1,391 @@
+//! Lists, maps, sets and the fields of objects.
+
+use super::*;
+use crate::structure::core::Scalar;
+use crate::structure::domain::Prim;
+
+impl Solver<'_> {
+    /// Puts what a method is given into what it is called on; returns whether that is understood.
+    pub(super) fn take(&mut self, name: &str, method: Method, this: Value, args: &Args, called: Value) -> bool {
+        if method.takes == Takes::Nothing && !method.moves {
+            return true;
+        }
+        let shape = self.dom.shapes.kept(this.shape);
+        if shape.refs.is_empty() {
+            return true;
+        }
+        let some = args.list.iter().chain(&args.rest).fold(Value::NEVER, |all, one| self.dom.join(all, *one));
+        let ordered = self.reach(called);
+        let all_own = |solver: &Self, wanted: &[Kind]| {
+            shape.refs.iter().all(|one| match one {
+                Ref::Obj(object) => wanted.contains(&solver.heap.objects[*object as usize].kind),
+                Ref::Data(..) => true,
+                _ => false,
+            })
+        };
+        match method.takes {
+            Takes::All if name == "push" => {
+                args.list.iter().for_each(|value| self.push(this, *value, false));
+                if let Some(rest) = args.rest {
+                    self.push_some(this, rest);
+                }
+                return true;
+            }
+            Takes::All => self.push_some(this, some),
+            Takes::From(place) => {
+                let taken: SmallVec<[Value; 4]> =
+                    args.list.iter().skip(place).copied().chain(args.rest).collect();
+                let some = taken.iter().fold(Value::NEVER, |all, one| self.dom.join(all, *one));
+                self.push_some(this, some);
+            }
+            Takes::Pair => {
+                let (key, value) = (self.arg(args, 0), self.arg(args, 1));
+                if !all_own(self, &[Kind::Map, Kind::Opaque, Kind::Plain]) {
+                    return false;
+                }
+                self.set_pair(this, key, value);
+                return true;
+            }
+            Takes::Nothing => {}
+        }
+        // Any item may be at any place now.
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            let own = self.dom.reference(*one);
+            let (item, count) = self.iterated(own);
+            let control = self.reach_args(args);
+            let deps = self.dom.union(ordered, count);
+            let deps = self.dom.union(deps, control);
+            match self.heap.objects[*object as usize].kind {
+                Kind::Array => {
+                    let item = self.dom.with(item, deps);
+                    let item = self.dom.join(item, Value::UNDEFINED);
+                    self.add_some(*object, item);
+                }
+                _ => {
+                    let cell = self.heap.cell(*object, self.known.elem);
+                    self.write(cell, Value { deps, shape: Value::NEVER.shape }, false);
+                }
+            }
+        }
+        true
+    }
+
+    fn set_pair(&mut self, this: Value, key: Value, value: Value) {
+        let shape = self.dom.shapes.kept(this.shape);
+        let chosen = if shape.refs.len() > 1 { self.dom.sources.used(this.deps) } else { NONE };
+        let own = self.dom.sources.used(key.deps);
+        let deps = self.dom.union(chosen, own);
+        let value = self.dom.with(value, deps);
+        let key = self.dom.with(key, deps);
+        for one in &shape.refs {
+            match one {
+                Ref::Obj(object) => {
+                    self.put_any(*object, value);
+                    let cell = self.heap.cell(*object, self.known.keys);
+                    self.write(cell, key, false);
+                }
+                Ref::Data(object, _) => self.put_any(*object, value),
+                _ => self.escape(value, Code::DynamicWrite),
+            }
+        }
+    }
+
+    /// Returns what a method gives.
+    pub(super) fn gives(&mut self, name: &str, method: Method, this: Value, args: &Args, called: Value, both: Deps) -> Value {
+        let decided = self.reach(called);
+        match method.gives {
+            Gives::Undefined => Value::UNDEFINED,
+            Gives::Computed => {
+                let deps = if method.calls == Calls::Each {
+                    let (_, count) = self.iterated(this);
+                    self.dom.union(count, decided)
+                } else {
+                    self.dom.union(both, decided)
+                };
+                Value::computed(deps)
+            }
+            Gives::Data => self.data(both),
+            Gives::Texts => {
+                let text = Value::computed(both);
+                self.list_of(1, text, both)
+            }
+            Gives::Itself => this,
+            Gives::Part => {
+                let (item, count) = match self.part_under(name, this, args) {
+                    Some(part) => part,
+                    None => self.iterated(this),
+                };
+                let given = self.key_deps(method, args);
+                let item = self.dom.join(item, Value::UNDEFINED);
+                let item = self.dom.with(item, count);
+                let item = self.dom.with(item, given);
+                self.dom.with(item, decided)
+            }
+            Gives::Parts => {
+                let (mut item, mut count) = self.iterated(this);
+                if method.calls == Calls::Never {
+                    for value in args.list.iter().chain(&args.rest) {
+                        let (other, own) = self.iterated(*value);
+                        let whole = self.dom.join(other, *value);
+                        item = if name == "concat" || name == "with" || name == "toSpliced" { self.dom.join(item, whole) } else { item };
+                        count = self.dom.union(count, own);
+                    }
+                    if name == "flat" {
+                        let (deep, own) = self.iterated(item);
+                        item = self.dom.join(item, deep);
+                        count = self.dom.union(count, own);
+                    }
+                }
+                let count = self.dom.union(count, decided);
+                if self.is_text(this) {
+                    return Value::computed(both);
+                }
+                self.list_of(1, item, count)
+            }
+            Gives::Pairs => {
+                let (item, count) = self.iterated(this);
+                let is_map = self.is_kind(this, Kind::Map);
+                let pair = if is_map { item } else {
+                    self.pair(6, Value::computed(count), item)
+                };
+                self.list_of(1, pair, count)
+            }
+            Gives::Keys => {
+                let (_, count) = self.iterated(this);
+                let mut keys = Value::computed(count);
+                for one in self.dom.shapes.kept(this.shape).refs.iter() {
+                    if let Ref::Obj(object) = one {
+                        let own = self.own(*object, self.known.keys);
+                        keys = self.dom.join(keys, own);
+                        if self.heap.objects[*object as usize].kind == Kind::Set {
+                            let own = self.own(*object, self.known.elem);
+                            keys = self.dom.join(keys, own);
+                        }
+                    }
+                }
+                self.list_of(1, keys, count)
+            }
+            Gives::Mapped => {
+                let (_, count) = self.iterated(this);
+                self.list_of(1, called, count)
+            }
+            Gives::Flat => {
+                let (_, count) = self.iterated(this);
+                let (deep, own) = self.iterated(called);
+                let item = self.dom.join(called, deep);
+                let count = self.dom.union(count, own);
+                self.list_of(1, item, count)
+            }
+            Gives::Folded => called,
+        }
+    }
+
+    /// Returns what chooses among the parts of something.
+    fn key_deps(&mut self, method: Method, args: &Args) -> Deps {
+        if method.calls == Calls::Never { self.reach_args(args) } else { NONE }
+    }
+
+    /// Returns the item of a list at a place that is known.
+    fn part_under(&mut self, name: &str, this: Value, args: &Args) -> Option<(Value, Deps)> {
+        if name == "at" {
+            let items = self.exact_items(this)?;
+            let place = self.arg(args, 0);
+            let Scalar::Number(bits) = self.dom.shape(place).only()? else { return None };
+            let place = f64::from_bits(*bits);
+            let place = if place < 0.0 { place + items.len() as f64 } else { place };
+            let own = self.dom.sources.used(this.deps);
+            return Some((items.get(place as usize).copied()?, own));
+        }
+        if name == "get" && self.is_kind(this, Kind::Map) {
+            // Not the pairs that a loop would give.
+            let mut out = Value::NEVER;
+            let mut count = self.dom.sources.used(this.deps);
+            for one in self.dom.shapes.kept(this.shape).refs.iter() {
+                if let Ref::Obj(object) = one {
+                    let own = self.own(*object, self.known.elem);
+                    out = self.dom.join(out, own);
+                    let keys = self.own(*object, self.known.keys);
+                    count = self.dom.union(count, keys.deps);
+                    if self.heap.objects[*object as usize].escaped {
+                        let pooled = self.pooled();
+                        out = self.dom.join(out, pooled);
+                    }
+                }
+            }
+            return Some((out, count));
+        }
+        None
+    }
+
+    fn is_kind(&self, value: Value, kind: Kind) -> bool {
+        let shape = self.dom.shape(value);
+        !shape.refs.is_empty()
+            && shape.refs.iter().all(|one| match one {
+                Ref::Obj(object) => self.heap.objects[*object as usize].kind == kind,
+                _ => false,
+            })
+    }
+
+    fn is_text(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        shape.refs.is_empty() && shape.prim != Prim::None
+    }
+
+    /// Makes a list of any number of items.
+    pub(super) fn list_of(&mut self, part: u32, item: Value, count: Deps) -> Value {
+        let object = self.object(part, Kind::Array);
+        let item = self.dom.with(item, count);
+        if item.shape != Value::NEVER.shape {
+            let item = Value { deps: item.deps, shape: self.dom.shapes.present(item.shape) };
+            self.put_any(object, item);
+        }
+        let cell = self.heap.cell(object, self.known.length);
+        self.write(cell, Value::computed(count), false);
+        self.dom.reference(Ref::Obj(object))
+    }
+
+    pub(super) fn exact_list(&mut self, part: u32, items: impl Iterator<Item = Value>) -> Value {
+        let list = self.make(part, Kind::Array);
+        for item in items {
+            self.push(list, item, false);
+        }
+        list
+    }
+
+    /// Returns the fields of an object, if all of them are known.
+    pub(super) fn exact_fields(&mut self, value: Value) -> Option<Vec<(NameId, Value)>> {
+        let shape = self.dom.shape(value);
+        let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else { return None };
+        let object = &self.heap.objects[*id as usize];
+        if object.kind != Kind::Plain || object.escaped || !object.unique || self.beside > 0 || self.core.accessors {
+            return None;
+        }
+        let mut fields = Vec::new();
+        let deps = self.dom.sources.used(value.deps);
+        for (name, cell) in object.keys.clone() {
+            let held = self.read(cell);
+            if held == Value::ABSENT || held.is_never() {
+                continue;
+            }
+            let text = self.dom.names.text(name);
+            let is_place = text.starts_with(|c: char| c.is_ascii_digit());
+            if name == self.known.elem || is_place || self.dom.shape(held).absent {
+                return None;
+            }
+            if !text.starts_with('%') {
+                fields.push((name, self.dom.with(held, deps)));
+            }
+        }
+        Some(fields)
+    }
+
+    pub(super) fn entries(&mut self, of: Value) -> Value {
+        if let Some(fields) = self.exact_fields(of) {
+            let place = self.place;
+            let mut pairs = Vec::new();
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                let text = self.dom.names.text(name);
+                let key = self.dom.scalar(Scalar::Text(text));
+                // Each pair is an object of its own.
+                self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
+                pairs.push(self.pair(6, key, value));
+            }
+            self.place = place;
+            return self.exact_list(1, pairs.into_iter());
+        }
+        let (names, count) = self.names_in(of);
+        let (item, own) = self.iterated(of);
+        let item = self.got_by_getters(of, item);
+        let count = self.dom.union(count, own);
+        let pair = self.pair(6, names, item);
+        self.list_of(1, pair, count)
+    }
+
+    pub(super) fn of_entries(&mut self, list: Value) -> Value {
+        let made = self.make(1, Kind::Plain);
+        let place = |solver: &mut Self, index: &str| {
+            let name = solver.dom.name(&index.into());
+            At { names: Some(smallvec::smallvec![name]), deps: NONE }
+        };
+        let (zero, one) = (place(self, "0"), place(self, "1"));
+        if let Some(pairs) = self.exact_items(list) {
+            for pair in pairs {
+                let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
+                let names = self.dom.keys(key);
+                let deps = self.dom.sources.used(key.deps);
+                self.define(made, &At { names, deps }, value, crate::structure::core::Put::Value);
+            }
+            return made;
+        }
+        let (pair, count) = self.iterated(list);
+        let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
+        let deps = self.reach(key);
+        let deps = self.dom.union(deps, count);
+        let value = self.dom.with(value, deps);
+        self.put(made, &At { names: None, deps: NONE }, value);
+        made
+    }
+
+    /// Copies fields as `Object.assign` does: by writing them.
+    pub(super) fn assign(&mut self, to: Value, from: Value) {
+        match self.exact_fields(from) {
+            Some(fields) => {
+                for (name, value) in fields {
+                    self.put(to, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, value);
+                }
+            }
+            None => self.spread(to, from, &[]),
+        }
+    }
+
+    /// Calls the getters of a value whose fields are taken.
+    pub(super) fn got_by_getters(&mut self, of: Value, item: Value) -> Value {
+        if !self.core.accessors {
+            return item;
+        }
+        let any = self.any_of(of);
+        self.dom.join(item, any)
+    }
+
+    pub(super) fn array_from(&mut self, args: &Args) -> Value {
+        let from = self.arg(args, 0);
+        let (mut item, mut count) = self.iterated(from);
+        // `{ length }` has as many items as it says.
+        let length = self.dom.name(&"length".into());
+        let said = self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
+        count = self.dom.union(count, said.deps);
+        item = self.dom.join(item, Value::UNDEFINED);
+        let item = self.dom.with(item, count);
+        match args.list.get(1) {
+            None => match self.exact_items(from) {
+                Some(items) => self.exact_list(1, items.into_iter()),
+                None => self.list_of(1, item, count),
+            },
+            Some(callee) => {
+                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count)];
+                let called = self.call_each(*callee, count, &Args { list, rest: None });
+                self.list_of(1, called, count)
+            }
+        }
+    }
+
+    /// Fills a new map or set.
+    pub(super) fn fill(&mut self, made: Value, from: Value, is_map: bool) {
+        let shape = self.dom.shape(from);
+        if shape.only().is_some_and(|one| matches!(one, Scalar::Undefined | Scalar::Null)) {
+            return;
+        }
+        let (item, count) = self.iterated(from);
+        let item = self.dom.with(item, count);
+        if is_map {
+            let (zero, one) = (self.dom.name(&"0".into()), self.dom.name(&"1".into()));
+            let key = self.get(item, &At { names: Some(smallvec::smallvec![zero]), deps: NONE }, false);
+            let value = self.get(item, &At { names: Some(smallvec::smallvec![one]), deps: NONE }, false);
+            let (key, value) = (self.dom.with(key, count), self.dom.with(value, count));
+            self.set_pair(made, key, value);
+        } else {
+            self.push_some(made, item);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Promises, timers, functions that are bound, and iterators that are asked.
+
+use super::*;
+use crate::structure::core::Scalar;
+
+impl Solver<'_> {
+    /// `Promise.all` and its like.
+    pub(super) fn of_promises(&mut self, name: &str, this: Option<Value>, args: &Args, _: bool) -> Value {
+        let first = self.arg(args, 0);
+        match name {
+            "Promise.resolve" => first,
+            "Promise.reject" => {
+                let promise = self.object(1, Kind::Promise);
+                let deps = self.reach(first);
+                self.settle(promise, self.known.fails, Value { deps, shape: first.shape });
+                self.settle(promise, self.known.value, Value::NEVER);
+                self.dom.reference(Ref::Obj(promise))
+            }
+            "Promise.all" => {
+                let (fails, error) = self.failure_of_items(first);
+                let all = match self.exact_items(first) {
+                    Some(items) => {
+                        let items: Vec<Value> = items.into_iter().map(|item| self.settled(item)).collect();
+                        self.exact_list(3, items.into_iter())
+                    }
+                    None => {
+                        let (item, count) = self.iterated(first);
+                        let item = self.settled(item);
+                        self.list_of(3, item, count)
+                    }
+                };
+                self.promise_of(first, all, fails, error)
+            }
+            "Promise.allSettled" => {
+                self.sees(first, true);
+                let (fails, error) = self.failure_of_items(first);
+                let (item, count) = self.iterated(first);
+                let item = self.settled(item);
+                let outcome = self.make(4, Kind::Plain);
+                let mut set = |name: &str, value: Value| {
+                    let name = self.dom.name(&name.into());
+                    let value = self.dom.with(value, fails);
+                    self.set_own(outcome, name, value);
+                };
+                set("status", Value::computed(fails));
+                set("value", item);
+                set("reason", Value { deps: fails, shape: Value::computed(fails).shape });
+                let _ = error;
+                let all = match self.exact_items(first) {
+                    Some(items) => {
+                        let count = items.len();
+                        self.exact_list(3, std::iter::repeat_n(outcome, count))
+                    }
+                    None => self.list_of(3, outcome, count),
+                };
+                self.promise_of(first, all, NONE, Value::NEVER)
+            }
+            "Promise.race" | "Promise.any" => {
+                if name == "Promise.any" {
+                    self.sees(first, true);
+                }
+                let (fails, error) = self.failure_of_items(first);
+                let (item, count) = self.iterated(first);
+                let item = self.settled(item);
+                let item = self.dom.with(item, count);
+                let item = if name == "Promise.any" { self.dom.with(item, fails) } else { item };
+                self.promise_of(first, item, fails, error)
+            }
+            "Promise.withResolvers" => {
+                let promise = self.object(1, Kind::Promise);
+                let value = self.dom.reference(Ref::Obj(promise));
+                let made = self.make(3, Kind::Plain);
+                let resolve = self.resolver(4, "%resolve", value);
+                let reject = self.resolver(5, "%reject", value);
+                for (name, value) in [("promise", value), ("resolve", resolve), ("reject", reject)] {
+                    let name = self.dom.name(&name.into());
+                    self.set_own(made, name, value);
+                }
+                made
+            }
+            _ => self.unknown_call(this, args),
+        }
+    }
+
+    fn failure_of_items(&mut self, list: Value) -> (Deps, Value) {
+        let (item, count) = self.iterated(list);
+        let (fails, error) = self.failure(item);
+        let mut fails = fails;
+        if fails != NONE {
+            fails = self.dom.union(fails, count);
+        }
+        (fails, error)
+    }
+
+    /// Makes a promise for what several promises give.
+    fn promise_of(&mut self, parts: Value, value: Value, fails: Deps, error: Value) -> Value {
+        let promise = self.object(2, Kind::Promise);
+        self.settle(promise, self.known.value, value);
+        if fails != NONE || !error.is_never() {
+            self.settle(promise, self.known.fails, Value { deps: fails, shape: error.shape });
+        }
+        // Who waits for it waits for all of them.
+        self.settle(promise, self.known.elem, parts);
+        self.dom.reference(Ref::Obj(promise))
+    }
+
+    fn resolver(&mut self, part: u32, name: &str, promise: Value) -> Value {
+        let bound = self.make(part, Kind::Bound);
+        let name = self.dom.name(&name.into());
+        let target = self.dom.reference(Ref::Builtin(name));
+        self.set_own(bound, self.known.target, target);
+        self.set_own(bound, self.known.this, promise);
+        bound
+    }
+
+    pub(super) fn new_promise(&mut self, executor: Value) -> Value {
+        let promise = self.object(1, Kind::Promise);
+        let value = self.dom.reference(Ref::Obj(promise));
+        let resolve = self.resolver(3, "%resolve", value);
+        let reject = self.resolver(4, "%reject", value);
+        let args = Args { list: smallvec::smallvec![resolve, reject], rest: None };
+        self.settle(promise, self.known.value, Value::NEVER);
+        let handlers = std::mem::take(&mut self.handlers);
+        let (_, handler, _) = self.guarded(|solver| {
+            let _ = solver.call_value(executor, None, &args, true);
+            true
+        });
+        self.handlers = handlers;
+        if handler.any {
+            let thrown = Value { deps: handler.thrown, shape: handler.error.shape };
+            self.settle(promise, self.known.fails, thrown);
+        }
+        value
+    }
+
+    pub(super) fn resolve(&mut self, name: &str, this: Option<Value>, value: Value) -> Value {
+        let shape = self.dom.shapes.kept(this.unwrap_or(Value::UNDEFINED).shape);
+        let settled = self.settled(value);
+        let (fails, error) = self.failure(value);
+        self.sees(value, true);
+        for one in &shape.refs {
+            let Ref::Obj(promise) = one else { continue };
+            if name == "%resolve" {
+                self.settle(*promise, self.known.value, settled);
+                if fails != NONE {
+                    self.settle(*promise, self.known.fails, Value { deps: fails, shape: error.shape });
+                }
+            } else {
+                let deps = self.reach(value);
+                self.settle(*promise, self.known.fails, Value { deps, shape: value.shape });
+            }
+        }
+        Value::UNDEFINED
+    }
+
+    /// `then`, `catch` and `finally`.
+    pub(super) fn chain(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
+        // An object of the program's own may have such a method that was lost on the way.
+        let handles = match name {
+            "then" => args.list.len() > 1 || args.rest.is_some(),
+            _ => true,
+        };
+        self.sees(this, handles || !self.handlers.is_empty());
+        let (fails, error) = self.failure(this);
+        let settled = self.settled(this);
+        let at = (self.at, self.end, self.place);
+        let (first, second) = (self.arg(args, 0), self.arg(args, 1));
+        let mut out = Value::NEVER;
+        let mut walk = |solver: &mut Self| {
+            let mut done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
+                if solver.dom.shape(callee).refs.is_empty() {
+                    return None;
+                }
+                (solver.at, solver.end, solver.place) = at;
+                let mut given = None;
+                let deps = if failed { fails } else { NONE };
+                let mut call = |solver: &mut Self| {
+                    given = Some(solver.under(deps, failed, false, |solver| {
+                        let value = solver.call_any(callee, None, &args, true);
+                        value.unwrap_or(Value::NEVER)
+                    }));
+                    true
+                };
+                if failed { solver.fork(deps, &mut call, |_| true) } else { call(solver) };
+                (solver.at, solver.end, solver.place) = at;
+                given
+            };
+            let failed = solver.dom.with(error, fails);
+            let failed = if failed.is_never() { Value::computed(fails) } else { failed };
+            let with = |value: Value| Args { list: smallvec::smallvec![value], rest: None };
+            out = match name {
+                "then" => {
+                    if !solver.handlers.is_empty() && args.list.len() < 2 && fails != NONE {
+                        solver.may_fail(fails, failed);
+                    }
+                    let given = done(solver, first, with(settled), false).unwrap_or(settled);
+                    match done(solver, second, with(failed), true) {
+                        Some(other) => {
+                            let joined = solver.dom.join(given, other);
+                            solver.dom.with(joined, fails)
+                        }
+                        None => given,
+                    }
+                }
+                "catch" => {
+                    let given = done(solver, first, with(failed), true).unwrap_or(Value::NEVER);
+                    let given = solver.settled(given);
+                    let joined = solver.dom.join(settled, given);
+                    solver.dom.with(joined, fails)
+                }
+                _ => {
+                    if !solver.handlers.is_empty() && fails != NONE {
+                        solver.may_fail(fails, failed);
+                    }
+                    let _ = done(solver, first, Args::default(), false);
+                    settled
+                }
+            };
+            out = solver.settled(out);
+        };
+        if wait {
+            walk(self);
+            return out;
+        }
+        let promise = self.object(2, Kind::Promise);
+        self.unwaited.insert(promise);
+        let mut thrown = NONE;
+        if self.caught.contains(&promise) {
+            (thrown, _) = self.beside(walk);
+        } else {
+            self.beside_unguarded(walk);
+        }
+        (self.at, self.end, self.place) = at;
+        self.settle(promise, self.known.value, out);
+        if name != "catch" {
+            thrown = self.dom.union(thrown, fails);
+        }
+        if thrown != NONE {
+            self.settle(promise, self.known.fails, Value::computed(thrown));
+        }
+        self.dom.reference(Ref::Obj(promise))
+    }
+
+    /// `call`, `apply` and `bind`; `this` is the function.
+    pub(super) fn applied(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
+        let own = self.arg(args, 0);
+        let mut rest = args.clone();
+        if !rest.list.is_empty() {
+            rest.list.remove(0);
+        }
+        let is_data = self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..)));
+        if is_data {
+            return self.unknown_call(Some(this), args);
+        }
+        match name {
+            "call" => self.call_any(this, Some(own), &rest, wait).unwrap_or(Value::NEVER),
+            "apply" => {
+                let list = self.arg(args, 1);
+                let given = match self.spread_items(list) {
+                    (Some(items), _) => Args { list: items.into(), rest: None },
+                    (None, some) => Args { list: SmallVec::new(), rest: Some(some) },
+                };
+                self.call_any(this, Some(own), &given, wait).unwrap_or(Value::NEVER)
+            }
+            _ => {
+                let bound = self.make(0, Kind::Bound);
+                self.set_own(bound, self.known.target, this);
+                self.set_own(bound, self.known.this, own);
+                let list = self.make(1, Kind::Array);
+                rest.list.iter().for_each(|value| self.push(list, *value, false));
+                if let Some(some) = rest.rest {
+                    self.push_some(list, some);
+                }
+                self.set_own(bound, self.known.elem, list);
+                bound
+            }
+        }
+    }
+
+    /// Returns what a bound function is given first.
+    pub(in crate::structure::solve) fn bound_args(&mut self, list: Value) -> (Option<Vec<Value>>, Value) {
+        if self.dom.shape(list).refs.is_empty() {
+            return (Some(Vec::new()), Value::NEVER);
+        }
+        self.spread_items(list)
+    }
+
+    /// `next`, `return` and `throw` of an iterator.
+    pub(super) fn advance(&mut self, name: &str, this: Value, args: &Args) -> Value {
+        let shape = self.dom.shapes.kept(this.shape);
+        let sent = self.arg(args, 0);
+        let known = |one: &Ref| match one {
+            Ref::Obj(object) => matches!(self.heap.objects[*object as usize].kind, Kind::Iterator | Kind::Array),
+            _ => false,
+        };
+        if shape.refs.is_empty() || !shape.refs.iter().all(known) || name == "throw" {
+            return self.unknown_call(Some(this), args);
+        }
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                self.settle(*object, self.known.sent, sent);
+            }
+        }
+        let (mut item, mut count) = self.iterated(this);
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let driven = self.drive(*object);
+                count = self.dom.union(count, driven);
+            }
+        }
+        if name == "return" {
+            item = self.dom.join(item, sent);
+        }
+        let item = self.dom.join(item, Value::UNDEFINED);
+        let item = self.dom.with(item, count);
+        let made = self.make(1, Kind::Plain);
+        let value = self.dom.name(&"value".into());
+        self.set_own(made, value, item);
+        let done = self.dom.name(&"done".into());
+        self.set_own(made, done, Value::computed(count));
+        made
+    }
+
+    /// Timers: what they call runs later, unless it is stopped.
+    pub(super) fn later(&mut self, name: &str, args: &Args) -> Value {
+        let callee = self.arg(args, 0);
+        let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
+        let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
+        let (cancels, many) = (self.cancels, name == "setInterval");
+        let may = cancels != NONE || many;
+        let at = (self.at, self.end, self.place);
+        let is_text = self.dom.shape(callee).refs.is_empty() && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
+        if is_text {
+            self.gap(Code::DynamicEval);
+        }
+        let _ = self.beside(|solver| {
+            solver.under(cancels, may, many, |solver| {
+                let _ = solver.call_value(callee, None, &given, false);
+            });
+        });
+        (self.at, self.end, self.place) = at;
+        Value::computed(NONE)
+    }
+}

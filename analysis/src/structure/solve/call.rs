@@ -1,0 +1,494 @@
+//! Calls of functions of the program: each call walks the function's code anew, in a context of its
+//! own. Where that has no end, or costs too much, all other calls of a function share one context.
+
+use super::*;
+use crate::structure::core::{Arg, CallForm, FuncForm, Inst, RESULT, Slot, THIS, WHOLE, Wait};
+use crate::structure::domain::{Kind, Ref};
+
+/// The deepest nesting of calls that are walked apart.
+const DEPTH: usize = 32;
+/// How often the code of a program may be walked in one round, functions counted at each of their calls.
+const INLINED: usize = 40_000;
+/// The most contexts.
+const CONTEXTS: usize = 4_000;
+
+/// The function that is walked.
+pub(super) struct Act {
+    pub(super) context: u32,
+    pub(super) base: CellId,
+    pub(super) args: Args,
+    /// Whether the program waits for the call.
+    pub(super) wait: bool,
+    /// The number of levels around it.
+    pub(super) level: usize,
+    /// What a generator gives its values to.
+    pub(super) iterator: Option<ObjId>,
+}
+
+/// A function in one of the ways in which it is called.
+pub(super) struct Context {
+    func: FuncId,
+    /// The context in which it was made.
+    pub(super) env: u32,
+    pub(super) base: CellId,
+    pub(super) unique: bool,
+    shared: Option<Shared>,
+}
+
+/// What is known of a context that several calls share.
+#[derive(Default)]
+struct Shared {
+    this: Option<Value>,
+    args: Args,
+    deps: Deps,
+    result: Option<Value>,
+    thrown: Deps,
+    error: Option<Value>,
+    writes: HashSet<CellId>,
+    walked: Option<u32>,
+    open: bool,
+}
+
+/// Where a context is found: the context and place of the call, and the function.
+pub(super) type Contexts = HashMap<(u32, u32, ObjId), u32>;
+
+/// In place of the caller, for contexts that calls share.
+const ANY_CALLER: u32 = u32::MAX;
+
+impl<'a> Solver<'a> {
+    pub(super) fn context(&self) -> u32 {
+        self.acts.last().map_or(0, |act| act.context)
+    }
+
+    pub(super) fn enter_main(&mut self) {
+        if self.contexts.is_empty() {
+            self.add_context(0, 0, true);
+        }
+        self.push_level(NONE, false, false);
+        let base = self.contexts[0].base;
+        let level = self.levels.len();
+        self.acts.push(Act { context: 0, base, args: Args::default(), wait: true, level, iterator: None });
+        let body: &'a [Inst] = &self.function(0).body;
+        let _ = self.region(WHOLE, |solver| solver.run(body));
+    }
+
+    fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
+        let function = self.function(func);
+        let birth = self.birth();
+        let of = |slot: Slot| {
+            let at = slot as usize;
+            (unique && !function.in_loop[at], !function.captured[at])
+        };
+        let base = self.heap.frame(function.slots, of, birth);
+        self.contexts.push(Context { func, env, base, unique, shared: None });
+        self.contexts.len() as u32 - 1
+    }
+
+    pub(super) fn given(&mut self, index: usize) -> Value {
+        let Some(act) = self.acts.last() else { return Value::UNDEFINED };
+        match (act.args.list.get(index), act.args.rest) {
+            (Some(value), _) if !value.is_never() => *value,
+            (Some(_), _) | (None, None) => Value::UNDEFINED,
+            (None, Some(rest)) => self.dom.join(rest, Value::UNDEFINED),
+        }
+    }
+
+    pub(super) fn given_from(&mut self, index: usize) -> Value {
+        let list = self.make(7, Kind::Array);
+        let Some(act) = self.acts.last() else { return list };
+        let args = act.args.clone();
+        for value in args.list.iter().skip(index) {
+            self.push(list, *value, false);
+        }
+        if let Some(rest) = args.rest {
+            self.push_some(list, rest);
+        }
+        list
+    }
+
+    pub(super) fn args(&mut self, args: &[Arg]) -> Args {
+        let mut out = Args::default();
+        for arg in args {
+            let value = self.slot(arg.slot);
+            let (exact, some) = if arg.spread { self.spread_items(value) } else { (None, value) };
+            match (arg.spread, exact, out.rest) {
+                (true, Some(items), None) => out.list.extend(items),
+                (false, _, None) => out.list.push(value),
+                (_, _, rest) => {
+                    let before = rest.unwrap_or(Value::NEVER);
+                    out.rest = Some(self.dom.join(before, some));
+                }
+            }
+        }
+        out
+    }
+
+    pub(super) fn call(
+        &mut self,
+        callee: Slot,
+        this: Option<Slot>,
+        args: &[Arg],
+        form: CallForm,
+        wait: Wait,
+    ) -> Option<Value> {
+        let callee = self.slot(callee);
+        let this = this.map(|this| self.slot(this));
+        let args = self.args(args);
+        let wait = match wait {
+            Wait::Now => true,
+            Wait::Tail => self.acts.last().is_some_and(|act| act.wait),
+            Wait::Other => false,
+        };
+        stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
+            CallForm::Plain => self.call_any(callee, this, &args, wait),
+            CallForm::New => self.construct_any(callee, &args),
+            CallForm::Super => self.call_parent(callee, this, &args),
+        })
+    }
+
+    /// Calls a value and returns what that gives, or nothing that is known.
+    pub(super) fn call_value(&mut self, callee: Value, this: Option<Value>, args: &Args, wait: bool) -> Value {
+        let at = (self.at, self.end, self.place);
+        let value = self.call_any(callee, this, args, wait);
+        (self.at, self.end, self.place) = at;
+        value.unwrap_or(Value::NEVER)
+    }
+
+    /// Calls each of the functions that a value may be.
+    pub(super) fn call_any(&mut self, callee: Value, this: Option<Value>, args: &Args, wait: bool) -> Option<Value> {
+        let shape = self.dom.shapes.kept(callee.shape);
+        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
+            self.may_fail_by(callee);
+        }
+        self.each_way(callee.deps, &shape.refs, |solver, one| solver.call_one(one, this, args, wait))
+    }
+
+    /// Does something with one of several, of which `deps` choose.
+    fn each_way(
+        &mut self,
+        deps: Deps,
+        ways: &[Ref],
+        mut walk: impl FnMut(&mut Self, Ref) -> Option<Value>,
+    ) -> Option<Value> {
+        match ways {
+            [] => None,
+            [one] => {
+                let value = self.under(deps, false, false, |solver| walk(solver, *one))?;
+                Some(value)
+            }
+            _ => {
+                // Of these, one is taken; that any of them may be is more than that.
+                let mut result: Option<Value> = None;
+                for one in ways {
+                    let mut found = None;
+                    self.fork(
+                        deps,
+                        |solver| {
+                            found = solver.under(deps, true, false, |solver| walk(solver, *one));
+                            found.is_some()
+                        },
+                        |_| true,
+                    );
+                    if let Some(value) = found {
+                        result = Some(self.dom.join(result.unwrap_or(Value::NEVER), value));
+                    }
+                }
+                let value = result?;
+                Some(self.dom.with(value, deps))
+            }
+        }
+    }
+
+    fn call_one(&mut self, callee: Ref, this: Option<Value>, args: &Args, wait: bool) -> Option<Value> {
+        match callee {
+            Ref::Obj(object) => match self.heap.objects[object as usize].kind {
+                Kind::Func { func, env } => self.invoke(object, func, env, this, args, wait),
+                Kind::Bound => self.call_bound(object, args, wait),
+                Kind::Opaque => Some(self.unknown_call(this, args)),
+                _ => {
+                    let value = self.dom.reference(callee);
+                    self.may_fail_by(value);
+                    None
+                }
+            },
+            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args)),
+            Ref::Method(name) => Some(self.method(name, this.unwrap_or(Value::UNDEFINED), args, wait)),
+            Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
+            Ref::Pool => Some(self.unknown_call(this, args)),
+            Ref::Mcp | Ref::Namespace(_) => {
+                self.gap(Code::DynamicCall);
+                Some(self.unknown_call(this, args))
+            }
+            // Data is no function: the call fails.
+            Ref::Data(..) => None,
+        }
+    }
+
+    fn call_bound(&mut self, object: ObjId, args: &Args, wait: bool) -> Option<Value> {
+        let target = self.heap.cell(object, self.known.target);
+        let target = self.read(target);
+        let this = self.heap.cell(object, self.known.this);
+        let this = self.read(this);
+        let before = self.heap.cell(object, self.known.elem);
+        let before = self.read(before);
+        let mut all = args.clone();
+        let bound = self.bound_args(before);
+        match bound {
+            (Some(items), _) => {
+                all.list = items.into_iter().chain(args.list.iter().copied()).collect();
+            }
+            (None, some) => {
+                let rest = args.list.iter().chain(&args.rest).fold(some, |all, one| self.dom.join(all, *one));
+                all = Args { list: SmallVec::new(), rest: Some(rest) };
+            }
+        }
+        self.call_any(target, Some(this), &all, wait)
+    }
+
+    /// `new callee(…)`
+    fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
+        let shape = self.dom.shapes.kept(callee.shape);
+        self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args))
+    }
+
+    fn construct_one(&mut self, callee: Ref, args: &Args) -> Option<Value> {
+        match callee {
+            Ref::Obj(object) => match self.heap.objects[object as usize].kind {
+                Kind::Func { func, env } => {
+                    let made = self.make(0, Kind::Plain);
+                    let prototype = self.own(object, self.known.prototype);
+                    self.set_own(made, self.known.proto, prototype);
+                    let given = self.invoke(object, func, env, Some(made), args, true)?;
+                    let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
+                    let given = Value { deps: given.deps, shape: refs };
+                    if given.is_never() { Some(made) } else { Some(self.dom.join(made, given)) }
+                }
+                _ => Some(self.unknown_call(None, args)),
+            },
+            Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
+            Ref::Pool => Some(self.unknown_call(None, args)),
+            _ => {
+                self.gap_if_leads(callee);
+                Some(self.unknown_call(None, args))
+            }
+        }
+    }
+
+    fn gap_if_leads(&mut self, callee: Ref) {
+        if matches!(callee, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..)) {
+            self.gap(Code::DynamicCall);
+        }
+    }
+
+    /// `super(…)`
+    fn call_parent(&mut self, parent: Value, this: Option<Value>, args: &Args) -> Option<Value> {
+        let shape = self.dom.shapes.kept(parent.shape);
+        self.each_way(parent.deps, &shape.refs, |solver, one| match one {
+            Ref::Obj(object) => match solver.heap.objects[object as usize].kind {
+                Kind::Func { func, env } => solver.invoke(object, func, env, this, args, true),
+                _ => Some(solver.unknown_call(this, args)),
+            },
+            Ref::Builtin(name) => {
+                solver.init_builtin(name, this.unwrap_or(Value::UNDEFINED), args);
+                Some(Value::UNDEFINED)
+            }
+            _ => Some(solver.unknown_call(this, args)),
+        })
+    }
+
+    /// Calls a function of the program.
+    pub(super) fn invoke(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Option<Value> {
+        let function = self.function(func);
+        // An arrow's `this` is that of what it stands in.
+        let this = if function.form == FuncForm::Arrow { None } else { this };
+        if function.is_generator {
+            return Some(self.generate(object, func, env, this, args));
+        }
+        if function.is_async && !wait {
+            return Some(self.start(object, func, env, this, args));
+        }
+        self.walk_call(object, func, env, this, args, wait, None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are what a call is made of")]
+    pub(super) fn walk_call(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+        iterator: Option<ObjId>,
+    ) -> Option<Value> {
+        let is_open = |act: &Act| self.contexts[act.context as usize].func == func;
+        let is_recursive = self.acts.iter().any(is_open);
+        let key = (self.context(), self.place, object);
+        let is_known = self.context_ids.contains_key(&key);
+        let too_much = self.acts.len() >= DEPTH
+            || self.inlined > INLINED
+            || (!is_known && self.contexts.len() >= CONTEXTS);
+        if is_recursive || too_much {
+            return self.call_shared(object, func, env, this, args, iterator);
+        }
+        let unique = self.is_single();
+        let context = match self.context_ids.get(&key) {
+            Some(context) => *context,
+            None => {
+                let context = self.add_context(func, env, unique);
+                self.context_ids.insert(key, context);
+                context
+            }
+        };
+        self.enter(context, this, args.clone(), wait, iterator)
+    }
+
+    /// Walks the code of a function in a context; returns what it gives, if it ends.
+    fn enter(&mut self, context: u32, this: Option<Value>, args: Args, wait: bool, iterator: Option<ObjId>) -> Option<Value> {
+        let (base, func) = (self.contexts[context as usize].base, self.contexts[context as usize].func);
+        let body: &'a [Inst] = &self.function(func).body;
+        let at = (self.at, self.end, self.place);
+        let level = self.levels.len();
+        let before = self.work;
+        self.acts.push(Act { context, base, args, wait, level, iterator });
+        self.set_slot(RESULT, Value::UNDEFINED);
+        self.set_slot(THIS, this.unwrap_or(Value::UNDEFINED));
+        if self.function(func).uses_arguments {
+            let list = self.given_from(0);
+            self.set_slot(crate::structure::core::ARGUMENTS, list);
+        }
+        let ends = self.region(WHOLE, |solver| solver.run(body));
+        let value = self.slot(RESULT);
+        self.acts.pop();
+        (self.at, self.end, self.place) = at;
+        self.inlined += self.work - before;
+        ends.then_some(value)
+    }
+
+    /// Calls a function in the context that all such calls share.
+    fn call_shared(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+        iterator: Option<ObjId>,
+    ) -> Option<Value> {
+        let key = (ANY_CALLER, iterator.map_or(0, |iterator| iterator + 1), object);
+        let context = match self.context_ids.get(&key) {
+            Some(context) => *context,
+            None => {
+                let context = self.add_context(func, env, false);
+                self.context_ids.insert(key, context);
+                context
+            }
+        };
+        let control = self.control_above(0);
+        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+        let mut is_new = false;
+        let given = this.unwrap_or(Value::NEVER);
+        is_new |= self.add_to(&mut shared.this, given);
+        for (place, value) in args.list.iter().enumerate() {
+            if shared.args.list.len() <= place {
+                // The calls before gave nothing there.
+                let before = if shared.walked.is_some() { Value::UNDEFINED } else { Value::NEVER };
+                shared.args.list.push(before);
+                is_new = true;
+            }
+            let mut joined = self.dom.join(shared.args.list[place], *value);
+            if self.round >= WIDEN {
+                joined.shape = self.dom.shapes.widened(joined.shape);
+            }
+            is_new |= joined != shared.args.list[place];
+            shared.args.list[place] = joined;
+        }
+        for place in args.list.len()..shared.args.list.len() {
+            let other = args.rest.unwrap_or(Value::UNDEFINED);
+            let joined = self.dom.join(shared.args.list[place], other);
+            is_new |= joined != shared.args.list[place];
+            shared.args.list[place] = joined;
+        }
+        if let Some(rest) = args.rest {
+            is_new |= self.add_to(&mut shared.args.rest, rest);
+        }
+        let deps = self.dom.union(shared.deps, control);
+        is_new |= deps != shared.deps;
+        shared.deps = deps;
+        self.changed |= is_new;
+        let must_walk = !shared.open && shared.walked != Some(self.round);
+        if must_walk {
+            (shared.open, shared.walked) = (true, Some(self.round));
+            let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
+            self.contexts[context as usize].shared = Some(shared);
+            self.walk_shared(context, this, args, deps, iterator);
+            shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+            shared.open = false;
+        }
+        let (result, thrown, error) = (shared.result, shared.thrown, shared.error);
+        let writes: Vec<CellId> = shared.writes.iter().copied().collect();
+        self.contexts[context as usize].shared = Some(shared);
+        for cell in writes {
+            let known = &mut self.heap.cells[cell as usize];
+            known.watched = true;
+            let joined = self.dom.join(known.now, known.ever);
+            self.set_now(cell, joined);
+        }
+        if thrown != NONE || error.is_some() {
+            self.may_fail(thrown, error.unwrap_or(Value::NEVER));
+        }
+        result
+    }
+
+    fn add_to(&mut self, known: &mut Option<Value>, value: Value) -> bool {
+        let before = known.unwrap_or(Value::NEVER);
+        let mut joined = self.dom.join(before, value);
+        if self.round >= WIDEN {
+            joined.shape = self.dom.shapes.widened(joined.shape);
+        }
+        let is_new = *known != Some(joined);
+        *known = Some(joined);
+        is_new
+    }
+
+    fn walk_shared(&mut self, context: u32, this: Option<Value>, args: Args, deps: Deps, iterator: Option<ObjId>) {
+        let mark = self.trail.len();
+        self.tracking += 1;
+        self.beside += 1;
+        let mut given = None;
+        let (_, handler, _) = self.guarded(|solver| {
+            given = solver.under(deps, true, true, |solver| solver.enter(context, this, args, false, iterator));
+            given.is_some()
+        });
+        self.beside -= 1;
+        let written: Vec<CellId> = self
+            .changed_since(mark)
+            .into_iter()
+            .map(|(cell, _)| cell)
+            .filter(|cell| !self.heap.cells[*cell as usize].private)
+            .collect();
+        self.tracking -= 1;
+        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+        for cell in written {
+            self.changed |= shared.writes.insert(cell);
+        }
+        if let Some(given) = given {
+            self.changed |= self.add_to(&mut shared.result, given);
+        }
+        if handler.any {
+            let thrown = self.dom.union(shared.thrown, handler.thrown);
+            self.changed |= thrown != shared.thrown;
+            shared.thrown = thrown;
+            self.changed |= self.add_to(&mut shared.error, handler.error);
+        }
+        self.contexts[context as usize].shared = Some(shared);
+    }
+}

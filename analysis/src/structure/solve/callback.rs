@@ -1,0 +1,264 @@
+//! Promises, functions that run beside, generators, and what goes over lists.
+
+use super::*;
+use crate::structure::core::Region;
+use crate::structure::domain::{Kind, Origin, Prim, Ref};
+
+/// The regions of a loop that the engine's own code goes round.
+const EXIT: Region = Region::MAX - 1;
+const TURN: Region = Region::MAX - 2;
+
+impl Solver<'_> {
+    /// Walks what is done any number of times, which `count` decides.
+    pub(super) fn repeat(&mut self, count: Deps, mut walk: impl FnMut(&mut Self) -> bool) {
+        let key = (self.context(), self.place | 1 << 31);
+        let at = (self.at, self.end, self.place);
+        self.looped(
+            key,
+            (EXIT, TURN),
+            |solver| solver.under(count, true, false, |solver| solver.jump(EXIT)),
+            |solver| {
+                let goes_on = walk(solver);
+                (solver.at, solver.end, solver.place) = at;
+                goes_on
+            },
+            |_| true,
+        );
+        (self.at, self.end, self.place) = at;
+    }
+
+    /// Calls a function once for each of something; returns what the calls give.
+    pub(super) fn call_each(&mut self, callee: Value, count: Deps, args: &Args) -> Value {
+        let mut out = Value::NEVER;
+        self.repeat(count, |solver| {
+            match solver.call_any(callee, None, args, false) {
+                Some(value) => {
+                    out = solver.dom.join(out, value);
+                    true
+                }
+                None => false,
+            }
+        });
+        out
+    }
+
+    /// Starts an async function for which nobody waits here.
+    pub(super) fn start(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+        let promise = self.object(2, Kind::Promise);
+        self.unwaited.insert(promise);
+        let mut given = Value::NEVER;
+        let mut walk = |solver: &mut Self| {
+            let value = solver.walk_call(object, func, env, this, args, true, None);
+            given = value.unwrap_or(Value::NEVER);
+        };
+        if self.caught.contains(&promise) {
+            let (thrown, error) = self.beside(walk);
+            self.settle(promise, self.known.fails, Value { deps: thrown, shape: error.shape });
+        } else {
+            self.beside_unguarded(&mut walk);
+        }
+        let given = self.settled(given);
+        self.settle(promise, self.known.value, given);
+        self.dom.reference(Ref::Obj(promise))
+    }
+
+    /// Puts into a promise what it gives, or why it fails.
+    pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
+        let cell = self.heap.cell(promise, name);
+        self.write(cell, value, false);
+    }
+
+    /// Returns what a value is once it is waited for, without a look at failures.
+    pub(super) fn settled(&mut self, value: Value) -> Value {
+        let shape = self.dom.shapes.kept(value.shape);
+        let is_promise = |one: &Ref| match one {
+            Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Promise,
+            _ => false,
+        };
+        if !shape.refs.iter().any(is_promise) {
+            return value;
+        }
+        let mut out = Value::NEVER;
+        for one in &shape.refs {
+            let own = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
+            let value = match one {
+                Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
+                    let given = self.own(*object, self.known.value);
+                    let given = self.dom.with(given, value.deps);
+                    let deep = self.heap.find(*object, self.known.value).is_some();
+                    if deep { given } else { Value::UNDEFINED }
+                }
+                _ => own,
+            };
+            out = self.dom.join(out, value);
+        }
+        if shape.prim != Prim::None || shape.absent {
+            let rest = self.dom.shapes.only_refs(value.shape, |_| false, true);
+            out = self.dom.join(out, Value { deps: value.deps, shape: rest });
+        }
+        out
+    }
+
+    /// Returns what decides whether a value is a promise that fails, and with what.
+    pub(super) fn failure(&mut self, value: Value) -> (Deps, Value) {
+        let shape = self.dom.shapes.kept(value.shape);
+        let mut deps = NONE;
+        let mut error = Value::NEVER;
+        for one in &shape.refs {
+            match one {
+                Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
+                    let own = self.own(*object, self.known.fails);
+                    let used = self.dom.union(own.deps, value.deps);
+                    deps = self.dom.union(deps, used);
+                    error = self.dom.join(error, own);
+                }
+                Ref::Data(object, _) => {
+                    let own = match self.heap.objects[*object as usize].kind {
+                        Kind::Data(Origin::Task(site)) => self.dom.sources.one(site),
+                        _ => NONE,
+                    };
+                    let own = if own == NONE { NONE } else { self.dom.union(own, value.deps) };
+                    deps = self.dom.union(deps, own);
+                    error = self.dom.join(error, Value::computed(own));
+                }
+                Ref::Pool => {
+                    deps = self.dom.union(deps, self.pool_deps);
+                    let pooled = self.pooled();
+                    error = self.dom.join(error, pooled);
+                }
+                _ => {}
+            }
+        }
+        (deps, error)
+    }
+
+    /// Notes that someone sees whether the promises of a value fail, or only that they end.
+    pub(super) fn sees(&mut self, value: Value, caught: bool) {
+        let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            let shape = self.dom.shapes.kept(value.shape);
+            for one in &shape.refs {
+                let Ref::Obj(object) = one else { continue };
+                let kind = self.heap.objects[*object as usize].kind;
+                if !matches!(kind, Kind::Promise | Kind::Array) || !seen.insert(*object) {
+                    continue;
+                }
+                if kind == Kind::Promise {
+                    self.awaited.insert(*object);
+                    if caught && self.caught.insert(*object) {
+                        self.changed = true;
+                    }
+                }
+                // A promise for several has them as its items.
+                for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
+                    let held = self.read(cell);
+                    if !held.is_never() {
+                        open.push(held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a value.
+    pub(super) fn wait(&mut self, value: Value) -> Value {
+        if self.dom.shape(value).refs.is_empty() {
+            return value;
+        }
+        let caught = !self.handlers.is_empty();
+        self.sees(value, caught);
+        if caught {
+            let (deps, error) = self.failure(value);
+            if deps != NONE || !error.is_never() {
+                self.may_fail(deps, error);
+            }
+        }
+        let settled = self.settled(value);
+        if !self.core.converts {
+            return settled;
+        }
+        self.wait_for_objects(settled)
+    }
+
+    /// Waits for objects that have a method `then` of the program's own.
+    fn wait_for_objects(&mut self, value: Value) -> Value {
+        let shape = self.dom.shapes.kept(value.shape);
+        let mut out = value;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            if self.heap.objects[*object as usize].kind == Kind::Promise {
+                continue;
+            }
+            let Some(name) = self.dom.names.known(&"then".into()) else { continue };
+            if let Some(then) = self.own_method(*object, name) {
+                let own = self.dom.reference(*one);
+                let unknown = self.unknown(&[then, own], Code::DynamicEscape);
+                out = self.dom.join(out, unknown);
+            }
+        }
+        out
+    }
+
+    /// When nothing new is learned: a promise that nobody waits for fails without an end of the program.
+    pub(super) fn doubt_promises(&mut self) -> bool {
+        let mut new = false;
+        for promise in self.unwaited.clone() {
+            if !self.awaited.contains(&promise) {
+                new |= self.caught.insert(promise);
+            }
+        }
+        new
+    }
+
+    /// Makes a generator; its code runs as far as someone asks for values.
+    pub(super) fn generate(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+        let iterator = self.object(3, Kind::Iterator);
+        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let (thrown, _) = self.beside(|solver| {
+            solver.under(driven, true, false, |solver| {
+                let value = solver.walk_call(object, func, env, this, args, true, Some(iterator));
+                if let Some(value) = value {
+                    solver.settle(iterator, solver.known.elem, value);
+                }
+            });
+        });
+        let cell = self.heap.cell(iterator, self.known.fails);
+        self.write(cell, Value::computed(thrown), false);
+        self.dom.reference(Ref::Obj(iterator))
+    }
+
+    /// Notes that values of a generator are asked for here; returns what decides which they are.
+    pub(super) fn drive(&mut self, iterator: ObjId) -> Deps {
+        let control = self.control_above(0);
+        let before = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let all = self.dom.union(before, control);
+        if all != before {
+            self.drives.insert(iterator, all);
+            self.changed = true;
+        }
+        if let Some(cell) = self.heap.find(iterator, self.known.fails) {
+            let fails = self.read(cell);
+            self.may_fail_by(fails);
+        }
+        all
+    }
+
+    /// `yield`
+    pub(super) fn give(&mut self, value: Value, all: bool) -> Value {
+        let Some(iterator) = self.acts.last().and_then(|act| act.iterator) else {
+            return self.unknown(&[value], Code::DynamicEscape);
+        };
+        let given = if all {
+            let (item, count) = self.iterated(value);
+            self.dom.with(item, count)
+        } else {
+            self.settled(value)
+        };
+        self.settle(iterator, self.known.elem, given);
+        let sent = self.own(iterator, self.known.sent);
+        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let sent = self.dom.join(sent, Value::UNDEFINED);
+        self.dom.with(sent, driven)
+    }
+}

@@ -1,0 +1,115 @@
+//! What decides whether the place that is walked is reached: the program counter's label.
+//!
+//! Each branch and each region that can be left adds a level. A jump out of a region adds what decided
+//! the jump to the region's level: all that follows up to the region's end depends on it, and nothing
+//! behind it does.
+
+use super::*;
+use crate::structure::domain::Birth;
+
+/// One level of control.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Level {
+    pub(super) id: u32,
+    pub(super) deps: Deps,
+    /// A run may skip what follows.
+    pub(super) may: bool,
+    /// A run may do it many times.
+    pub(super) many: bool,
+}
+
+/// A `catch`, or whatever else sees a failure.
+pub(super) struct Handler {
+    /// The level of what it guards.
+    pub(super) level: usize,
+    /// What decides on the failures so far.
+    pub(super) thrown: Deps,
+    /// What is thrown.
+    pub(super) error: Value,
+    pub(super) any: bool,
+}
+
+impl Solver<'_> {
+    /// Walks something under one more level.
+    pub(super) fn under<T>(&mut self, deps: Deps, may: bool, many: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.push_level(deps, may, many);
+        let walked = walk(self);
+        self.levels.pop();
+        walked
+    }
+
+    pub(super) fn push_level(&mut self, deps: Deps, may: bool, many: bool) {
+        self.next_level += 1;
+        let deps = self.dom.sources.used(deps);
+        self.levels.push(Level { id: self.next_level, deps, may, many });
+    }
+
+    /// Returns the place in the levels at which something is made now.
+    pub(super) fn birth(&self) -> Birth {
+        let level = self.levels.last().map_or(0, |level| level.id);
+        Birth { depth: self.levels.len() as u32, level }
+    }
+
+    /// Returns what decides whether this place is reached, given that `birth` is.
+    pub(super) fn control_since(&mut self, birth: Birth) -> Deps {
+        let mut depth = (birth.depth as usize).min(self.levels.len());
+        let is_same = depth == 0 || self.levels.get(depth - 1).is_some_and(|level| level.id == birth.level);
+        if !is_same {
+            // It was made elsewhere; levels are numbered as they begin, so those before it are shared.
+            depth = self.levels.partition_point(|level| level.id <= birth.level).min(depth);
+            depth = depth.saturating_sub(1);
+        }
+        self.control_above(depth)
+    }
+
+    /// Returns what the levels from a place on decide by.
+    pub(super) fn control_above(&mut self, depth: usize) -> Deps {
+        let mut deps = NONE;
+        for place in depth..self.levels.len() {
+            deps = self.dom.union(deps, self.levels[place].deps);
+        }
+        deps
+    }
+
+    /// Returns whether one of the levels from a place on may be skipped.
+    pub(super) fn may_above(&self, depth: usize) -> bool {
+        self.levels.iter().skip(depth).any(|level| level.may)
+    }
+
+    pub(super) fn is_repeated(&self) -> bool {
+        self.levels.iter().any(|level| level.many)
+    }
+
+    /// Notes that what stands here may leave the region of a level, which `deps` decide.
+    pub(super) fn leaves(&mut self, level: usize, deps: Deps, may: bool) -> Deps {
+        let own = self.control_above(level + 1);
+        let deps = self.dom.union(deps, own);
+        let may = may || self.may_above(level + 1);
+        if let Some(left) = self.levels.get_mut(level) {
+            left.may |= may;
+            left.deps = self.dom.sources.union(left.deps, deps);
+        }
+        deps
+    }
+
+    /// Notes that this may fail, which `deps` decide, with `error`.
+    pub(super) fn may_fail(&mut self, deps: Deps, error: Value) {
+        let Some(handler) = self.handlers.last() else { return };
+        let level = handler.level;
+        let deps = self.dom.sources.used(deps);
+        let all = self.leaves(level, deps, true);
+        if let Some(handler) = self.handlers.last_mut() {
+            handler.any = true;
+            handler.thrown = self.dom.sources.union(handler.thrown, all);
+            handler.error = self.dom.join(handler.error, error);
+        }
+    }
+
+    /// Notes that this may fail because of a value.
+    pub(super) fn may_fail_by(&mut self, value: Value) {
+        if !self.handlers.is_empty() {
+            let error = Value::computed(value.deps);
+            self.may_fail(value.deps, error);
+        }
+    }
+}

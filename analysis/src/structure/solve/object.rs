@@ -1,0 +1,481 @@
+//! Properties that are read, and what can be gone over.
+
+use super::walk::At;
+use super::*;
+use crate::structure::builtins;
+use crate::structure::core::Scalar;
+use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
+
+/// The longest chain of prototypes that is followed.
+const CHAIN: u32 = 16;
+
+impl Solver<'_> {
+    /// Reads a property; `called` if it is read to be called.
+    pub(super) fn get(&mut self, object: Value, key: &At, called: bool) -> Value {
+        let shape = self.dom.shapes.kept(object.shape);
+        if shape.may_be_nothing() {
+            self.may_fail_by(object);
+        }
+        let mut out = Value::NEVER;
+        let single = shape.refs.len() == 1 && matches!(shape.prim, Prim::None);
+        for one in &shape.refs {
+            let value = self.get_of(*one, object, key, called);
+            out = self.dom.join(out, value);
+        }
+        let is_nothing = |scalar: &Scalar| matches!(scalar, Scalar::Undefined | Scalar::Null);
+        let has_methods = match &shape.prim {
+            Prim::None => false,
+            Prim::Any => true,
+            Prim::Consts(scalars) => !scalars.iter().all(is_nothing),
+        };
+        if has_methods {
+            let value = self.get_of_text(object, key, called);
+            out = self.dom.join(out, value);
+        }
+        let deps = self.dom.union(key.deps, if single && called { NONE } else { NONE });
+        self.dom.with(out, deps)
+    }
+
+    fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
+        match one {
+            Ref::Obj(id) => {
+                let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
+                let value = self.get_own_or_above(id, this, key, called);
+                let deps = self.dom.sources.used(object.deps);
+                if self.is_only_method(value) { value } else { self.dom.with(value, deps) }
+            }
+            Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
+            Ref::Method(_) => self.named(key, |solver, name| solver.dom.reference(Ref::Method(name))),
+            Ref::Builtin(base) => self.named(key, |solver, name| solver.builtin_member(base, name)),
+            Ref::Mcp => match &key.names {
+                Some(names) => {
+                    let names = names.clone();
+                    let mut out = Value::NEVER;
+                    for name in names {
+                        let value = self.dom.reference(Ref::Namespace(name));
+                        out = self.dom.join(out, value);
+                    }
+                    self.dom.with(out, key.deps)
+                }
+                None => {
+                    self.gap(Code::DynamicName);
+                    self.escape_nothing()
+                }
+            },
+            Ref::Namespace(namespace) => match &key.names {
+                Some(names) => {
+                    let names = names.clone();
+                    let mut out = Value::NEVER;
+                    for name in names {
+                        let value = self.dom.reference(Ref::Tool(namespace, name));
+                        out = self.dom.join(out, value);
+                    }
+                    self.dom.with(out, key.deps)
+                }
+                None => {
+                    self.gap(Code::DynamicName);
+                    self.escape_nothing()
+                }
+            },
+            Ref::Tool(..) => self.named(key, |solver, name| solver.dom.reference(Ref::Method(name))),
+            Ref::Pool => self.pooled(),
+        }
+    }
+
+    fn is_only_method(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        shape.prim == Prim::None && shape.refs.iter().all(|one| matches!(one, Ref::Method(_)))
+    }
+
+    fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
+        let Some(names) = &key.names else {
+            return self.pooled();
+        };
+        let mut out = Value::NEVER;
+        for name in names.clone() {
+            let value = make(self, name);
+            out = self.dom.join(out, value);
+        }
+        out
+    }
+
+    /// Reads a property of a text, a number or the like.
+    fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
+        if called && key.names.is_some() {
+            return self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
+        }
+        let deps = self.dom.sources.used(object.deps);
+        Value::computed(deps)
+    }
+
+    /// Reads a part of data that came from elsewhere.
+    fn get_of_data(&mut self, id: ObjId, path: u32, object: Value, key: &At, called: bool) -> Value {
+        let mut out = match &key.names {
+            Some(names) if called => {
+                let names = names.clone();
+                let mut out = Value::NEVER;
+                for name in names {
+                    let value = self.dom.reference(Ref::Method(name));
+                    out = self.dom.join(out, value);
+                }
+                out
+            }
+            Some(names) => {
+                let names = names.clone();
+                let mut out = Value::NEVER;
+                for name in names {
+                    let text = self.dom.names.text(name);
+                    let deps = self.dom.sources.field(object.deps, &text);
+                    let to = self.dom.paths.step(path, name);
+                    let shape = self.dom.shapes.of_ref(Ref::Data(id, to));
+                    out = self.dom.join(out, Value { deps, shape });
+                }
+                out
+            }
+            None => {
+                let deps = self.dom.sources.used(object.deps);
+                Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(id, Paths::LOST)) }
+            }
+        };
+        // What was written into it may be what is read.
+        if let Some(cell) = self.heap.find(id, self.known.elem) {
+            let written = self.read(cell);
+            let shape = self.dom.shapes.present(written.shape);
+            if shape != Shapes_ABSENT && !written.is_never() {
+                out = self.dom.join(out, Value { deps: written.deps, shape });
+            }
+        }
+        if self.heap.objects[id as usize].escaped {
+            let pooled = self.pooled();
+            out = self.dom.join(out, pooled);
+        }
+        out
+    }
+
+    /// Reads a property of an object, or of its prototypes.
+    fn get_own_or_above(&mut self, object: ObjId, this: Value, key: &At, called: bool) -> Value {
+        let Some(names) = &key.names else { return self.get_any(object, this) };
+        let mut out = Value::NEVER;
+        for name in names.clone() {
+            let value = self.look_up(object, this, name, called, 0);
+            out = self.dom.join(out, value);
+        }
+        out
+    }
+
+    fn look_up(&mut self, object: ObjId, this: Value, name: NameId, called: bool, depth: u32) -> Value {
+        if depth > CHAIN {
+            return self.pooled();
+        }
+        let mut out = Value::NEVER;
+        let mut is_there = false;
+        if let Some(cell) = self.heap.find(object, name) {
+            let value = self.read(cell);
+            is_there = !value.is_never() && !self.dom.shape(value).absent;
+            out = self.here(value);
+        }
+        if self.core.accessors
+            && let Some(getter) = self.accessor(object, "get", name)
+        {
+            let given = self.call_value(getter, Some(this), &Args::default(), false);
+            out = self.dom.join(out, given);
+        }
+        if let Some(cell) = self.heap.find(object, self.known.elem) {
+            let value = self.read(cell);
+            let value = self.here(value);
+            out = self.dom.join(out, value);
+        }
+        if self.heap.objects[object as usize].escaped {
+            let pooled = self.pooled();
+            out = self.dom.join(out, pooled);
+        }
+        if is_there {
+            return out;
+        }
+        let above = self.above(object, this, name, called, depth);
+        self.dom.join(out, above)
+    }
+
+    /// Returns what a property has if it is there.
+    pub(super) fn here(&mut self, value: Value) -> Value {
+        let shape = self.dom.shape(value);
+        if !shape.absent {
+            return value;
+        }
+        let mut shape = shape.clone();
+        shape.absent = false;
+        Value { deps: value.deps, shape: self.dom.shapes.add(shape) }
+    }
+
+    /// Reads a property that an object does not have itself.
+    fn above(&mut self, object: ObjId, this: Value, name: NameId, called: bool, depth: u32) -> Value {
+        let kind = self.heap.objects[object as usize].kind;
+        let text = self.dom.names.text(name);
+        if &*text == "__proto__" {
+            return self.own(object, self.known.proto);
+        }
+        let mut out = Value::NEVER;
+        let proto = self.heap.find(object, self.known.proto);
+        let proto = proto.map_or(Value::ABSENT, |cell| self.read(cell));
+        let shape = self.dom.shapes.kept(proto.shape);
+        for one in &shape.refs {
+            let value = match one {
+                Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
+                Ref::Builtin(base) if !builtins::is_prototype_only(&self.dom.names.text(*base)) => {
+                    self.builtin_member(*base, name)
+                }
+                Ref::Pool => self.pooled(),
+                _ => self.dom.reference(Ref::Method(name)),
+            };
+            out = self.dom.join(out, value);
+        }
+        if &*text == "length" || &*text == "size" {
+            let (_, count) = self.iterated(this);
+            return self.dom.join(out, Value::computed(count));
+        }
+        let has_method = match kind {
+            Kind::Plain => builtins::is_of_objects(&text),
+            Kind::Func { .. } | Kind::Bound => {
+                builtins::is_of_objects(&text) || matches!(&*text, "call" | "apply" | "bind")
+            }
+            _ => builtins::is_method(&text),
+        };
+        let value = if has_method {
+            self.dom.reference(Ref::Method(name))
+        } else if kind == Kind::Opaque {
+            let deps = self.reach(this);
+            if called { self.dom.reference(Ref::Method(name)) } else { Value::computed(deps) }
+        } else {
+            Value::UNDEFINED
+        };
+        self.dom.join(out, value)
+    }
+
+    /// Reads any property of an object.
+    fn get_any(&mut self, object: ObjId, this: Value) -> Value {
+        let mut out = Value::UNDEFINED;
+        let mut next = Some(object);
+        for _ in 0..CHAIN {
+            let Some(object) = next.take() else { break };
+            let cells: Vec<(NameId, CellId)> = self.heap.objects[object as usize].keys.clone();
+            for (name, cell) in cells {
+                let value = self.read(cell);
+                if name == self.known.proto {
+                    next = self.dom.shape(value).refs.iter().find_map(|one| match one {
+                        Ref::Obj(object) => Some(*object),
+                        _ => None,
+                    });
+                    continue;
+                }
+                if name == self.known.fields || value.is_never() {
+                    continue;
+                }
+                let value = self.here(value);
+                let text = self.dom.names.text(name);
+                if self.core.accessors && text.starts_with("get:") {
+                    let given = self.call_value(value, Some(this), &Args::default(), false);
+                    out = self.dom.join(out, given);
+                } else {
+                    out = self.dom.join(out, value);
+                }
+            }
+            if self.heap.objects[object as usize].escaped {
+                let pooled = self.pooled();
+                out = self.dom.join(out, pooled);
+            }
+        }
+        let (_, count) = self.iterated(this);
+        self.dom.with(out, count)
+    }
+
+    /// Reads what is above an object, for `super.key`.
+    pub(super) fn get_above(&mut self, home: Value, key: &At) -> Value {
+        let shape = self.dom.shapes.kept(home.shape);
+        let mut out = Value::NEVER;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            let proto = self.own(*object, self.known.proto);
+            let value = self.get(proto, key, true);
+            out = self.dom.join(out, value);
+        }
+        out
+    }
+
+    /// Returns what an object itself has by a name.
+    pub(super) fn own(&mut self, object: ObjId, name: NameId) -> Value {
+        match self.heap.find(object, name) {
+            Some(cell) => {
+                let value = self.read(cell);
+                self.here(value)
+            }
+            None => Value::NEVER,
+        }
+    }
+
+    /// Returns the method that an object has by a name, if the program gives it one.
+    pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
+        let mut next = Some(object);
+        for _ in 0..CHAIN {
+            let object = next?;
+            let mut value = self.own(object, name);
+            let elem = self.own(object, self.known.elem);
+            value = self.dom.join(value, elem);
+            let refs = self.dom.shapes.only_refs(value.shape, |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)), false);
+            let value = Value { deps: value.deps, shape: refs };
+            let is_callable = self.dom.shape(value).refs.iter().any(|one| match one {
+                Ref::Obj(id) => matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound),
+                _ => true,
+            });
+            if is_callable {
+                return Some(value);
+            }
+            let proto = self.own(object, self.known.proto);
+            next = self.dom.shape(proto).refs.iter().find_map(|one| match one {
+                Ref::Obj(object) => Some(*object),
+                _ => None,
+            });
+        }
+        None
+    }
+
+    /// Returns the getter or setter that an object itself has by a name.
+    pub(super) fn accessor(&mut self, object: ObjId, kind: &str, name: NameId) -> Option<Value> {
+        let text = self.dom.names.text(name);
+        let name = self.dom.names.known(&format!("{kind}:{text}").into())?;
+        let value = self.own(object, name);
+        (!value.is_never() && !self.dom.shape(value).refs.is_empty()).then_some(value)
+    }
+
+    /// Returns what going over a value gives each time, and what decides how often.
+    pub(super) fn iterated(&mut self, list: Value) -> (Value, Deps) {
+        let shape = self.dom.shapes.kept(list.shape);
+        let mut count = self.dom.sources.used(list.deps);
+        let mut out = Value::NEVER;
+        if shape.prim != Prim::None {
+            out = Value::computed(count);
+        }
+        for one in &shape.refs {
+            let value = match one {
+                Ref::Obj(object) => {
+                    let (value, own) = self.iterated_object(*object, list);
+                    count = self.dom.union(count, own);
+                    value
+                }
+                Ref::Data(object, _) => {
+                    let written = self.written_into(*object);
+                    count = self.dom.union(count, written);
+                    let any = At { names: None, deps: NONE };
+                    self.get_of(*one, list, &any, false)
+                }
+                Ref::Pool => {
+                    count = self.dom.union(count, self.pool_deps);
+                    self.pooled()
+                }
+                _ => Value::computed(NONE),
+            };
+            out = self.dom.join(out, value);
+        }
+        (out, count)
+    }
+
+    fn iterated_object(&mut self, object: ObjId, list: Value) -> (Value, Deps) {
+        let mut count = NONE;
+        let mut out = Value::NEVER;
+        let cells: SmallVec<[(NameId, CellId); 8]> =
+            self.heap.objects[object as usize].keys.iter().copied().collect();
+        for (name, cell) in cells {
+            let value = self.read(cell);
+            if name == self.known.length {
+                count = self.dom.union(count, value.deps);
+            } else if name == self.known.proto || name == self.known.keys || value.is_never() {
+                continue;
+            } else {
+                if name == self.known.elem {
+                    count = self.dom.union(count, value.deps);
+                }
+                let value = self.here(value);
+                out = self.dom.join(out, value);
+            }
+        }
+        match self.heap.objects[object as usize].kind {
+            Kind::Map => {
+                let keys = self.own(object, self.known.keys);
+                count = self.dom.union(count, keys.deps);
+                out = self.pair(6, keys, out);
+            }
+            Kind::Iterator => {
+                let driven = self.drive(object);
+                count = self.dom.union(count, driven);
+            }
+            Kind::Opaque => {
+                let own = self.reach(list);
+                count = self.dom.union(count, own);
+                out = self.dom.join(out, Value::computed(own));
+            }
+            Kind::Plain if self.core.converts => {
+                let this = self.dom.reference(Ref::Obj(object));
+                for name in ["@@iterator", "@@asyncIterator"] {
+                    if let Some(given) = self.call_named(this, object, name) {
+                        let unknown = self.unknown(&[given, this], Code::DynamicEscape);
+                        count = self.dom.union(count, unknown.deps);
+                        out = self.dom.join(out, unknown);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if self.heap.objects[object as usize].escaped {
+            count = self.dom.union(count, self.pool_deps);
+            let pooled = self.pooled();
+            out = self.dom.join(out, pooled);
+        }
+        (out, count)
+    }
+
+    /// Returns the names of the properties of a value, and what decides how many there are.
+    pub(super) fn names_in(&mut self, value: Value) -> (Value, Deps) {
+        let shape = self.dom.shapes.kept(value.shape);
+        let mut out = Value::computed(NONE);
+        let mut known = true;
+        let mut names = Value::NEVER;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else {
+                known = false;
+                continue;
+            };
+            let has = &self.heap.objects[*object as usize];
+            known &= has.kind == Kind::Plain && !has.escaped && has.keys.len() <= 16;
+            for (name, cell) in has.keys.clone() {
+                let text = self.dom.names.text(name);
+                if text.starts_with('%') {
+                    known &= name == self.known.proto;
+                    continue;
+                }
+                if self.now(cell).is_never() || self.now(cell) == Value::ABSENT {
+                    continue;
+                }
+                let name = self.dom.scalar(Scalar::Text(text));
+                names = self.dom.join(names, name);
+            }
+        }
+        if known && !shape.refs.is_empty() && shape.prim == Prim::None && !names.is_never() {
+            out = names;
+        }
+        let (_, count) = self.iterated(value);
+        let own = self.dom.sources.used(value.deps);
+        let out = self.dom.with(out, own);
+        let count = self.dom.union(count, own);
+        (if known { out } else { self.dom.with(out, count) }, count)
+    }
+
+    /// Returns data that is made of other values.
+    pub(super) fn data(&mut self, deps: Deps) -> Value {
+        let object = self.object(5, Kind::Data(Origin::Other));
+        let deps = self.dom.sources.used(deps);
+        Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::LOST)) }
+    }
+}
+
+/// The shape of what is not there.
+#[expect(non_upper_case_globals, reason = "it stands for an associated constant")]
+const Shapes_ABSENT: u32 = crate::structure::domain::Shapes::ABSENT;

@@ -1,0 +1,71 @@
+//! All that flows into a value and whatever can be reached from it.
+
+use super::*;
+use crate::structure::domain::{Kind, Ref};
+
+impl Solver<'_> {
+    /// Returns what flows into a value or any of its parts.
+    pub(super) fn reach(&mut self, value: Value) -> Deps {
+        let deps = self.dom.sources.used(value.deps);
+        if self.dom.shape(value).refs.is_empty() {
+            return deps;
+        }
+        let mut seen: SmallVec<[ObjId; 16]> = SmallVec::new();
+        let mut known: HashSet<ObjId> = HashSet::default();
+        let mut open: SmallVec<[Value; 16]> = smallvec::smallvec![value];
+        let mut all = deps;
+        while let Some(value) = open.pop() {
+            let own = self.dom.sources.used(value.deps);
+            all = self.dom.union(all, own);
+            let shape = self.dom.shapes.kept(value.shape);
+            for one in &shape.refs {
+                let object = match one {
+                    Ref::Obj(object) => *object,
+                    Ref::Data(object, _) => *object,
+                    Ref::Pool => {
+                        all = self.dom.union(all, self.pool_deps);
+                        continue;
+                    }
+                    _ => continue,
+                };
+                if seen.len() < 16 {
+                    if seen.contains(&object) {
+                        continue;
+                    }
+                    seen.push(object);
+                } else if seen.contains(&object) || !known.insert(object) {
+                    continue;
+                }
+                if self.heap.objects[object as usize].escaped {
+                    all = self.dom.union(all, self.pool_deps);
+                }
+                let cells: SmallVec<[(NameId, CellId); 8]> =
+                    self.heap.objects[object as usize].keys.iter().copied().collect();
+                let is_func = matches!(self.heap.objects[object as usize].kind, Kind::Func { .. });
+                for (name, cell) in cells {
+                    if is_func && name == self.known.prototype || name == self.known.constructor {
+                        continue;
+                    }
+                    let value = self.read(cell);
+                    if !value.is_never() {
+                        open.push(value);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns what was written into data after it came.
+    pub(super) fn written_into(&mut self, object: ObjId) -> Deps {
+        let escaped = self.heap.objects[object as usize].escaped;
+        let own = match self.heap.find(object, self.known.elem) {
+            Some(cell) => {
+                let value = self.read(cell);
+                self.reach(value)
+            }
+            None => NONE,
+        };
+        if escaped { self.dom.union(own, self.pool_deps) } else { own }
+    }
+}

@@ -1,0 +1,123 @@
+//! What cells have now, and how that changes.
+
+use super::*;
+use crate::structure::core::Slot;
+
+impl Solver<'_> {
+    pub(super) fn base(&self) -> CellId {
+        self.acts.last().map_or(0, |act| act.base)
+    }
+
+    /// Reads a slot of the function that is walked.
+    pub(super) fn slot(&mut self, slot: Slot) -> Value {
+        let cell = self.base() + slot;
+        let value = self.read(cell);
+        if value.is_never() { Value::UNDEFINED } else { value }
+    }
+
+    /// Writes a slot of the function that is walked.
+    pub(super) fn set_slot(&mut self, slot: Slot, value: Value) {
+        let cell = self.base() + slot;
+        let is_own = self.heap.cells[cell as usize].private;
+        self.write(cell, value, is_own || self.heap.cells[cell as usize].unique);
+    }
+
+    /// Returns what a cell may have for the code that is walked.
+    pub(super) fn read(&mut self, cell: CellId) -> Value {
+        let known = &mut self.heap.cells[cell as usize];
+        if known.private {
+            return known.now;
+        }
+        let mut value = known.now;
+        if !known.beside.is_never() {
+            value = self.dom.join(value, known.beside);
+        }
+        if self.beside > 0 {
+            let known = &mut self.heap.cells[cell as usize];
+            known.watched = true;
+            value = self.dom.join(value, known.ever);
+        }
+        value
+    }
+
+    /// Writes to a cell: in place of what it has if `strong`, or beside it.
+    pub(super) fn write(&mut self, cell: CellId, value: Value, strong: bool) {
+        let known = self.heap.cells[cell as usize];
+        if known.private {
+            self.set_now(cell, value);
+            return;
+        }
+        let since = self.control_since(known.birth);
+        let marked = self.dom.with(value, since);
+        self.changed |= self.heap.note(&mut self.dom, cell, marked);
+        if strong && self.beside == 0 {
+            self.set_now(cell, value);
+            return;
+        }
+        let joined = self.dom.join(known.now, marked);
+        self.set_now(cell, joined);
+        if self.beside > 0 {
+            let known = &mut self.heap.cells[cell as usize];
+            let joined = self.dom.join(known.beside, marked);
+            if joined != known.beside {
+                known.beside = joined;
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Sets what a cell has now.
+    pub(super) fn set_now(&mut self, cell: CellId, value: Value) {
+        let known = &mut self.heap.cells[cell as usize];
+        if known.now == value {
+            return;
+        }
+        let before = std::mem::replace(&mut known.now, value);
+        if self.tracking > 0 {
+            self.trail.push((cell, before));
+        }
+        if let Some(recorder) = self.recorders.last_mut() {
+            let written = recorder.entry(cell).or_insert(before);
+            *written = self.dom.join(*written, value);
+        }
+    }
+
+    /// Returns the cells that changed since a place in the trail, with what they had there.
+    pub(super) fn changed_since(&mut self, mark: usize) -> Vec<(CellId, Value)> {
+        self.epoch += 1;
+        self.seen.resize(self.heap.cells.len(), 0);
+        let mut out = Vec::new();
+        for (cell, before) in &self.trail[mark..] {
+            let seen = &mut self.seen[*cell as usize];
+            if *seen != self.epoch {
+                *seen = self.epoch;
+                out.push((*cell, *before));
+            }
+        }
+        out
+    }
+
+    /// Takes back what changed since a place in the trail.
+    pub(super) fn undo(&mut self, mark: usize, changed: &[(CellId, Value)]) {
+        for (cell, before) in changed {
+            self.heap.cells[*cell as usize].now = *before;
+        }
+        self.trail.truncate(mark);
+    }
+
+    pub(super) fn now(&self, cell: CellId) -> Value {
+        self.heap.cells[cell as usize].now
+    }
+
+    /// Sets a cell to what it may have of two ways that `deps` choose between.
+    pub(super) fn merge(&mut self, cell: CellId, one: Value, other: Value, deps: Deps) {
+        let value = if one == other {
+            one
+        } else {
+            let joined = self.dom.join(one, other);
+            // What was never written on one way is not read after it.
+            if one.is_never() || other.is_never() { joined } else { self.dom.with(joined, deps) }
+        };
+        self.set_now(cell, value);
+    }
+}

@@ -1,0 +1,320 @@
+//! Calls of tools.
+
+use serde_json::Value as Json;
+use swc_atoms::Atom;
+
+use super::*;
+use crate::structure::core::Scalar;
+use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
+
+/// The deepest argument that is shown part by part.
+const SHOWN_DEPTH: u32 = 8;
+
+/// An argument, as far as it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::structure) enum Shown {
+    Literal(Json),
+    Reference(SiteId, u32),
+    Parameter(u32),
+    Object { fields: Vec<(Atom, Shown)>, rest: Option<(Deps, (u32, u32))> },
+    Array(Vec<Shown>),
+    Computed { deps: Deps, span: (u32, u32) },
+}
+
+/// A call of a tool, joined over all ways in which it is reached.
+#[derive(Debug, Clone)]
+pub(in crate::structure) struct FoundTask {
+    pub(in crate::structure) site: SiteId,
+    pub(in crate::structure) tool: ToolId,
+    pub(in crate::structure) at: u32,
+    pub(in crate::structure) arguments: Vec<(Atom, Shown)>,
+    /// What flows into the arguments.
+    pub(in crate::structure) data: Deps,
+    /// What decides whether, or how often, it is made.
+    pub(in crate::structure) decides: Deps,
+    pub(in crate::structure) may: bool,
+    pub(in crate::structure) many: bool,
+}
+
+/// The calls of one round.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub(super) found: Vec<FoundTask>,
+    places: HashMap<SiteId, usize>,
+}
+
+impl Solver<'_> {
+    /// Follows a call of a tool.
+    pub(super) fn task(&mut self, namespace: NameId, action: NameId, args: &Args) -> Value {
+        let (namespace, action) = (self.dom.names.text(namespace), self.dom.names.text(action));
+        let mut data = NONE;
+        for value in args.list.iter().chain(&args.rest) {
+            self.serialise(*value);
+            let own = self.reach(*value);
+            data = self.dom.union(data, own);
+        }
+        let Ok(tool) = ToolId::from_call(&namespace, &action) else {
+            return Value::computed(data);
+        };
+        let next = self.sites.len() as SiteId;
+        let site = *self.sites.entry((self.at, tool.clone())).or_insert(next);
+        if self.sites.len() > self.limits.tasks * 2 {
+            self.entangled = true;
+        }
+        let arguments = self.shown_arguments(args, data);
+        let decides = self.control_above(0);
+        let (may, many) = (self.may_above(0), self.is_repeated());
+        let found = FoundTask { site, tool, at: self.at, arguments, data, decides, may, many };
+        match self.tasks.places.get(&site) {
+            None => {
+                self.tasks.places.insert(site, self.tasks.found.len());
+                self.tasks.found.push(found);
+            }
+            Some(place) => {
+                let place = *place;
+                self.join_task(place, found);
+            }
+        }
+        let object = self.object(0, Kind::Data(Origin::Task(site)));
+        let deps = self.dom.sources.one(site);
+        let value = Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::WHOLE)) };
+        self.may_fail(deps, Value::computed(deps));
+        value
+    }
+
+    fn join_task(&mut self, place: usize, new: FoundTask) {
+        let old = &self.tasks.found[place];
+        let (data, decides) = (old.data, old.decides);
+        let data = self.dom.union(data, new.data);
+        let decides = self.dom.union(decides, new.decides);
+        let same_names = old.arguments.len() == new.arguments.len()
+            && old.arguments.iter().zip(&new.arguments).all(|((one, _), (other, _))| one == other);
+        let arguments = if same_names {
+            let pairs: Vec<((Atom, Shown), Shown)> =
+                old.arguments.iter().cloned().zip(new.arguments.iter().map(|(_, shown)| shown.clone())).collect();
+            pairs
+                .into_iter()
+                .map(|((name, one), other)| {
+                    let joined = self.join_shown(one, other);
+                    (name, joined)
+                })
+                .collect()
+        } else {
+            vec![("*".into(), Shown::Computed { deps: data, span: (new.at, new.at) })]
+        };
+        let old = &mut self.tasks.found[place];
+        old.arguments = arguments;
+        (old.data, old.decides) = (data, decides);
+        old.may &= new.may;
+        old.many = true;
+    }
+
+    fn join_shown(&mut self, one: Shown, other: Shown) -> Shown {
+        if one == other {
+            return one;
+        }
+        let left = self.deps_of(&one);
+        let right = self.deps_of(&other);
+        let deps = self.dom.union(left, right);
+        let span = match (&one, &other) {
+            (Shown::Computed { span, .. }, _) | (_, Shown::Computed { span, .. }) => *span,
+            _ => (0, 0),
+        };
+        Shown::Computed { deps, span }
+    }
+
+    fn deps_of(&mut self, shown: &Shown) -> Deps {
+        match shown {
+            Shown::Literal(_) => NONE,
+            Shown::Reference(site, _) => self.dom.sources.one(*site),
+            Shown::Parameter(_) => self.dom.sources.one(crate::structure::domain::ANY_INPUT),
+            Shown::Computed { deps, .. } => *deps,
+            Shown::Object { fields, rest } => {
+                let mut deps = rest.map_or(NONE, |(deps, _)| deps);
+                for (_, field) in fields {
+                    let own = self.deps_of(field);
+                    deps = self.dom.union(deps, own);
+                }
+                deps
+            }
+            Shown::Array(items) => {
+                let mut deps = NONE;
+                for item in items {
+                    let own = self.deps_of(item);
+                    deps = self.dom.union(deps, own);
+                }
+                deps
+            }
+        }
+    }
+
+    /// Calls what runs when a value is made text, to be sent.
+    pub(super) fn serialise(&mut self, value: Value) {
+        if !self.core.converts && !self.core.accessors {
+            return;
+        }
+        let mut open: Vec<Value> = vec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            let shape = self.dom.shapes.kept(value.shape);
+            for one in &shape.refs {
+                let Ref::Obj(object) = one else { continue };
+                if !seen.insert(*object) {
+                    continue;
+                }
+                if let Some(given) = self.call_named(value, *object, "toJSON") {
+                    // It may give anything that it can reach.
+                    self.escape(given, Code::DynamicEscape);
+                    open.push(given);
+                }
+                for (name, cell) in self.heap.objects[*object as usize].keys.clone() {
+                    let held = self.read(cell);
+                    if self.dom.names.text(name).starts_with("get:") {
+                        let given = self.call_value(held, Some(value), &Args::default(), false);
+                        let real = self.dom.names.text(name).replacen("get:", "%got:", 1);
+                        let name = self.dom.name(&real.into());
+                        self.put_own(*object, name, given, false);
+                        open.push(given);
+                    } else if !held.is_never() {
+                        open.push(held);
+                    }
+                }
+            }
+        }
+    }
+
+    fn shown_arguments(&mut self, args: &Args, data: Deps) -> Vec<(Atom, Shown)> {
+        let span = (self.at, self.end);
+        match (args.list.first(), args.rest) {
+            (Some(value), _) => match self.shown(*value, span, 0, NONE) {
+                Shown::Object { mut fields, rest } => {
+                    fields.extend(rest.map(|(deps, span)| ("*".into(), Shown::Computed { deps, span })));
+                    fields
+                }
+                Shown::Literal(Json::Object(fields)) => fields
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), Shown::Literal(value)))
+                    .collect(),
+                other => vec![("*".into(), other)],
+            },
+            (None, Some(_)) => vec![("*".into(), Shown::Computed { deps: data, span })],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Returns what is known of a value that is sent; `into` flows into what holds it.
+    fn shown(&mut self, value: Value, span: (u32, u32), depth: u32, into: Deps) -> Shown {
+        let own = self.dom.union(value.deps, into);
+        let shape = self.dom.shapes.kept(value.shape);
+        let computed = |solver: &mut Self| {
+            let deps = solver.reach(value);
+            let deps = solver.dom.union(deps, into);
+            Shown::Computed { deps: solver.dom.sources.used(deps), span }
+        };
+        if let Some(scalar) = shape.only()
+            && !self.dom.sources.has_tasks(own)
+            && let Some(json) = json_of(scalar)
+        {
+            return Shown::Literal(json);
+        }
+        let (Prim::None, [one], false) = (&shape.prim, shape.refs.as_slice(), shape.absent) else {
+            return computed(self);
+        };
+        match one {
+            Ref::Data(object, path) if *path != Paths::LOST => {
+                let is_whole = self.heap.objects[*object as usize].keys.is_empty()
+                    && !self.heap.objects[*object as usize].escaped;
+                match self.heap.objects[*object as usize].kind {
+                    Kind::Data(Origin::Task(site)) if is_whole && self.dom.sources.tasks(own).eq([site]) => {
+                        Shown::Reference(site, *path)
+                    }
+                    Kind::Data(Origin::Args) if is_whole && !self.dom.sources.has_tasks(own) => {
+                        Shown::Parameter(*path)
+                    }
+                    _ => computed(self),
+                }
+            }
+            Ref::Obj(object) if depth < SHOWN_DEPTH => match self.heap.objects[*object as usize].kind {
+                Kind::Plain => self.shown_object(*object, value, span, depth, own).unwrap_or_else(|| computed(self)),
+                Kind::Array => match self.exact_items(value) {
+                    Some(items) => {
+                        let mut out = Vec::new();
+                        for (place, item) in items.into_iter().enumerate() {
+                            let name = self.dom.name(&place.to_string().into());
+                            let span = self.heap.find(*object, name).map_or(span, |cell| self.heap.cells[cell as usize].span);
+                            out.push(self.shown(item, span, depth + 1, own));
+                        }
+                        whole_list(out)
+                    }
+                    None => computed(self),
+                },
+                _ => computed(self),
+            },
+            _ => computed(self),
+        }
+    }
+
+    fn shown_object(&mut self, object: ObjId, value: Value, span: (u32, u32), depth: u32, own: Deps) -> Option<Shown> {
+        let known = &self.heap.objects[object as usize];
+        if known.escaped {
+            return None;
+        }
+        let mut fields = Vec::new();
+        let mut rest = None;
+        for (name, cell) in known.keys.clone() {
+            let held = self.read(cell);
+            let text = self.dom.names.text(name);
+            if held.is_never() || held == Value::ABSENT {
+                continue;
+            }
+            if text.starts_with("get:") || &*text == "toJSON" || name == self.known.proto {
+                return None;
+            }
+            if text.starts_with("set:") {
+                continue;
+            }
+            if name == self.known.elem {
+                let deps = self.reach(value);
+                let deps = self.dom.union(deps, own);
+                rest = Some((deps, span));
+                continue;
+            }
+            let span = self.heap.cells[cell as usize].span;
+            fields.push((text, self.shown(held, span, depth + 1, own)));
+        }
+        let is_literal = rest.is_none() && fields.iter().all(|(_, field)| matches!(field, Shown::Literal(_)));
+        if is_literal && depth > 0 {
+            let fields = fields.into_iter().filter_map(|(name, field)| match field {
+                Shown::Literal(json) => Some((name.to_string(), json)),
+                _ => None,
+            });
+            return Some(Shown::Literal(Json::Object(fields.collect())));
+        }
+        Some(Shown::Object { fields, rest })
+    }
+}
+
+fn whole_list(items: Vec<Shown>) -> Shown {
+    if !items.iter().all(|item| matches!(item, Shown::Literal(_))) {
+        return Shown::Array(items);
+    }
+    let items = items.into_iter().filter_map(|item| match item {
+        Shown::Literal(json) => Some(json),
+        _ => None,
+    });
+    Shown::Literal(Json::Array(items.collect()))
+}
+
+fn json_of(scalar: &Scalar) -> Option<Json> {
+    Some(match scalar {
+        Scalar::Undefined => return None,
+        Scalar::Null => Json::Null,
+        Scalar::Bool(value) => Json::Bool(*value),
+        Scalar::Number(bits) => {
+            let value = f64::from_bits(*bits);
+            let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+            if is_whole { Json::from(value as i64) } else { Json::from(value) }
+        }
+        Scalar::Text(text) => Json::String(text.to_string()),
+    })
+}

@@ -1,0 +1,132 @@
+//! What is not known: it depends on all it can reach, may change all it can reach, may call any
+//! function that it can reach, and may fail. Whatever it was ever given is in one pool.
+
+use super::walk::At;
+use super::*;
+use crate::structure::domain::{Kind, Prim, Ref, Shape};
+
+impl Solver<'_> {
+    /// Returns what may be anything that escaped.
+    pub(super) fn pooled(&mut self) -> Value {
+        let shape = Shape { prim: Prim::Any, absent: false, refs: smallvec::smallvec![Ref::Pool] };
+        Value { deps: self.pool_deps, shape: self.dom.shapes.add(shape) }
+    }
+
+    pub(super) fn escape_nothing(&mut self) -> Value {
+        self.pooled()
+    }
+
+    /// Hands values to unknown code; returns what that gives.
+    pub(super) fn unknown(&mut self, values: &[Value], code: Code) -> Value {
+        for value in values {
+            self.escape(*value, code);
+        }
+        // That it runs at all is seen by all that it reaches.
+        let control = self.control_above(0);
+        self.add_to_pool(control);
+        let given = self.pooled();
+        self.may_fail_by(given);
+        given
+    }
+
+    pub(super) fn unknown_call(&mut self, this: Option<Value>, args: &Args) -> Value {
+        let values: SmallVec<[Value; 4]> =
+            this.into_iter().chain(args.list.iter().copied()).chain(args.rest).collect();
+        self.unknown(&values, Code::DynamicEscape)
+    }
+
+    pub(super) fn add_to_pool(&mut self, deps: Deps) {
+        let all = self.dom.union(self.pool_deps, deps);
+        if all != self.pool_deps {
+            self.pool_deps = all;
+            self.changed = true;
+        }
+    }
+
+    /// Hands a value, and all that it leads to, to unknown code.
+    pub(super) fn escape(&mut self, value: Value, code: Code) {
+        let deps = self.dom.sources.used(value.deps);
+        self.add_to_pool(deps);
+        let shape = self.dom.shapes.kept(value.shape);
+        for one in &shape.refs {
+            match one {
+                Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object, code),
+                Ref::Mcp | Ref::Namespace(_) => self.gap(code),
+                Ref::Tool(..) => self.gap(code),
+                Ref::Method(_) | Ref::Builtin(_) | Ref::Pool => {}
+            }
+        }
+    }
+
+    fn escape_object(&mut self, object: ObjId, code: Code) {
+        let known = &mut self.heap.objects[object as usize];
+        if known.escaped {
+            // What it had when it escaped before may be less than what it has now.
+            let cells: Vec<CellId> = known.keys.iter().map(|(_, cell)| *cell).collect();
+            for cell in cells {
+                let value = self.read(cell);
+                let own = self.dom.sources.used(value.deps);
+                self.add_to_pool(own);
+            }
+            return;
+        }
+        known.escaped = true;
+        self.changed = true;
+        let (kind, cells) = (known.kind, known.keys.clone());
+        for (_, cell) in cells {
+            let value = self.read(cell);
+            if !value.is_never() {
+                self.escape(value, code);
+            }
+        }
+        if matches!(kind, Kind::Func { .. } | Kind::Bound) {
+            self.pool.push(object);
+        }
+    }
+
+    /// Calls what escaped, as unknown code may: at any time, any number of times, with anything.
+    pub(super) fn call_pool(&mut self) {
+        let mut place = 0;
+        while let Some(object) = self.pool.get(place).copied() {
+            place += 1;
+            let pooled = self.pooled();
+            let args = Args { list: SmallVec::new(), rest: Some(pooled) };
+            let deps = self.pool_deps;
+            let callee = self.dom.reference(Ref::Obj(object));
+            let mut given = Value::NEVER;
+            self.beside(|solver| {
+                given = solver.under(deps, true, true, |solver| {
+                    solver.call_value(callee, Some(pooled), &args, false)
+                });
+            });
+            self.escape(given, Code::DynamicEscape);
+        }
+    }
+
+    /// Walks something that runs beside what follows, and whose failure nobody here sees.
+    pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> (Deps, Value) {
+        let handlers = std::mem::take(&mut self.handlers);
+        self.beside += 1;
+        let (_, handler, _) = self.guarded(|solver| {
+            walk(solver);
+            true
+        });
+        self.beside -= 1;
+        self.handlers = handlers;
+        (handler.thrown, handler.error)
+    }
+
+    /// Walks something that runs beside what follows, and with whose failure the program ends.
+    pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) {
+        let handlers = std::mem::take(&mut self.handlers);
+        self.beside += 1;
+        walk(self);
+        self.beside -= 1;
+        self.handlers = handlers;
+    }
+
+    /// Reads all of an object as unknown code may.
+    pub(super) fn any_of(&mut self, value: Value) -> Value {
+        self.get(value, &At { names: None, deps: NONE }, false)
+    }
+}

@@ -1,0 +1,406 @@
+//! The instructions, one after the other.
+
+use super::*;
+use crate::structure::core::{Inst, Key, Made, Op, Put, Scalar, Slot, Told};
+use crate::structure::domain::{INPUT, Kind, Origin, Paths, Ref};
+
+/// The stack that one instruction may need, and what is added when less is left.
+const STACK_STEP: usize = 256 * 1024;
+const STACK_MORE: usize = 16 * 1024 * 1024;
+
+/// A key of a property, as far as it is known.
+pub(super) struct At {
+    /// The names that it may be; none if it may be any.
+    pub(super) names: Option<SmallVec<[NameId; 2]>>,
+    pub(super) deps: Deps,
+}
+
+impl<'a> Solver<'a> {
+    pub(super) fn walk_main(&mut self) {
+        self.enter_main();
+        self.call_pool();
+    }
+
+    /// Walks a block; returns whether its end is reached.
+    pub(super) fn run(&mut self, block: &'a [Inst]) -> bool {
+        for inst in block {
+            self.work += 1;
+            if self.work > WORK {
+                self.entangled = true;
+                return false;
+            }
+            (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
+            if !self.inst(inst) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn inst(&mut self, inst: &'a Inst) -> bool {
+        match &inst.op {
+            Op::Const { to, value } => {
+                let value = self.dom.scalar(value.clone());
+                self.set_slot(*to, value);
+            }
+            Op::Copy { to, from } => {
+                let value = self.slot(*from);
+                self.set_slot(*to, value);
+            }
+            Op::Outer { to, up, slot } => {
+                let cell = self.outer(*up, *slot);
+                let value = self.read(cell);
+                let value = if value.is_never() { Value::UNDEFINED } else { value };
+                self.set_slot(*to, value);
+            }
+            Op::SetOuter { up, slot, from } => {
+                let (cell, value) = (self.outer(*up, *slot), self.slot(*from));
+                let strong = self.heap.cells[cell as usize].unique;
+                self.write(cell, value, strong);
+            }
+            Op::Global { to, name } => {
+                let value = self.global(name);
+                self.set_slot(*to, value);
+            }
+            Op::SetGlobal { name, from } => {
+                let value = self.slot(*from);
+                self.set_global(name, value);
+            }
+            Op::Param { to, index } => {
+                let value = self.given(*index as usize);
+                self.set_slot(*to, value);
+            }
+            Op::Rest { to, index } => {
+                let value = self.given_from(*index as usize);
+                self.set_slot(*to, value);
+            }
+            Op::Get { to, object, key, called } => {
+                let (object, key) = (self.slot(*object), self.key(key));
+                let value = self.get(object, &key, *called);
+                self.set_slot(*to, value);
+            }
+            Op::Above { to, home, key } => {
+                let (home, key) = (self.slot(*home), self.key(key));
+                let value = self.get_above(home, &key);
+                self.set_slot(*to, value);
+            }
+            Op::Set { object, key, from } => {
+                let (object, key, value) = (self.slot(*object), self.key(key), self.slot(*from));
+                self.put(object, &key, value);
+            }
+            Op::Delete { object, key } => {
+                let (object, key) = (self.slot(*object), self.key(key));
+                self.put(object, &key, Value::ABSENT);
+            }
+            Op::New { to, made } => {
+                let kind = match made {
+                    Made::Object => Kind::Plain,
+                    Made::Array => Kind::Array,
+                    Made::Regex => Kind::Opaque,
+                };
+                let value = self.make(0, kind);
+                self.set_slot(*to, value);
+            }
+            Op::Put { object, key, from, how } => {
+                let (object, key, value) = (self.slot(*object), self.key(key), self.slot(*from));
+                self.define(object, &key, value, *how);
+            }
+            Op::Spread { object, from, but } => {
+                let (object, from) = (self.slot(*object), self.slot(*from));
+                let but: Vec<At> = but.iter().map(|key| self.key(key)).collect();
+                self.spread(object, from, &but);
+            }
+            Op::Push { list, from, spread } => {
+                let (list, value) = (self.slot(*list), self.slot(*from));
+                self.push(list, value, *spread);
+            }
+            Op::Item { to, of, index } => {
+                let of = self.slot(*of);
+                let value = self.item(of, *index);
+                self.set_slot(*to, value);
+            }
+            Op::Items { to, of, from } => {
+                let of = self.slot(*of);
+                let value = self.items_from(of, *from as usize);
+                self.set_slot(*to, value);
+            }
+            Op::Make { to, func } => {
+                let value = self.closure(*func);
+                self.set_slot(*to, value);
+            }
+            Op::Class { class, prototype, parent } => {
+                let parent = parent.map(|parent| self.slot(parent));
+                let (class, prototype) = (self.slot(*class), self.slot(*prototype));
+                self.class(class, prototype, parent);
+            }
+            Op::Compute { to, how, of } => {
+                let of: SmallVec<[Value; 4]> = of.iter().map(|slot| self.slot(*slot)).collect();
+                let value = self.compute(*how, &of);
+                self.set_slot(*to, value);
+            }
+            Op::Call { to, callee, this, args, form, wait } => {
+                let value = self.call(*callee, *this, args, *form, *wait);
+                (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
+                // Nothing follows a function that never ends normally.
+                let Some(value) = value else { return false };
+                self.set_slot(*to, value);
+            }
+            Op::Await { to, from } => {
+                let value = self.slot(*from);
+                let value = self.wait(value);
+                self.set_slot(*to, value);
+            }
+            Op::Yield { to, from, all } => {
+                let value = self.slot(*from);
+                let given = self.give(value, *all);
+                self.set_slot(*to, given);
+            }
+            Op::Jump { to } => {
+                self.jump(*to);
+                return false;
+            }
+            Op::Throw { from } => {
+                let value = self.slot(*from);
+                self.throw(value);
+                return false;
+            }
+            Op::Unknown { to, of } => {
+                let of: SmallVec<[Value; 4]> = of.iter().map(|slot| self.slot(*slot)).collect();
+                let value = self.unknown(&of, Code::DynamicEscape);
+                self.set_slot(*to, value);
+            }
+            _ => return stacker::maybe_grow(STACK_STEP, STACK_MORE, || self.control(inst)),
+        }
+        true
+    }
+
+    /// Walks an instruction that holds others.
+    fn control(&mut self, inst: &'a Inst) -> bool {
+        match &inst.op {
+            Op::If { cond, then, other, told } => {
+                let cond = self.slot(*cond);
+                let deps = self.decides(cond);
+                match self.truth(cond) {
+                    Some(true) if *told == Told::Hidden || other.is_empty() => {
+                        return self.under(deps, false, false, |solver| solver.run(then));
+                    }
+                    Some(false) if *told == Told::Hidden || then.is_empty() => {
+                        return self.under(deps, false, false, |solver| solver.run(other));
+                    }
+                    _ => {}
+                }
+                self.fork(
+                    deps,
+                    |solver| solver.under(deps, true, false, |solver| solver.run(then)),
+                    |solver| solver.under(deps, true, false, |solver| solver.run(other)),
+                )
+            }
+            Op::Decide { body, .. } => self.run(body),
+            Op::Loop { exit, turn, body, after, .. } => {
+                let key = (self.context(), inst.id);
+                let looped = self.looped(
+                    key,
+                    (*exit, *turn),
+                    |_| {},
+                    |solver| solver.run(body),
+                    |solver| solver.run(after),
+                );
+                looped.0
+            }
+            Op::Each { exit, turn, of, item, names, waits, body, .. } => {
+                let list = self.slot(*of);
+                self.each_loop(inst.id, (*exit, *turn), list, *item, *names, *waits, body)
+            }
+            Op::Block { exit, body } => self.region(*exit, |solver| solver.run(body)),
+            Op::Try { body, handler, finally, .. } => {
+                self.attempt(body, handler.as_ref(), finally.as_ref())
+            }
+            // The others hold no block.
+            _ => true,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of one instruction")]
+    fn each_loop(
+        &mut self,
+        at: u32,
+        (exit, turn): (u32, u32),
+        list: Value,
+        item: Slot,
+        names: bool,
+        waits: bool,
+        body: &'a [Inst],
+    ) -> bool {
+        let key = (self.context(), at);
+        let (mut value, count) = if names { self.names_in(list) } else { self.iterated(list) };
+        if waits {
+            value = self.wait(value);
+        }
+        self.may_fail_by(list);
+        let value = self.dom.with(value, count);
+        let looped = self.looped(
+            key,
+            (exit, turn),
+            |solver| {
+                solver.under(count, true, false, |solver| solver.jump(exit));
+                // The list may have grown in the turn before.
+                let value = if names { value } else { solver.again(list, value) };
+                solver.set_slot(item, value);
+            },
+            |solver| solver.run(body),
+            |_| true,
+        );
+        looped.0
+    }
+
+    /// Returns the item of a turn, for which the list is looked at again.
+    fn again(&mut self, list: Value, before: Value) -> Value {
+        let (value, count) = self.iterated(list);
+        let value = self.dom.with(value, count);
+        self.dom.join(before, value)
+    }
+
+    /// Finds a variable of a function around this one.
+    pub(super) fn outer(&self, up: u32, slot: Slot) -> CellId {
+        let mut context = self.context();
+        for _ in 0..up {
+            context = self.contexts[context as usize].env;
+        }
+        self.contexts[context as usize].base + slot
+    }
+
+    pub(super) fn key(&mut self, key: &Key) -> At {
+        match key {
+            Key::Name(name) => {
+                let name = self.dom.name(name);
+                At { names: Some(smallvec::smallvec![name]), deps: NONE }
+            }
+            Key::Slot(slot) => {
+                let value = self.slot(*slot);
+                self.convert(value);
+                let names = self.dom.keys(value);
+                let deps = self.dom.sources.used(value.deps);
+                At { names, deps }
+            }
+        }
+    }
+
+    /// Makes an object; `part` tells apart those of one instruction.
+    pub(super) fn make(&mut self, part: u32, kind: Kind) -> Value {
+        let object = self.object(part, kind);
+        self.dom.reference(Ref::Obj(object))
+    }
+
+    pub(super) fn object(&mut self, part: u32, kind: Kind) -> ObjId {
+        let context = self.context();
+        let unique = self.is_single();
+        let birth = self.birth();
+        let object = self.heap.object(context, self.place | part, kind, unique, birth);
+        if self.heap.objects[object as usize].unique {
+            let cells: SmallVec<[CellId; 8]> =
+                self.heap.objects[object as usize].keys.iter().map(|(_, cell)| *cell).collect();
+            for cell in cells {
+                self.heap.cells[cell as usize].birth = birth;
+                self.set_now(cell, Value::ABSENT);
+            }
+        }
+        object
+    }
+
+    /// Returns whether this place is walked for one run of it alone.
+    pub(super) fn is_single(&self) -> bool {
+        self.beside == 0
+            && self.acts.last().is_some_and(|act| {
+                self.contexts[act.context as usize].unique
+                    && !self.levels[act.level..].iter().any(|level| level.many)
+            })
+    }
+
+    fn closure(&mut self, func: FuncId) -> Value {
+        let env = self.context();
+        self.make(0, Kind::Func { func, env })
+    }
+
+    /// Joins a class, its prototype and what it extends.
+    fn class(&mut self, class: Value, prototype: Value, parent: Option<Value>) {
+        let known = (self.known.prototype, self.known.proto, self.known.constructor);
+        let at = |name| At { names: Some(smallvec::smallvec![name]), deps: NONE };
+        self.define(class, &at(known.0), prototype, Put::Value);
+        self.define(prototype, &at(known.2), class, Put::Value);
+        if let Some(parent) = parent {
+            let above = self.get(parent, &at(known.0), false);
+            self.define(prototype, &at(known.1), above, Put::Value);
+            self.define(class, &at(known.1), parent, Put::Value);
+        }
+    }
+
+    /// Reads a name that the program does not declare.
+    fn global(&mut self, name: &swc_atoms::Atom) -> Value {
+        match &**name {
+            "mcp" => self.dom.reference(Ref::Mcp),
+            "args" => self.input(),
+            "NaN" | "Infinity" => Value::computed(NONE),
+            "globalThis" | "window" | "global" | "self" => {
+                self.gap(Code::DynamicGlobal);
+                self.escape_nothing()
+            }
+            _ => {
+                let name = self.dom.name(name);
+                self.dom.reference(Ref::Builtin(name))
+            }
+        }
+    }
+
+    /// Returns `args`.
+    pub(super) fn input(&mut self) -> Value {
+        // It is made before the program runs.
+        let birth = crate::structure::domain::Birth::default();
+        let object = self.heap.object(0, u32::MAX, Kind::Data(Origin::Args), true, birth);
+        let value = self.dom.reference(Ref::Data(object, Paths::WHOLE));
+        let deps = self.dom.sources.one(INPUT);
+        self.dom.with(value, deps)
+    }
+
+    fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {
+        if &**name == "args" {
+            // From now on it may be this, too.
+            let input = self.input();
+            let any = At { names: None, deps: NONE };
+            self.put(input, &any, value);
+        }
+        self.escape(value, Code::DynamicWrite);
+    }
+
+    /// Returns whether a condition holds, if it is known and nothing flows into it.
+    fn truth(&self, value: Value) -> Option<bool> {
+        let shape = self.dom.shape(value);
+        if value.deps != NONE {
+            return None;
+        }
+        Some(match shape.only()? {
+            Scalar::Undefined | Scalar::Null => false,
+            Scalar::Bool(value) => *value,
+            Scalar::Number(bits) => {
+                let number = f64::from_bits(*bits);
+                number != 0.0 && !number.is_nan()
+            }
+            Scalar::Text(text) => !text.is_empty(),
+        })
+    }
+
+    /// Returns what decides on a choice by a value.
+    fn decides(&mut self, value: Value) -> Deps {
+        self.dom.sources.used(value.deps)
+    }
+
+    pub(super) fn throw(&mut self, value: Value) {
+        if self.handlers.is_empty() {
+            // Whatever stands behind is not done; the program ends.
+            self.leaves(0, NONE, false);
+            return;
+        }
+        let own = self.reach(value);
+        self.may_fail(NONE, Value { deps: value.deps, shape: value.shape });
+        let _ = own;
+    }
+}
