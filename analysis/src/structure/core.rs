@@ -162,6 +162,8 @@ pub(super) struct Arg {
 pub(super) enum Told {
     /// Nothing.
     Hidden,
+    /// The test of a loop, which may be left without a turn.
+    Test,
     /// A decision, by the text of its test.
     Decision { test: (u32, u32) },
     /// One way of a decision around it.

@@ -307,7 +307,7 @@ impl Lower {
         }
         let cond = self.expr(test);
         let (other, ()) = self.block(|lower| lower.emit(test.span(), Op::Jump { to: exit }));
-        self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Hidden });
+        self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Test });
     }
 
     fn turns(

@@ -127,6 +127,25 @@ fn cases(folder: &Path, out: &mut Vec<PathBuf>) {
     out.sort();
 }
 
+/// Prints what is told of the program in the file that `PML_PROGRAM` names.
+#[test]
+fn one_program() {
+    let Ok(path) = std::env::var("PML_PROGRAM") else { return };
+    let source = std::fs::read_to_string(path).expect("a program is readable");
+    let mut text = told(&source).join("\n");
+    let (report, _) = analysed(&source).expect("it can be analysed");
+    let _ = write!(text, "\n{} rounds\n", report.rounds);
+    for task in &report.tasks {
+        let _ = writeln!(text, "{task:?}");
+    }
+    for line in difference(&source).map_or_else(Vec::new, |found| found.lines) {
+        let _ = writeln!(text, "{line}");
+    }
+    if let Ok(path) = std::env::var("PML_REPORT") {
+        std::fs::write(path, text).expect("the report can be written");
+    }
+}
+
 /// Prints what differs, with `--nocapture`; `PML_CASE` picks the cases whose path contains it.
 #[test]
 fn the_cases_beside_the_analysis_in_use() {
@@ -137,7 +156,12 @@ fn the_cases_beside_the_analysis_in_use() {
     let mut text = String::new();
     for path in paths.iter().filter(|path| path.to_string_lossy().contains(&wanted)) {
         let source = std::fs::read_to_string(path).expect("a case is readable");
+        let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(path);
+        let began = std::time::Instant::now();
         let Some(found) = stacker::grow(64 << 20, || difference(&source)) else { continue };
+        if began.elapsed().as_millis() > 300 {
+            let _ = writeln!(text, "slow {} {:?}", name.display(), began.elapsed());
+        }
         if found.lines.is_empty() {
             same += 1;
             continue;
@@ -145,7 +169,6 @@ fn the_cases_beside_the_analysis_in_use() {
         other += 1;
         fewer += found.fewer;
         more += found.more;
-        let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(path);
         let _ = writeln!(text, "== {}", name.display());
         for line in found.lines {
             let _ = writeln!(text, "   {line}");

@@ -79,8 +79,10 @@ impl<'a> Solver<'a> {
         self.levels.pop();
         let left = exits.is_some();
         if let Some(exits) = exits {
-            for (cell, before) in self.changed_since(mark) {
-                let at_exit = exits.get(&cell).copied().unwrap_or(before);
+            let changed = self.changed_since(mark);
+            let kept = changed.into_iter().filter(|(cell, _)| !exits.contains_key(cell));
+            let kept: Vec<(CellId, Value)> = kept.collect();
+            for (cell, at_exit) in kept.into_iter().chain(exits) {
                 if goes_on {
                     let now = self.now(cell);
                     self.merge(cell, at_exit, now, deps);
@@ -154,19 +156,20 @@ impl<'a> Solver<'a> {
             let known = solver.loops.entry(key).or_default();
             let cells: Vec<(CellId, Value)> =
                 known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
-            solver.levels[level].deps = known.deps;
-            solver.levels[level].may = known.may;
+            let learned = (known.deps, known.may);
             for (cell, value) in cells {
                 let joined = solver.dom.join(solver.now(cell), value);
                 solver.set_now(cell, joined);
             }
             let mark = solver.trail.len();
-            solver.push_level(NONE, false, true);
+            solver.push_level(learned.0, learned.1, true);
+            solver.levels[level + 1].turns = true;
             head(solver);
             let goes_on = solver.region(turn, body) && after(solver);
-            solver.levels.pop();
-            ends = solver.levels[level].deps;
-            let may = solver.levels[level].may;
+            let turns = solver.levels.pop();
+            let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
+            ends = solver.dom.union(solver.levels[level].deps, own);
+            let may = may || solver.levels[level].may;
             let mut changed = false;
             if goes_on {
                 for (cell, before) in solver.changed_since(mark) {

@@ -75,6 +75,8 @@ impl<'a> Solver<'a> {
     fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
         let function = self.function(func);
         let birth = self.birth();
+        // Functions that make functions that make functions have no end of contexts.
+        self.entangled |= self.contexts.len() > 3 * CONTEXTS;
         let of = |slot: Slot| {
             let at = slot as usize;
             (unique && !function.in_loop[at], !function.captured[at])
@@ -318,6 +320,11 @@ impl<'a> Solver<'a> {
         self.walk_call(object, func, env, this, args, wait, None)
     }
 
+    /// Returns whether a function is walked already.
+    pub(super) fn is_open(&self, func: FuncId) -> bool {
+        self.acts.iter().any(|act| self.contexts[act.context as usize].func == func)
+    }
+
     #[expect(clippy::too_many_arguments, reason = "they are what a call is made of")]
     pub(super) fn walk_call(
         &mut self,
@@ -329,8 +336,7 @@ impl<'a> Solver<'a> {
         wait: bool,
         iterator: Option<ObjId>,
     ) -> Option<Value> {
-        let is_open = |act: &Act| self.contexts[act.context as usize].func == func;
-        let is_recursive = self.acts.iter().any(is_open);
+        let is_recursive = self.is_open(func);
         let key = (self.context(), self.place, object);
         let is_known = self.context_ids.contains_key(&key);
         let too_much = self.acts.len() >= DEPTH

@@ -16,7 +16,7 @@ impl Solver<'_> {
         self.looped(
             key,
             (EXIT, TURN),
-            |solver| solver.under(count, true, false, |solver| solver.jump(EXIT)),
+            |solver| solver.under(count, false, false, |solver| solver.jump(EXIT)),
             |solver| {
                 let goes_on = walk(solver);
                 (solver.at, solver.end, solver.place) = at;
@@ -213,7 +213,13 @@ impl Solver<'_> {
 
     /// Makes a generator; its code runs as far as someone asks for values.
     pub(super) fn generate(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
-        let iterator = self.object(3, Kind::Iterator);
+        // A generator that makes others of its kind gives to one that stands for all of them.
+        let iterator = if self.is_open(func) {
+            let birth = crate::structure::domain::Birth::default();
+            self.heap.object(u32::MAX, object << 3, Kind::Iterator, false, birth)
+        } else {
+            self.object(3, Kind::Iterator)
+        };
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
         let (thrown, _) = self.beside(|solver| {
             solver.under(driven, true, false, |solver| {

@@ -16,6 +16,8 @@ pub(super) struct Level {
     pub(super) may: bool,
     /// A run may do it many times.
     pub(super) many: bool,
+    /// Whether it is that of the turns of a loop.
+    pub(super) turns: bool,
 }
 
 /// A `catch`, or whatever else sees a failure.
@@ -41,7 +43,7 @@ impl Solver<'_> {
     pub(super) fn push_level(&mut self, deps: Deps, may: bool, many: bool) {
         self.next_level += 1;
         let deps = self.dom.sources.used(deps);
-        self.levels.push(Level { id: self.next_level, deps, may, many });
+        self.levels.push(Level { id: self.next_level, deps, may, many, turns: false });
     }
 
     /// Returns the place in the levels at which something is made now.
@@ -85,9 +87,13 @@ impl Solver<'_> {
         let own = self.control_above(level + 1);
         let deps = self.dom.union(deps, own);
         let may = may || self.may_above(level + 1);
-        if let Some(left) = self.levels.get_mut(level) {
-            left.may |= may;
-            left.deps = self.dom.sources.union(left.deps, deps);
+        for place in level..self.levels.len() {
+            // Of the loops that are left, the next turn is not reached, either.
+            let left = &mut self.levels[place];
+            if place == level || left.turns {
+                left.may |= may;
+                left.deps = self.dom.sources.union(left.deps, deps);
+            }
         }
         deps
     }

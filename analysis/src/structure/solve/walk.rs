@@ -181,18 +181,20 @@ impl<'a> Solver<'a> {
                 let cond = self.slot(*cond);
                 let deps = self.decides(cond);
                 match self.truth(cond) {
-                    Some(true) if *told == Told::Hidden || other.is_empty() => {
+                    Some(true) if *told != Told::Way(0) || other.is_empty() => {
                         return self.under(deps, false, false, |solver| solver.run(then));
                     }
-                    Some(false) if *told == Told::Hidden || then.is_empty() => {
+                    Some(false) if *told != Told::Way(0) || then.is_empty() => {
                         return self.under(deps, false, false, |solver| solver.run(other));
                     }
                     _ => {}
                 }
+                // That a loop is not entered is in that it may be repeated.
+                let may = *told != Told::Test;
                 self.fork(
                     deps,
-                    |solver| solver.under(deps, true, false, |solver| solver.run(then)),
-                    |solver| solver.under(deps, true, false, |solver| solver.run(other)),
+                    |solver| solver.under(deps, may, false, |solver| solver.run(then)),
+                    |solver| solver.under(deps, may, false, |solver| solver.run(other)),
                 )
             }
             Op::Decide { body, .. } => self.run(body),
@@ -242,7 +244,7 @@ impl<'a> Solver<'a> {
             key,
             (exit, turn),
             |solver| {
-                solver.under(count, true, false, |solver| solver.jump(exit));
+                solver.under(count, false, false, |solver| solver.jump(exit));
                 // The list may have grown in the turn before.
                 let value = if names { value } else { solver.again(list, value) };
                 solver.set_slot(item, value);
