@@ -45,8 +45,10 @@ pub(super) struct Function {
     pub(super) slots: u32,
     /// The slots that other functions read or write.
     pub(super) captured: Vec<bool>,
-    /// The slots that are declared anew in each round of a loop.
-    pub(super) in_loop: Vec<bool>,
+    /// The loop in which each slot is declared, from 1; 0 is none.
+    pub(super) in_loop: Vec<u32>,
+    /// The loop around each loop.
+    pub(super) loops: Vec<u32>,
     pub(super) form: FuncForm,
     pub(super) is_async: bool,
     pub(super) is_generator: bool,
@@ -207,9 +209,9 @@ pub(super) enum Op {
     Yield { to: Slot, from: Slot, all: bool },
     If { cond: Slot, then: Block, other: Block, told: Told },
     /// Goes round until it is left; `turn` ends each round but not the loop.
-    Loop { exit: Region, turn: Region, over: Option<(u32, u32)>, body: Block, after: Block },
+    Loop { serial: u32, exit: Region, turn: Region, over: Option<(u32, u32)>, body: Block, after: Block },
     /// Goes round once for each item, or for each name with `names`.
-    Each { exit: Region, turn: Region, of: Slot, item: Slot, names: bool, waits: bool, over: (u32, u32), body: Block },
+    Each { serial: u32, exit: Region, turn: Region, of: Slot, item: Slot, names: bool, waits: bool, over: (u32, u32), body: Block },
     Block { exit: Region, body: Block },
     Jump { to: Region },
     Throw { from: Slot },

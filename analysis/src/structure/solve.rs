@@ -14,6 +14,7 @@ mod builtin;
 mod call;
 mod callback;
 mod compute;
+mod hold;
 mod level;
 mod object;
 mod put;
@@ -29,6 +30,7 @@ use smallvec::SmallVec;
 
 use self::branch::RegionState;
 use self::call::{Act, Context, Contexts};
+use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::task::Tasks;
 use super::core::{Core, FuncId};
@@ -117,6 +119,7 @@ pub(super) struct Solver<'a> {
     seen: Vec<u32>,
     epoch: u32,
     levels: Vec<Level>,
+    turns: Vec<Turn>,
     next_level: u32,
     regions: Vec<RegionState>,
     handlers: Vec<Handler>,
@@ -208,6 +211,7 @@ impl<'a> Solver<'a> {
             seen: Vec::new(),
             epoch: 0,
             levels: Vec::new(),
+            turns: Vec::new(),
             next_level: 0,
             regions: Vec::new(),
             handlers: Vec::new(),
@@ -232,6 +236,7 @@ impl<'a> Solver<'a> {
         self.trail.clear();
         self.tracking = 0;
         self.levels.clear();
+        self.turns.clear();
         self.next_level = 0;
         self.regions.clear();
         self.handlers.clear();

@@ -50,6 +50,10 @@ pub(in crate::structure) struct Object {
     pub(in crate::structure) unique: bool,
     pub(in crate::structure) escaped: bool,
     pub(in crate::structure) birth: Birth,
+    /// Whether more than the variables of one turn of a loop, or of one call, may hold it.
+    pub(in crate::structure) kept: bool,
+    /// The turn of a loop in which it is made, and the round of the analysis.
+    pub(in crate::structure) turn: (u32, u32),
     /// The names of its properties, in the order in which they were first set.
     pub(in crate::structure) keys: Vec<(NameId, CellId)>,
 }
@@ -94,10 +98,13 @@ impl Heap {
             let object = &mut self.objects[*id as usize];
             object.unique &= unique;
             object.birth = birth;
+            for (_, cell) in &object.keys {
+                self.cells[*cell as usize].birth = birth;
+            }
             return *id;
         }
         let id = self.objects.len() as ObjId;
-        self.objects.push(Object { kind, unique, escaped: false, birth, keys: Vec::new() });
+        self.objects.push(Object { kind, unique, escaped: false, birth, kept: false, turn: (0, u32::MAX), keys: Vec::new() });
         self.ids.insert((context, at, kind), id);
         id
     }
@@ -115,8 +122,9 @@ impl Heap {
         if let Some(cell) = self.find(object, name) {
             return cell;
         }
-        let (unique, birth) = (self.objects[object as usize].unique, self.objects[object as usize].birth);
-        let cell = self.add(Value::ABSENT, unique, false, birth);
+        let known = &self.objects[object as usize];
+        let (unique, birth, private) = (known.unique, known.birth, !known.kept);
+        let cell = self.add(Value::ABSENT, unique, private, birth);
         let keys = &mut self.objects[object as usize].keys;
         keys.push((name, cell));
         let count = keys.len();

@@ -24,9 +24,12 @@ pub(super) struct Frame {
     pub(super) scopes: Vec<HashMap<Atom, Slot>>,
     pub(super) slots: u32,
     pub(super) captured: Vec<bool>,
-    pub(super) in_loop: Vec<bool>,
+    pub(super) in_loop: Vec<u32>,
+    /// The loop around each loop.
+    pub(super) around: Vec<u32>,
     pub(super) regions: Region,
-    pub(super) loops: u32,
+    /// The loop that is lowered; 0 is none.
+    pub(super) within: u32,
     pub(super) labels: Vec<Label>,
     /// The names of the labels that stand before the next statement.
     pub(super) pending: Vec<Atom>,
@@ -45,9 +48,10 @@ impl Frame {
             scopes: vec![HashMap::default()],
             slots: RESULT + 1,
             captured: vec![false; RESULT as usize + 1],
-            in_loop: vec![false; RESULT as usize + 1],
+            in_loop: vec![0; RESULT as usize + 1],
+            around: vec![0],
             regions: 0,
-            loops: 0,
+            within: 0,
             labels: Vec::new(),
             pending: Vec::new(),
             uses_arguments: false,
@@ -59,8 +63,16 @@ impl Frame {
         let slot = self.slots;
         self.slots += 1;
         self.captured.push(false);
-        self.in_loop.push(self.loops > 0);
+        self.in_loop.push(self.within);
         slot
+    }
+
+    /// Begins a loop, and returns its number and that of the loop around it.
+    pub(super) fn begin_loop(&mut self) -> (u32, u32) {
+        let around = self.within;
+        self.around.push(around);
+        self.within = self.around.len() as u32 - 1;
+        (self.within, around)
     }
 
     /// Declares a name in the innermost scope.

@@ -125,16 +125,7 @@ impl Lower {
 
     fn declaration(&mut self, declared: &ast::Decl) {
         match declared {
-            ast::Decl::Var(declared) => {
-                for one in &declared.decls {
-                    let from = match &one.init {
-                        Some(value) => self.named(value, &one.name),
-                        None if declared.kind == ast::VarDeclKind::Var => continue,
-                        None => self.undefined(one.span),
-                    };
-                    self.bind(&one.name, from);
-                }
-            }
+            ast::Decl::Var(declared) => self.declared(declared),
             ast::Decl::Class(declared) => {
                 let from = self.class(&declared.class, Some(&declared.ident.sym));
                 self.write(declared.class.span, &declared.ident.sym, from);
@@ -153,9 +144,15 @@ impl Lower {
         }
     }
 
-    /// Lowers what a variable is initialised with.
-    fn named(&mut self, value: &ast::Expr, _: &ast::Pat) -> Slot {
-        self.expr(value)
+    fn declared(&mut self, declared: &ast::VarDecl) {
+        for one in &declared.decls {
+            let from = match &one.init {
+                Some(value) => self.expr(value),
+                None if declared.kind == ast::VarDeclKind::Var => continue,
+                None => self.undefined(one.span),
+            };
+            self.bind(&one.name, from);
+        }
     }
 
     /// Lowers what can be left by `break`.
@@ -255,10 +252,14 @@ impl Lower {
         self.frame().labels.push(Label { names, exit, turn: Some(turn), plain: true });
         self.scoped(|lower| match statement {
             ast::Stmt::While(looped) => {
-                lower.turns(statement, exit, turn, Some(&looped.test), None, &looped.body);
+                let (serial, around) = lower.frame().begin_loop();
+                let test = Some(&*looped.test);
+                lower.turns(statement, serial, (exit, turn), test, None, &looped.body);
+                lower.frame().within = around;
             }
             ast::Stmt::For(looped) => {
-                lower.frame().loops += 1;
+                // What the head declares is there anew in each turn.
+                let (serial, around) = lower.frame().begin_loop();
                 match &looped.init {
                     Some(ast::VarDeclOrExpr::VarDecl(declared)) => {
                         if declared.kind != ast::VarDeclKind::Var {
@@ -267,25 +268,27 @@ impl Lower {
                                 .iter()
                                 .for_each(|one| lower.declare_pattern(&one.name, false));
                         }
-                        lower.frame().loops -= 1;
-                        lower.declaration(&ast::Decl::Var(declared.clone()));
+                        lower.frame().within = around;
+                        lower.declared(declared);
                     }
                     Some(ast::VarDeclOrExpr::Expr(value)) => {
-                        lower.frame().loops -= 1;
+                        lower.frame().within = around;
                         let _ = lower.expr(value);
                     }
-                    None => lower.frame().loops -= 1,
+                    None => lower.frame().within = around,
                 }
+                lower.frame().within = serial;
                 let (test, update) = (looped.test.as_deref(), looped.update.as_deref());
-                lower.turns(statement, exit, turn, test, update, &looped.body);
+                lower.turns(statement, serial, (exit, turn), test, update, &looped.body);
+                lower.frame().within = around;
             }
             ast::Stmt::DoWhile(looped) => {
                 let over = Some(bounds(looped.test.span()));
-                lower.frame().loops += 1;
+                let (serial, around) = lower.frame().begin_loop();
                 let (body, ()) = lower.block(|lower| lower.inner(&looped.body));
                 let (after, ()) = lower.block(|lower| lower.test(&looped.test, exit));
-                lower.frame().loops -= 1;
-                lower.emit(looped.span, Op::Loop { exit, turn, over, body, after });
+                lower.frame().within = around;
+                lower.emit(looped.span, Op::Loop { serial, exit, turn, over, body, after });
             }
             ast::Stmt::ForIn(looped) => {
                 let head = (&looped.left, &*looped.right);
@@ -313,15 +316,14 @@ impl Lower {
     fn turns(
         &mut self,
         statement: &ast::Stmt,
-        exit: Region,
-        turn: Region,
+        serial: u32,
+        (exit, turn): (Region, Region),
         test: Option<&ast::Expr>,
         update: Option<&ast::Expr>,
         inner: &ast::Stmt,
     ) {
         let span = statement.span();
         let over = Some(bounds(test.map_or(span, Spanned::span)));
-        self.frame().loops += 1;
         let (body, ()) = self.block(|lower| {
             if let Some(test) = test {
                 lower.test(test, exit);
@@ -333,8 +335,7 @@ impl Lower {
                 let _ = lower.expr(update);
             }
         });
-        self.frame().loops -= 1;
-        self.emit(span, Op::Loop { exit, turn, over, body, after });
+        self.emit(span, Op::Loop { serial, exit, turn, over, body, after });
     }
 
     fn each(
@@ -347,7 +348,7 @@ impl Lower {
         waits: bool,
     ) {
         let of = self.expr(list);
-        self.frame().loops += 1;
+        let (serial, around) = self.frame().begin_loop();
         let item = self.fresh();
         let (body, ()) = self.block(|lower| {
             match head {
@@ -370,9 +371,9 @@ impl Lower {
             }
             lower.inner(inner);
         });
-        self.frame().loops -= 1;
+        self.frame().within = around;
         let over = bounds(list.span());
-        self.emit(span, Op::Each { exit, turn, of, item, names, waits, over, body });
+        self.emit(span, Op::Each { serial, exit, turn, of, item, names, waits, over, body });
     }
 }
 

@@ -145,6 +145,7 @@ impl<'a> Solver<'a> {
     pub(super) fn looped(
         &mut self,
         key: (u32, u32),
+        serial: u32,
         (exit, turn): (Region, Region),
         head: impl FnOnce(&mut Self),
         body: impl FnOnce(&mut Self) -> bool,
@@ -164,8 +165,10 @@ impl<'a> Solver<'a> {
             let mark = solver.trail.len();
             solver.push_level(learned.0, learned.1, true);
             solver.levels[level + 1].turns = true;
+            solver.begin_turn(serial);
             head(solver);
             let goes_on = solver.region(turn, body) && after(solver);
+            solver.turns.pop();
             let turns = solver.levels.pop();
             let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
             ends = solver.dom.union(solver.levels[level].deps, own);

@@ -314,6 +314,7 @@ impl Solver<'_> {
                 // What one call gives is what the next is given; it is learned from round to round.
                 let key = self.object(3, Kind::Opaque);
                 let cell = self.heap.cell(key, self.known.value);
+                self.hold_in_object(start, key);
                 self.write(cell, start, false);
                 let mut last = start;
                 self.repeat(count, |solver| {
@@ -322,6 +323,7 @@ impl Solver<'_> {
                     let list: SmallVec<[Value; 4]> =
                         smallvec::smallvec![before, item, Value::computed(count), this];
                     let Some(value) = solver.call_any(callee, None, &Args { list, rest: None }, false) else { return false };
+                    solver.hold_in_object(value, key);
                     solver.write(cell, value, false);
                     last = solver.dom.join(last, value);
                     true

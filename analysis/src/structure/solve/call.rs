@@ -27,11 +27,13 @@ pub(super) struct Act {
 
 /// A function in one of the ways in which it is called.
 pub(super) struct Context {
-    func: FuncId,
+    pub(super) func: FuncId,
     /// The context in which it was made.
     pub(super) env: u32,
     pub(super) base: CellId,
     pub(super) unique: bool,
+    /// Whether functions that are made in it may be called after it.
+    pub(super) leaks: bool,
     shared: Option<Shared>,
 }
 
@@ -79,10 +81,12 @@ impl<'a> Solver<'a> {
         self.entangled |= self.contexts.len() > 3 * CONTEXTS;
         let of = |slot: Slot| {
             let at = slot as usize;
-            (unique && !function.in_loop[at], !function.captured[at])
+            // A variable that no other function sees is written by its own function alone.
+            let captured = function.captured[at];
+            (!captured || unique && function.in_loop[at] == 0, true)
         };
         let base = self.heap.frame(function.slots, of, birth);
-        self.contexts.push(Context { func, env, base, unique, shared: None });
+        self.contexts.push(Context { func, env, base, unique, leaks: false, shared: None });
         self.contexts.len() as u32 - 1
     }
 
@@ -365,6 +369,7 @@ impl<'a> Solver<'a> {
         let level = self.levels.len();
         let before = self.work;
         self.acts.push(Act { context, base, args, wait, level, iterator });
+        self.begin_frame(context);
         self.set_slot(RESULT, Value::UNDEFINED);
         self.set_slot(THIS, this.unwrap_or(Value::UNDEFINED));
         if self.function(func).uses_arguments {
@@ -377,6 +382,21 @@ impl<'a> Solver<'a> {
         (self.at, self.end, self.place) = at;
         self.inlined += self.work - before;
         ends.then_some(value)
+    }
+
+    /// Forgets what the variables had in a call before, where nobody can ask for that.
+    fn begin_frame(&mut self, context: u32) {
+        let known = &self.contexts[context as usize];
+        let (base, func, leaks) = (known.base, known.func, known.leaks);
+        let function = self.function(func);
+        if leaks {
+            return;
+        }
+        for slot in 0..function.slots {
+            if function.captured[slot as usize] {
+                self.set_now(base + slot, Value::NEVER);
+            }
+        }
     }
 
     /// Calls a function in the context that all such calls share.
@@ -398,6 +418,9 @@ impl<'a> Solver<'a> {
                 context
             }
         };
+        for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
+            self.keep(value);
+        }
         let control = self.control_above(0);
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         let mut is_new = false;
@@ -487,6 +510,7 @@ impl<'a> Solver<'a> {
             self.changed |= shared.writes.insert(cell);
         }
         if let Some(given) = given {
+            self.keep(given);
             self.changed |= self.add_to(&mut shared.result, given);
         }
         if handler.any {

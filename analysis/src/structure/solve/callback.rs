@@ -15,6 +15,7 @@ impl Solver<'_> {
         let at = (self.at, self.end, self.place);
         self.looped(
             key,
+            u32::MAX,
             (EXIT, TURN),
             |solver| solver.under(count, false, false, |solver| solver.jump(EXIT)),
             |solver| {
@@ -44,6 +45,8 @@ impl Solver<'_> {
 
     /// Starts an async function for which nobody waits here.
     pub(super) fn start(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+        self.keep_object(object);
+        self.keep_given(this, args);
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
         let mut given = Value::NEVER;
@@ -62,8 +65,16 @@ impl Solver<'_> {
         self.dom.reference(Ref::Obj(promise))
     }
 
+    /// Notes that what a function is given may be seen after the call.
+    pub(super) fn keep_given(&mut self, this: Option<Value>, args: &Args) {
+        for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
+            self.keep(value);
+        }
+    }
+
     /// Puts into a promise what it gives, or why it fails.
     pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
+        self.hold_in_object(value, promise);
         let cell = self.heap.cell(promise, name);
         self.write(cell, value, false);
     }
@@ -213,6 +224,8 @@ impl Solver<'_> {
 
     /// Makes a generator; its code runs as far as someone asks for values.
     pub(super) fn generate(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+        self.keep_object(object);
+        self.keep_given(this, args);
         // A generator that makes others of its kind gives to one that stands for all of them.
         let iterator = if self.is_open(func) {
             let birth = crate::structure::domain::Birth::default();

@@ -18,7 +18,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
-                    let is_single = is_one && self.heap.objects[*id as usize].unique;
+                    let is_single = is_one && self.is_followed(*id);
                     let value = if is_single { value } else { self.dom.with(value, chosen) };
                     let value = self.dom.with(value, key.deps);
                     self.put_into(*id, object, key, value, is_one);
@@ -77,10 +77,18 @@ impl Solver<'_> {
     }
 
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
+        self.hold_in_object(value, object);
         let cell = self.heap.cell(object, name);
         self.heap.cells[cell as usize].span = (self.at, self.end);
-        let strong = strong && self.heap.objects[object as usize].unique;
+        let known = &self.heap.objects[object as usize];
+        let strong = strong && (known.unique || !known.kept);
         self.write(cell, value, strong);
+    }
+
+    /// Returns whether what an object has is followed write by write.
+    pub(super) fn is_followed(&self, object: ObjId) -> bool {
+        let known = &self.heap.objects[object as usize];
+        !known.kept || known.unique && self.beside == 0
     }
 
     /// Writes some property, it is not known which.
@@ -88,6 +96,7 @@ impl Solver<'_> {
         if self.heap.objects[object as usize].escaped {
             self.escape(value, Code::DynamicWrite);
         }
+        self.hold_in_object(value, object);
         let cell = self.heap.cell(object, self.known.elem);
         self.write(cell, value, false);
     }
@@ -261,7 +270,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
-                    let is_single = shape.refs.len() == 1 && self.heap.objects[*id as usize].unique && self.beside == 0;
+                    let is_single = shape.refs.len() == 1 && self.is_followed(*id);
                     let length = if is_single { self.length(*id) } else { None };
                     match length {
                         Some(length) if length < 2_000 => {
@@ -327,7 +336,7 @@ impl Solver<'_> {
         let shape = self.dom.shape(value);
         let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else { return None };
         let (id, object) = (*id, &self.heap.objects[*id as usize]);
-        if object.kind != Kind::Array || object.escaped || !object.unique || self.beside > 0 {
+        if object.kind != Kind::Array || object.escaped || !self.is_followed(id) {
             return None;
         }
         if let Some(cell) = self.heap.find(id, self.known.elem)

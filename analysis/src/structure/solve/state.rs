@@ -18,8 +18,9 @@ impl Solver<'_> {
     /// Writes a slot of the function that is walked.
     pub(super) fn set_slot(&mut self, slot: Slot, value: Value) {
         let cell = self.base() + slot;
-        let is_own = self.heap.cells[cell as usize].private;
-        self.write(cell, value, is_own || self.heap.cells[cell as usize].unique);
+        let act = self.acts.len().saturating_sub(1);
+        self.hold_in_slot(value, act, slot);
+        self.write_variable(cell, value);
     }
 
     /// Returns what a cell may have for the code that is walked.
@@ -40,10 +41,18 @@ impl Solver<'_> {
         value
     }
 
+    /// Writes a variable.
+    pub(super) fn write_variable(&mut self, cell: CellId, value: Value) {
+        let known = &self.heap.cells[cell as usize];
+        let strong = known.unique || known.private;
+        self.write(cell, value, strong);
+    }
+
     /// Writes to a cell: in place of what it has if `strong`, or beside it.
     pub(super) fn write(&mut self, cell: CellId, value: Value, strong: bool) {
         let known = self.heap.cells[cell as usize];
         if known.private {
+            let value = if strong { value } else { self.dom.join(known.now, value) };
             self.set_now(cell, value);
             return;
         }

@@ -72,6 +72,8 @@ impl Solver<'_> {
         }
         known.escaped = true;
         self.changed = true;
+        self.keep_object(object);
+        let known = &mut self.heap.objects[object as usize];
         let (kind, cells) = (known.kind, known.keys.clone());
         for (_, cell) in cells {
             let value = self.read(cell);

@@ -55,8 +55,8 @@ impl<'a> Solver<'a> {
             }
             Op::SetOuter { up, slot, from } => {
                 let (cell, value) = (self.outer(*up, *slot), self.slot(*from));
-                let strong = self.heap.cells[cell as usize].unique;
-                self.write(cell, value, strong);
+                self.hold_outer(value, *up, *slot);
+                self.write_variable(cell, value);
             }
             Op::Global { to, name } => {
                 let value = self.global(name);
@@ -198,10 +198,11 @@ impl<'a> Solver<'a> {
                 )
             }
             Op::Decide { body, .. } => self.run(body),
-            Op::Loop { exit, turn, body, after, .. } => {
+            Op::Loop { serial, exit, turn, body, after, .. } => {
                 let key = (self.context(), inst.id);
                 let looped = self.looped(
                     key,
+                    *serial,
                     (*exit, *turn),
                     |_| {},
                     |solver| solver.run(body),
@@ -209,9 +210,9 @@ impl<'a> Solver<'a> {
                 );
                 looped.0
             }
-            Op::Each { exit, turn, of, item, names, waits, body, .. } => {
+            Op::Each { serial, exit, turn, of, item, names, waits, body, .. } => {
                 let list = self.slot(*of);
-                self.each_loop(inst.id, (*exit, *turn), list, *item, *names, *waits, body)
+                self.each_loop(inst.id, *serial, (*exit, *turn), list, *item, *names, *waits, body)
             }
             Op::Block { exit, body } => self.region(*exit, |solver| solver.run(body)),
             Op::Try { body, handler, finally, .. } => {
@@ -225,7 +226,8 @@ impl<'a> Solver<'a> {
     #[expect(clippy::too_many_arguments, reason = "they are the parts of one instruction")]
     fn each_loop(
         &mut self,
-        at: u32,
+        id: u32,
+        serial: u32,
         (exit, turn): (u32, u32),
         list: Value,
         item: Slot,
@@ -233,7 +235,7 @@ impl<'a> Solver<'a> {
         waits: bool,
         body: &'a [Inst],
     ) -> bool {
-        let key = (self.context(), at);
+        let key = (self.context(), id);
         let (mut value, count) = if names { self.names_in(list) } else { self.iterated(list) };
         if waits {
             value = self.wait(value);
@@ -242,6 +244,7 @@ impl<'a> Solver<'a> {
         let value = self.dom.with(value, count);
         let looped = self.looped(
             key,
+            serial,
             (exit, turn),
             |solver| {
                 solver.under(count, false, false, |solver| solver.jump(exit));
@@ -298,7 +301,9 @@ impl<'a> Solver<'a> {
         let unique = self.is_single();
         let birth = self.birth();
         let object = self.heap.object(context, self.place | part, kind, unique, birth);
-        if self.heap.objects[object as usize].unique {
+        self.made(object);
+        let known = &self.heap.objects[object as usize];
+        if known.unique || !known.kept {
             let cells: SmallVec<[CellId; 8]> =
                 self.heap.objects[object as usize].keys.iter().map(|(_, cell)| *cell).collect();
             for cell in cells {
@@ -316,6 +321,19 @@ impl<'a> Solver<'a> {
                 self.contexts[act.context as usize].unique
                     && !self.levels[act.level..].iter().any(|level| level.many)
             })
+    }
+
+    /// Notes that a variable of a function around this one holds a value.
+    fn hold_outer(&mut self, value: Value, up: u32, slot: Slot) {
+        let mut context = self.context();
+        for _ in 0..up {
+            context = self.contexts[context as usize].env;
+        }
+        let leaks = self.contexts[context as usize].leaks;
+        match self.acts.iter().rposition(|act| act.context == context) {
+            Some(act) if !leaks => self.hold_in_slot(value, act, slot),
+            _ => self.keep(value),
+        }
     }
 
     fn closure(&mut self, func: FuncId) -> Value {

@@ -82,6 +82,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(object) => {
                     self.put_any(*object, value);
+                    self.hold_in_object(key, *object);
                     let cell = self.heap.cell(*object, self.known.keys);
                     self.write(cell, key, false);
                 }
@@ -258,7 +259,7 @@ impl Solver<'_> {
         let shape = self.dom.shape(value);
         let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else { return None };
         let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain || object.escaped || !object.unique || self.beside > 0 || self.core.accessors {
+        if object.kind != Kind::Plain || object.escaped || !self.is_followed(*id) || self.core.accessors {
             return None;
         }
         let mut fields = Vec::new();

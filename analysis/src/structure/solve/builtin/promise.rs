@@ -222,6 +222,7 @@ impl Solver<'_> {
             walk(self);
             return out;
         }
+        self.keep_given(Some(this), args);
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
         let mut thrown = NONE;
@@ -326,6 +327,7 @@ impl Solver<'_> {
         let callee = self.arg(args, 0);
         let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
         let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
+        self.keep_given(None, args);
         let (cancels, many) = (self.cancels, name == "setInterval");
         let may = cancels != NONE || many;
         let at = (self.at, self.end, self.place);

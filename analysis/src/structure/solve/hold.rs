@@ -1,0 +1,168 @@
+//! Who holds an object. As long as only the variables of one turn of a loop, or of one call, hold the
+//! objects that a place makes there, each of them is gone when the next one is made, so that they are
+//! followed one at a time; and nobody else sees them change.
+
+use super::*;
+use crate::structure::core::Slot;
+use crate::structure::domain::{Kind, Ref};
+
+/// A turn of a loop that is walked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    level: u32,
+    /// The function that has the loop, by its place among those that are walked.
+    act: usize,
+    /// The loop in that function.
+    serial: u32,
+}
+
+impl Solver<'_> {
+    /// Notes that a turn of a loop begins at the innermost level.
+    pub(super) fn begin_turn(&mut self, serial: u32) {
+        let level = self.levels.last().map_or(0, |level| level.id);
+        let act = self.acts.len().saturating_sub(1);
+        self.turns.push(Turn { level, act, serial });
+    }
+
+    /// Notes that an object is made here; returns whether it is followed as one.
+    pub(super) fn made(&mut self, object: ObjId) {
+        let turn = self.turns.last().map_or(0, |turn| turn.level);
+        let known = &mut self.heap.objects[object as usize];
+        let before = std::mem::replace(&mut known.turn, (turn, self.round));
+        // Two of them are there in one turn.
+        if before == (turn, self.round) {
+            if known.unique || !known.kept {
+                known.unique = false;
+                self.changed = true;
+            }
+            self.keep_object(object);
+        }
+    }
+
+    /// Notes that a slot of a function that is walked holds a value.
+    pub(super) fn hold_in_slot(&mut self, value: Value, act: usize, slot: Slot) {
+        if self.dom.shape(value).refs.is_empty() {
+            return;
+        }
+        let shape = self.dom.shapes.kept(value.shape);
+        for one in &shape.refs {
+            let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
+            let known = &self.heap.objects[*object as usize];
+            if known.kept || known.turn.0 == 0 {
+                continue;
+            }
+            let level = known.turn.0;
+            let turn = self.turns.iter().rev().find(|turn| turn.level == level).copied();
+            let is_of_turn = turn.is_some_and(|turn| {
+                act > turn.act || act == turn.act && self.is_declared_in(act, slot, turn.serial)
+            });
+            if !is_of_turn {
+                self.keep_object(*object);
+            }
+        }
+    }
+
+    fn is_declared_in(&self, act: usize, slot: Slot, serial: u32) -> bool {
+        let Some(act) = self.acts.get(act) else { return false };
+        let function = self.function(self.contexts[act.context as usize].func);
+        let mut within = function.in_loop.get(slot as usize).copied().unwrap_or(0);
+        while within != 0 {
+            if within == serial {
+                return true;
+            }
+            within = function.loops.get(within as usize).copied().unwrap_or(0);
+        }
+        false
+    }
+
+    /// Notes that an object holds a value.
+    pub(super) fn hold_in_object(&mut self, value: Value, holder: ObjId) {
+        if self.dom.shape(value).refs.is_empty() {
+            return;
+        }
+        let shape = self.dom.shapes.kept(value.shape);
+        let (kept, birth) = (self.heap.objects[holder as usize].kept, self.heap.objects[holder as usize].birth);
+        for one in &shape.refs {
+            let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
+            let known = &self.heap.objects[*object as usize];
+            if known.kept {
+                continue;
+            }
+            let level = known.turn.0;
+            let is_open = level == 0 || self.turns.iter().any(|turn| turn.level == level);
+            if kept || !is_open || birth.level < level {
+                self.keep_object(*object);
+            }
+        }
+    }
+
+    /// Notes that anyone may hold a value.
+    pub(super) fn keep(&mut self, value: Value) {
+        let shape = self.dom.shapes.kept(value.shape);
+        for one in &shape.refs {
+            if let Ref::Obj(object) | Ref::Data(object, _) = one {
+                self.keep_object(*object);
+            }
+        }
+    }
+
+    pub(super) fn keep_object(&mut self, object: ObjId) {
+        let mut open: SmallVec<[ObjId; 8]> = smallvec::smallvec![object];
+        while let Some(object) = open.pop() {
+            let known = &mut self.heap.objects[object as usize];
+            if known.kept {
+                continue;
+            }
+            known.kept = true;
+            self.changed = true;
+            let (kind, cells) = (known.kind, known.keys.clone());
+            for (_, cell) in cells {
+                let now = self.share(cell);
+                for one in &self.dom.shapes.kept(now.shape).refs {
+                    if let Ref::Obj(object) | Ref::Data(object, _) = one {
+                        open.push(*object);
+                    }
+                }
+            }
+            if let Kind::Func { env, .. } = kind {
+                self.leak(env, &mut open);
+            }
+        }
+    }
+
+    /// Notes that a function may be called after the call in which it was made.
+    fn leak(&mut self, mut context: u32, open: &mut SmallVec<[ObjId; 8]>) {
+        loop {
+            let known = &mut self.contexts[context as usize];
+            if std::mem::replace(&mut known.leaks, true) {
+                return;
+            }
+            self.changed = true;
+            let (base, func, env) = (known.base, known.func, known.env);
+            let function = self.function(func);
+            for slot in 0..function.slots {
+                if function.captured[slot as usize] {
+                    let now = self.share(base + slot);
+                    for one in &self.dom.shapes.kept(now.shape).refs {
+                        if let Ref::Obj(object) | Ref::Data(object, _) = one {
+                            open.push(*object);
+                        }
+                    }
+                }
+            }
+            if context == env {
+                return;
+            }
+            context = env;
+        }
+    }
+
+    fn share(&mut self, cell: CellId) -> Value {
+        let known = &mut self.heap.cells[cell as usize];
+        known.private = false;
+        let now = known.now;
+        let ever = self.dom.join(known.ever, now);
+        self.heap.cells[cell as usize].ever = ever;
+        now
+    }
+}
