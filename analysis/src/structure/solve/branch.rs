@@ -117,7 +117,7 @@ impl<'a> Solver<'a> {
             let mut both: Vec<(CellId, Value)> = Vec::new();
             for (cell, value) in &exits {
                 let now = self.heap.cells[*cell as usize].now;
-                if now != *value {
+                if now != *value || !self.is_exact(now) {
                     both.push((*cell, now));
                 }
             }
@@ -132,7 +132,7 @@ impl<'a> Solver<'a> {
             let now = self.heap.cells[cell as usize].now;
             if is_first {
                 exits.insert(cell, now);
-            } else if !exits.contains_key(&cell) && before != now {
+            } else if !exits.contains_key(&cell) && (before != now || !self.is_exact(now)) {
                 let joined = self.dom.join(before, now);
                 let value = if before.is_never() { joined } else { self.dom.with(joined, own) };
                 exits.insert(cell, value);
@@ -163,7 +163,8 @@ impl<'a> Solver<'a> {
                 solver.set_now(cell, joined);
             }
             let mark = solver.trail.len();
-            solver.push_level(learned.0, learned.1, true);
+            // That a turn may not be reached is in that it may be repeated.
+            solver.push_level(learned.0, false, true);
             solver.levels[level + 1].turns = true;
             solver.begin_turn(serial);
             head(solver);
@@ -177,7 +178,7 @@ impl<'a> Solver<'a> {
             if goes_on {
                 for (cell, before) in solver.changed_since(mark) {
                     let now = solver.now(cell);
-                    if now == before {
+                    if now == before && solver.is_exact(now) {
                         continue;
                     }
                     let mut value = solver.dom.with(now, ends);

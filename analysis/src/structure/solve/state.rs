@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::structure::core::Slot;
+use crate::structure::domain::{Paths, Prim, Ref};
 
 impl Solver<'_> {
     pub(super) fn base(&self) -> CellId {
@@ -77,10 +78,11 @@ impl Solver<'_> {
 
     /// Sets what a cell has now.
     pub(super) fn set_now(&mut self, cell: CellId, value: Value) {
-        let known = &mut self.heap.cells[cell as usize];
-        if known.now == value {
+        // Of two computed values, that as much is known of both does not make them equal.
+        if self.now(cell) == value && (value.is_never() || self.is_exact(value)) {
             return;
         }
+        let known = &mut self.heap.cells[cell as usize];
         let before = std::mem::replace(&mut known.now, value);
         if self.tracking > 0 {
             self.trail.push((cell, before));
@@ -89,6 +91,27 @@ impl Solver<'_> {
             let written = recorder.entry(cell).or_insert(before);
             *written = self.dom.join(*written, value);
         }
+    }
+
+    /// Returns whether all values of which as much is known are the same value.
+    pub(super) fn is_exact(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        match (&shape.prim, shape.refs.as_slice()) {
+            (Prim::None, []) => true,
+            (Prim::Consts(scalars), []) => scalars.len() == 1 && !shape.absent,
+            (Prim::None, [one]) if !shape.absent => match one {
+                Ref::Obj(object) => self.is_one(*object),
+                Ref::Data(object, path) => *path != Paths::LOST && self.is_one(*object),
+                Ref::Pool => false,
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
+    fn is_one(&self, object: ObjId) -> bool {
+        let known = &self.heap.objects[object as usize];
+        known.unique || !known.kept
     }
 
     /// Returns the cells that changed since a place in the trail, with what they had there.
@@ -120,7 +143,7 @@ impl Solver<'_> {
 
     /// Sets a cell to what it may have of two ways that `deps` choose between.
     pub(super) fn merge(&mut self, cell: CellId, one: Value, other: Value, deps: Deps) {
-        let value = if one == other {
+        let value = if one == other && self.is_exact(one) {
             one
         } else {
             let joined = self.dom.join(one, other);
