@@ -215,6 +215,8 @@ pub(super) enum Op {
     Block { exit: Region, body: Block },
     Jump { to: Region },
     Throw { from: Slot },
+    /// What fails whatever it does: a failure in it decides nothing.
+    Doomed { body: Block },
     Try { body: Block, handler: Option<(Slot, Block)>, finally: Option<Block>, at: (u32, u32) },
     /// A decision whose ways stand in `body`.
     Decide { of: Slot, test: (u32, u32), body: Block },

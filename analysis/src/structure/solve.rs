@@ -97,6 +97,11 @@ pub(super) struct Solver<'a> {
     /// What unknown code has: functions of the program, to be called at any time.
     pool: Vec<ObjId>,
     pool_deps: Deps,
+    /// Functions of the program of which no call was found, and those of which one was.
+    unseen: Vec<ObjId>,
+    called: HashSet<FuncId>,
+    /// The generators that are gone over to their end by a place that is always reached.
+    driven: HashSet<ObjId>,
     /// What decides how far the code of a generator runs.
     drives: HashMap<ObjId, Deps>,
     /// The promises whose failure someone else than the end of the program sees.
@@ -128,6 +133,8 @@ pub(super) struct Solver<'a> {
     /// How many of the functions that are walked run beside others.
     beside: u32,
     finals: u32,
+    /// How many expressions are walked that fail whatever they do.
+    doomed: u32,
     inlined: usize,
     tasks: Tasks,
     gaps: Vec<(Code, u32)>,
@@ -151,7 +158,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Solved {
     while solver.round < ROUNDS && !solver.entangled {
         solver.begin_round();
         solver.walk_main();
-        if !solver.changed && !solver.doubt_promises() {
+        if !solver.changed && !solver.doubt_promises() && !solver.doubt_functions() {
             break;
         }
         solver.round += 1;
@@ -219,6 +226,10 @@ impl<'a> Solver<'a> {
             acts: Vec::new(),
             beside: 0,
             finals: 0,
+            doomed: 0,
+            unseen: Vec::new(),
+            called: HashSet::default(),
+            driven: HashSet::default(),
             inlined: 0,
             tasks: Tasks::default(),
             gaps: Vec::new(),
@@ -244,6 +255,7 @@ impl<'a> Solver<'a> {
         self.acts.clear();
         self.beside = 0;
         self.finals = 0;
+        self.doomed = 0;
         self.inlined = 0;
         self.tasks = Tasks::default();
         self.gaps.clear();

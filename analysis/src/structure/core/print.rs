@@ -110,6 +110,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             return nested(out, &head, &[("", body)], depth);
         }
         Op::Block { exit, body } => return nested(out, &format!("block r{exit}"), &[("", body)], depth),
+        Op::Doomed { body } => return nested(out, "doomed", &[("", body)], depth),
         Op::Decide { of, body, .. } => return nested(out, &format!("decide ${of}"), &[("", body)], depth),
         Op::Try { body, handler, finally, .. } => {
             let none = Block::new();

@@ -162,7 +162,7 @@ fn hoisted_head(head: &ast::ForHead, out: &mut Vec<Atom>) {
 }
 
 fn hoisted_names(declared: &ast::VarDecl, out: &mut Vec<Atom>) {
-    if declared.kind == ast::VarDeclKind::Var {
+    if declared.kind == ast::VarDeclKind::Var && !declared.declare {
         declared.decls.iter().for_each(|one| super::pattern::names(&one.name, out));
     }
 }

@@ -10,7 +10,9 @@ impl Lower {
         }
         // Functions are there before anything runs.
         for statement in statements {
-            if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement {
+            if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement
+                && declared.function.body.is_some()
+            {
                 let func = self.function_of(&declared.function, FuncForm::Plain, |_| {});
                 let from = self.closure(declared.function.span, func);
                 self.write(declared.function.span, &declared.ident.sym, from);
@@ -23,14 +25,14 @@ impl Lower {
 
     fn declare_statement(&mut self, statement: &ast::Stmt) {
         match statement {
-            ast::Stmt::Decl(ast::Decl::Fn(declared)) => {
+            ast::Stmt::Decl(ast::Decl::Fn(declared)) if declared.function.body.is_some() => {
                 self.frame().declare(&declared.ident.sym);
             }
-            ast::Stmt::Decl(ast::Decl::Class(declared)) => {
+            ast::Stmt::Decl(ast::Decl::Class(declared)) if !declared.declare => {
                 self.frame().declare(&declared.ident.sym);
             }
             ast::Stmt::Decl(ast::Decl::Var(declared))
-                if declared.kind != ast::VarDeclKind::Var =>
+                if declared.kind != ast::VarDeclKind::Var && !declared.declare =>
             {
                 declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
             }
@@ -106,7 +108,9 @@ impl Lower {
                 self.leavable(span, labels, true, |lower| lower.switch(switch));
             }
             Stmt::Throw(thrown) => {
-                let from = self.expr(&thrown.arg);
+                let from = self.fresh();
+                let (body, ()) = self.block(|lower| lower.into_slot(&thrown.arg, from));
+                self.emit(span, Op::Doomed { body });
                 self.emit(span, Op::Throw { from });
             }
             Stmt::Try(attempt) if !labels.is_empty() => {
@@ -125,8 +129,8 @@ impl Lower {
 
     fn declaration(&mut self, declared: &ast::Decl) {
         match declared {
-            ast::Decl::Var(declared) => self.declared(declared),
-            ast::Decl::Class(declared) => {
+            ast::Decl::Var(declared) if !declared.declare => self.declared(declared),
+            ast::Decl::Class(declared) if !declared.declare => {
                 let from = self.class(&declared.class, Some(&declared.ident.sym));
                 self.write(declared.class.span, &declared.ident.sym, from);
             }

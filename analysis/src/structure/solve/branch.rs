@@ -110,6 +110,7 @@ impl<'a> Solver<'a> {
             return;
         }
         let changed = self.changed_since(mark);
+        let turned = self.changed_in_turns(place);
         let exits = self.regions[place].exits.take();
         let is_first = exits.is_none();
         let mut exits = exits.unwrap_or_default();
@@ -129,7 +130,11 @@ impl<'a> Solver<'a> {
             }
         }
         for (cell, before) in changed {
-            let now = self.heap.cells[cell as usize].now;
+            let mut now = self.heap.cells[cell as usize].now;
+            // In which turn a loop is left is in what was written in it.
+            if turned.contains(&cell) && !self.is_constant(now) {
+                now = self.dom.with(now, own);
+            }
             if is_first {
                 exits.insert(cell, now);
             } else if !exits.contains_key(&cell) && (before != now || !self.is_exact(now)) {
@@ -139,6 +144,19 @@ impl<'a> Solver<'a> {
             }
         }
         self.regions[place].exits = Some(exits);
+    }
+
+    /// Returns the cells that changed in loops which a jump out of a region leaves.
+    fn changed_in_turns(&mut self, place: usize) -> HashSet<CellId> {
+        let act = self.acts.len();
+        let is_loop = |region: &RegionState| {
+            region.act == act && self.levels.get(region.level + 1).is_some_and(|level| level.turns)
+        };
+        let Some(looped) = self.regions[place..].iter().find(|region| is_loop(region)) else {
+            return HashSet::default();
+        };
+        let mark = looped.mark;
+        self.changed_since(mark).into_iter().map(|(cell, _)| cell).collect()
     }
 
     /// Walks a loop; `head` is walked before each turn, and can leave it.

@@ -12,6 +12,9 @@ impl Solver<'_> {
     /// Returns a member of an object of the engine.
     pub(super) fn builtin_member(&mut self, base: NameId, name: NameId) -> Value {
         let (base, member) = (self.dom.names.text(base), self.dom.names.text(name));
+        if &*base == "globalThis" {
+            return self.global(&member);
+        }
         if builtins::is_prototype_only(&base) {
             return self.dom.reference(Ref::Method(name));
         }

@@ -312,6 +312,7 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
+        self.called.insert(func);
         let function = self.function(func);
         // An arrow's `this` is that of what it stands in.
         let this = if function.form == FuncForm::Arrow { None } else { this };

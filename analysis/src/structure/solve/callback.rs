@@ -234,14 +234,21 @@ impl Solver<'_> {
             self.object(3, Kind::Iterator)
         };
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
-        let (thrown, _) = self.beside(|solver| {
-            solver.under(driven, true, false, |solver| {
+        let may = !self.driven.contains(&iterator);
+        let walk = |solver: &mut Self| {
+            solver.under(driven, may, false, |solver| {
                 let value = solver.walk_call(object, func, env, this, args, true, Some(iterator));
                 if let Some(value) = value {
                     solver.settle(iterator, solver.known.elem, value);
                 }
             });
-        });
+        };
+        let mut thrown = NONE;
+        if self.caught.contains(&iterator) {
+            (thrown, _) = self.beside(walk);
+        } else {
+            self.beside_unguarded(walk);
+        }
         let cell = self.heap.cell(iterator, self.known.fails);
         self.write(cell, Value::computed(thrown), false);
         self.dom.reference(Ref::Obj(iterator))
@@ -254,6 +261,12 @@ impl Solver<'_> {
         let all = self.dom.union(before, control);
         if all != before {
             self.drives.insert(iterator, all);
+            self.changed = true;
+        }
+        if !self.handlers.is_empty() && self.caught.insert(iterator) {
+            self.changed = true;
+        }
+        if !self.may_above(0) && self.driven.insert(iterator) {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {

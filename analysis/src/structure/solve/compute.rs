@@ -132,6 +132,7 @@ impl Solver<'_> {
                     deps = self.dom.union(deps, own);
                 }
                 Ref::Pool => deps = self.dom.union(deps, self.pool_deps),
+                Ref::Mcp | Ref::Namespace(_) => self.gap(Code::DynamicEscape),
                 _ => {}
             }
         }

@@ -103,6 +103,14 @@ impl Solver<'_> {
         let Some(handler) = self.handlers.last() else { return };
         let level = handler.level;
         let deps = self.dom.sources.used(deps);
+        if self.doomed > 0 {
+            // What comes next is the handler, whatever happens here.
+            let error = self.dom.with(error, deps);
+            if let Some(handler) = self.handlers.last_mut() {
+                handler.error = self.dom.join(handler.error, error);
+            }
+            return;
+        }
         let all = self.leaves(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;

@@ -89,6 +89,7 @@ impl Solver<'_> {
 
     fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
         let Some(names) = &key.names else {
+            self.gap(Code::DynamicGlobal);
             return self.pooled();
         };
         let mut out = Value::NEVER;
@@ -141,9 +142,7 @@ impl Solver<'_> {
         if let Some(cell) = self.heap.find(id, self.known.elem) {
             let written = self.read(cell);
             let shape = self.dom.shapes.present(written.shape);
-            if shape != Shapes_ABSENT && !written.is_never() {
-                out = self.dom.join(out, Value { deps: written.deps, shape });
-            }
+            out = self.dom.join(out, Value { deps: written.deps, shape });
         }
         if self.heap.objects[id as usize].escaped {
             let pooled = self.pooled();
@@ -371,6 +370,10 @@ impl Solver<'_> {
                     count = self.dom.union(count, self.pool_deps);
                     self.pooled()
                 }
+                Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                    self.gap(Code::DynamicEscape);
+                    Value::computed(NONE)
+                }
                 _ => Value::computed(NONE),
             };
             out = self.dom.join(out, value);
@@ -475,7 +478,3 @@ impl Solver<'_> {
         Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::LOST)) }
     }
 }
-
-/// The shape of what is not there.
-#[expect(non_upper_case_globals, reason = "it stands for an associated constant")]
-const Shapes_ABSENT: u32 = crate::structure::domain::Shapes::ABSENT;

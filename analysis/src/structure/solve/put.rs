@@ -174,7 +174,10 @@ impl Solver<'_> {
     /// Copies the fields of a value into an object.
     pub(super) fn spread(&mut self, object: Value, from: Value, but: &[At]) {
         let shape = self.dom.shapes.kept(from.shape);
-        let deps = self.dom.sources.used(from.deps);
+        let mut deps = self.dom.sources.used(from.deps);
+        for key in but {
+            deps = self.dom.union(deps, key.deps);
+        }
         let left_out = |name: NameId| {
             but.iter().any(|key| key.names.as_ref().is_some_and(|names| names.len() == 1 && names[0] == name))
         };

@@ -109,6 +109,16 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns whether a value is the same in each turn of a loop.
+    pub(super) fn is_constant(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        match (&shape.prim, shape.refs.as_slice()) {
+            (Prim::None, refs) => !refs.iter().any(|one| matches!(one, Ref::Obj(_) | Ref::Data(..) | Ref::Pool)),
+            (Prim::Consts(scalars), []) => scalars.len() == 1,
+            _ => false,
+        }
+    }
+
     fn is_one(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
         known.unique || !known.kept

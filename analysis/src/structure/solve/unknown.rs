@@ -103,6 +103,39 @@ impl Solver<'_> {
             });
             self.escape(given, Code::DynamicEscape);
         }
+        self.call_unseen();
+    }
+
+    /// Calls the functions of which no call was found: what they call is told all the same.
+    fn call_unseen(&mut self) {
+        for object in self.unseen.clone() {
+            let some = Value::computed(NONE);
+            let args = Args { list: SmallVec::new(), rest: Some(some) };
+            let callee = self.dom.reference(Ref::Obj(object));
+            self.beside(|solver| {
+                solver.under(NONE, true, true, |solver| {
+                    let _ = solver.call_value(callee, Some(some), &args, false);
+                });
+            });
+        }
+    }
+
+    /// When nothing new is learned: finds functions of which no call was found.
+    pub(super) fn doubt_functions(&mut self) -> bool {
+        let mut found: Vec<(FuncId, ObjId)> = Vec::new();
+        for (object, known) in self.heap.objects.iter().enumerate() {
+            if let Kind::Func { func, .. } = known.kind
+                && !self.called.contains(&func)
+                && !found.iter().any(|(other, _)| *other == func)
+            {
+                found.push((func, object as ObjId));
+            }
+        }
+        for (func, object) in &found {
+            self.called.insert(*func);
+            self.unseen.push(*object);
+        }
+        !found.is_empty()
     }
 
     /// Walks something that runs beside what follows, and whose failure nobody here sees.

@@ -50,6 +50,12 @@ impl Solver<'_> {
         }
         // Any item may be at any place now.
         for one in &shape.refs {
+            if let Ref::Data(object, _) = one {
+                let given = self.reach_args(args);
+                let deps = self.dom.union(ordered, given);
+                self.put_any(*object, Value { deps, shape: Value::NEVER.shape });
+                continue;
+            }
             let Ref::Obj(object) = one else { continue };
             let own = self.dom.reference(*one);
             let (item, count) = self.iterated(own);

@@ -33,25 +33,23 @@ impl Solver<'_> {
             }
             "Promise.allSettled" => {
                 self.sees(first, true);
-                let (fails, error) = self.failure_of_items(first);
-                let (item, count) = self.iterated(first);
-                let item = self.settled(item);
-                let outcome = self.make(4, Kind::Plain);
-                let mut set = |name: &str, value: Value| {
-                    let name = self.dom.name(&name.into());
-                    let value = self.dom.with(value, fails);
-                    self.set_own(outcome, name, value);
-                };
-                set("status", Value::computed(fails));
-                set("value", item);
-                set("reason", Value { deps: fails, shape: Value::computed(fails).shape });
-                let _ = error;
                 let all = match self.exact_items(first) {
                     Some(items) => {
-                        let count = items.len();
-                        self.exact_list(3, std::iter::repeat_n(outcome, count))
+                        let place = self.place;
+                        let mut outcomes = Vec::new();
+                        for (index, item) in items.into_iter().enumerate() {
+                            // Each of them is an object of its own.
+                            self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
+                            outcomes.push(self.outcome(item));
+                        }
+                        self.place = place;
+                        self.exact_list(3, outcomes.into_iter())
                     }
-                    None => self.list_of(3, outcome, count),
+                    None => {
+                        let (item, count) = self.iterated(first);
+                        let outcome = self.outcome(item);
+                        self.list_of(3, outcome, count)
+                    }
                 };
                 self.promise_of(first, all, NONE, Value::NEVER)
             }
@@ -80,6 +78,19 @@ impl Solver<'_> {
             }
             _ => self.unknown_call(this, args),
         }
+    }
+
+    /// Makes what tells how a promise ended.
+    fn outcome(&mut self, item: Value) -> Value {
+        let (fails, _) = self.failure(item);
+        let item = self.settled(item);
+        let outcome = self.make(4, Kind::Plain);
+        for (name, value) in [("status", Value::computed(fails)), ("value", item), ("reason", Value::computed(fails))] {
+            let name = self.dom.name(&name.into());
+            let value = self.dom.with(value, fails);
+            self.set_own(outcome, name, value);
+        }
+        outcome
     }
 
     fn failure_of_items(&mut self, list: Value) -> (Deps, Value) {
