@@ -69,12 +69,15 @@ struct LoopState {
 /// Names that the solver itself uses.
 struct Known {
     elem: NameId,
+    /// What was written under a name that is not known, where items are kept apart.
+    any: NameId,
     keys: NameId,
     proto: NameId,
     length: NameId,
     prototype: NameId,
     value: NameId,
     fails: NameId,
+    ends: NameId,
     target: NameId,
     this: NameId,
     sent: NameId,
@@ -135,6 +138,15 @@ pub(super) struct Solver<'a> {
     finals: u32,
     /// How many expressions are walked that fail whatever they do.
     doomed: u32,
+    /// How many walks are open that go through the same code a second time.
+    replays: u32,
+    /// How often a region was left.
+    jumps: usize,
+    /// The handlers that always fail again, as if they were not there.
+    futile: HashSet<(u32, u32)>,
+    rethrows: u32,
+    /// Whether the failure that is noted is thrown by the program.
+    throwing: bool,
     inlined: usize,
     tasks: Tasks,
     gaps: Vec<(Code, u32)>,
@@ -182,12 +194,14 @@ impl<'a> Solver<'a> {
         let mut name = |text: &str| dom.name(&text.into());
         let known = Known {
             elem: name("%elem"),
+            any: name("%any"),
             keys: name("%keys"),
             proto: name("%proto"),
             length: name("%length"),
             prototype: name("prototype"),
             value: name("%value"),
             fails: name("%fails"),
+            ends: name("%ends"),
             target: name("%target"),
             this: name("%this"),
             sent: name("%sent"),
@@ -227,6 +241,11 @@ impl<'a> Solver<'a> {
             beside: 0,
             finals: 0,
             doomed: 0,
+            replays: 0,
+            jumps: 0,
+            futile: HashSet::default(),
+            rethrows: 0,
+            throwing: false,
             unseen: Vec::new(),
             called: HashSet::default(),
             driven: HashSet::default(),
@@ -256,6 +275,8 @@ impl<'a> Solver<'a> {
         self.beside = 0;
         self.finals = 0;
         self.doomed = 0;
+        self.replays = 0;
+        self.rethrows = 0;
         self.inlined = 0;
         self.tasks = Tasks::default();
         self.gaps.clear();

@@ -1,5 +1,6 @@
 //! Branches, regions that can be left, loops and handlers.
 
+use super::level::Sees;
 use super::*;
 use crate::structure::core::{Block, Region, Slot, WHOLE};
 
@@ -100,6 +101,7 @@ impl<'a> Solver<'a> {
         let act = self.acts.len();
         let found = self.regions.iter().rposition(|region| region.act == act && region.id == to);
         let Some(place) = found else { return };
+        self.jumps += 1;
         let (level, mark) = (self.regions[place].level, self.regions[place].mark);
         let deps = self.leaves(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
@@ -257,6 +259,7 @@ impl<'a> Solver<'a> {
     fn finish(&mut self, goes_on: bool, written: HashMap<CellId, Value>, finally: &'a Block) -> bool {
         self.finals += 1;
         let apart = self.finals <= 3;
+        self.replays += u32::from(goes_on && apart);
         let outer: Vec<(CellId, Value)> = written.into_iter().collect();
         let mut finishes = false;
         let mut touched = Vec::new();
@@ -287,6 +290,7 @@ impl<'a> Solver<'a> {
             touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
             finishes && goes_on
         };
+        self.replays -= u32::from(goes_on && apart);
         self.finals -= 1;
         // What was left on the way here is left after this.
         for (cell, value) in touched {
@@ -308,7 +312,10 @@ impl<'a> Solver<'a> {
     fn caught(&mut self, body: &'a Block, error: Slot, caught: &'a Block) -> bool {
         let mark = self.trail.len();
         self.tracking += 1;
-        let (goes_on, handler, written) = self.guarded(|solver| solver.run(body));
+        let key = (self.context(), self.place);
+        let futile = self.futile.contains(&key) && self.handlers.is_empty();
+        let sees = if futile { Sees::Futile } else { Sees::All };
+        let (goes_on, handler, written) = self.guarded_by(sees, |solver| solver.run(body));
         let changed = self.changed_since(mark);
         let after: Vec<(CellId, Value)> =
             changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
@@ -331,7 +338,15 @@ impl<'a> Solver<'a> {
                 solver.under(thrown, true, false, |solver| {
                     let value = if value.is_never() { Value::computed(thrown) } else { value };
                     solver.set_slot(error, value);
-                    solver.run(caught)
+                    let jumps = solver.jumps;
+                    solver.rethrows += u32::from(futile);
+                    let goes_on = solver.run(caught);
+                    solver.rethrows -= u32::from(futile);
+                    // Whatever is caught is thrown again, and then nobody catches it.
+                    if !goes_on && jumps == solver.jumps && solver.handlers.is_empty() && solver.beside == 0 {
+                        solver.changed |= solver.futile.insert(key);
+                    }
+                    goes_on
                 })
             },
         );
@@ -344,9 +359,17 @@ impl<'a> Solver<'a> {
         &mut self,
         walk: impl FnOnce(&mut Self) -> bool,
     ) -> (bool, Handler, HashMap<CellId, Value>) {
+        self.guarded_by(Sees::All, walk)
+    }
+
+    pub(super) fn guarded_by(
+        &mut self,
+        sees: Sees,
+        walk: impl FnOnce(&mut Self) -> bool,
+    ) -> (bool, Handler, HashMap<CellId, Value>) {
         self.push_level(NONE, false, false);
         let level = self.levels.len() - 1;
-        self.handlers.push(Handler { level, thrown: NONE, error: Value::NEVER, any: false });
+        self.handlers.push(Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees });
         self.recorders.push(HashMap::default());
         let goes_on = walk(self);
         let written = self.recorders.pop().unwrap_or_default();
@@ -356,7 +379,7 @@ impl<'a> Solver<'a> {
                 *own = self.dom.join(*own, *value);
             }
         }
-        let none = Handler { level, thrown: NONE, error: Value::NEVER, any: false };
+        let none = Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees };
         let handler = self.handlers.pop().unwrap_or(none);
         self.levels.pop();
         (goes_on, handler, written)

@@ -117,7 +117,7 @@ impl Solver<'_> {
                 let list = self.make(1, Kind::Array);
                 args.list.iter().for_each(|value| self.push(list, *value, false));
                 if let Some(rest) = args.rest {
-                    self.push_some(list, rest);
+                    self.push_some(list, rest, rest.deps);
                 }
                 list
             }
@@ -179,7 +179,7 @@ impl Solver<'_> {
                     _ => first,
                 };
                 if args.list.len() == 1 {
-                    self.push_some(list, item);
+                    self.push_some(list, item, deps);
                 } else {
                     args.list.iter().for_each(|value| self.push(list, *value, false));
                 }

@@ -71,7 +71,10 @@ impl<'a> Solver<'a> {
         let level = self.levels.len();
         self.acts.push(Act { context: 0, base, args: Args::default(), wait: true, level, iterator: None });
         let body: &'a [Inst] = &self.function(0).body;
-        let _ = self.region(WHOLE, |solver| solver.run(body));
+        if self.region(WHOLE, |solver| solver.run(body)) {
+            let value = self.slot(RESULT);
+            self.hand_out(value);
+        }
     }
 
     fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
@@ -107,7 +110,7 @@ impl<'a> Solver<'a> {
             self.push(list, *value, false);
         }
         if let Some(rest) = args.rest {
-            self.push_some(list, rest);
+            self.push_some(list, rest, rest.deps);
         }
         list
     }
@@ -271,6 +274,7 @@ impl<'a> Solver<'a> {
                 }
                 _ => Some(self.unknown_call(None, args)),
             },
+            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args)),
             Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
             Ref::Pool => Some(self.unknown_call(None, args)),
             _ => {

@@ -50,16 +50,14 @@ impl Solver<'_> {
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
         let mut given = Value::NEVER;
-        let mut walk = |solver: &mut Self| {
+        let walk = |solver: &mut Self| {
             let value = solver.walk_call(object, func, env, this, args, true, None);
             given = value.unwrap_or(Value::NEVER);
         };
-        if self.caught.contains(&promise) {
-            let (thrown, error) = self.beside(walk);
-            self.settle(promise, self.known.fails, Value { deps: thrown, shape: error.shape });
-        } else {
-            self.beside_unguarded(&mut walk);
-        }
+        let caught = self.caught.contains(&promise);
+        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        self.settle(promise, self.known.fails, Value { deps: end.thrown, shape: end.error.shape });
+        self.settle(promise, self.known.ends, Value::computed(end.ends));
         let given = self.settled(given);
         self.settle(promise, self.known.value, given);
         self.dom.reference(Ref::Obj(promise))
@@ -184,12 +182,40 @@ impl Solver<'_> {
             if deps != NONE || !error.is_never() {
                 self.may_fail(deps, error);
             }
+        } else {
+            self.ends_with(value);
+        }
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
+                self.gap(Code::DynamicEscape);
+            }
         }
         let settled = self.settled(value);
         if !self.core.converts {
             return settled;
         }
         self.wait_for_objects(settled)
+    }
+
+    /// Notes that the program may end here with what an async function throws.
+    fn ends_with(&mut self, value: Value) {
+        let deps = self.ends_of(value);
+        if deps != NONE {
+            self.leaves(0, deps, true);
+        }
+    }
+
+    /// Returns what decides whether an async function throws.
+    pub(super) fn ends_of(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            if self.heap.objects[*object as usize].kind == Kind::Promise {
+                let own = self.own(*object, self.known.ends);
+                deps = self.dom.union(deps, own.deps);
+            }
+        }
+        deps
     }
 
     /// Waits for objects that have a method `then` of the program's own.
@@ -243,12 +269,9 @@ impl Solver<'_> {
                 }
             });
         };
-        let mut thrown = NONE;
-        if self.caught.contains(&iterator) {
-            (thrown, _) = self.beside(walk);
-        } else {
-            self.beside_unguarded(walk);
-        }
+        let caught = self.caught.contains(&iterator);
+        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let thrown = end.thrown;
         let cell = self.heap.cell(iterator, self.known.fails);
         self.write(cell, Value::computed(thrown), false);
         self.dom.reference(Ref::Obj(iterator))
@@ -288,6 +311,8 @@ impl Solver<'_> {
             self.settled(value)
         };
         self.settle(iterator, self.known.elem, given);
+        // How many there are is decided by what decides whether this is reached.
+        self.settle(iterator, self.known.length, Value::computed(NONE));
         let sent = self.own(iterator, self.known.sent);
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
         let sent = self.dom.join(sent, Value::UNDEFINED);

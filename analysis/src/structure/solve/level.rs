@@ -29,6 +29,19 @@ pub(super) struct Handler {
     /// What is thrown.
     pub(super) error: Value,
     pub(super) any: bool,
+    /// What decides on what the program throws itself.
+    pub(super) ends: Deps,
+    pub(super) sees: Sees,
+}
+
+/// Which failures a handler sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sees {
+    All,
+    /// What the program throws itself; with any other failure it ends.
+    Throws,
+    /// All, but what they skip is not reached after them, either.
+    Futile,
 }
 
 impl Solver<'_> {
@@ -102,7 +115,20 @@ impl Solver<'_> {
     pub(super) fn may_fail(&mut self, deps: Deps, error: Value) {
         let Some(handler) = self.handlers.last() else { return };
         let level = handler.level;
-        let deps = self.dom.sources.used(deps);
+        let (sees, deps) = (handler.sees, self.dom.sources.used(deps));
+        if sees == Sees::Throws && !self.throwing {
+            return;
+        }
+        if sees == Sees::Futile {
+            let all = self.control_above(level + 1);
+            let all = self.dom.union(all, deps);
+            if let Some(handler) = self.handlers.last_mut() {
+                handler.any = true;
+                handler.thrown = self.dom.sources.union(handler.thrown, all);
+                handler.error = self.dom.join(handler.error, error);
+            }
+            return;
+        }
         if self.doomed > 0 {
             // What comes next is the handler, whatever happens here.
             let error = self.dom.with(error, deps);
@@ -114,6 +140,9 @@ impl Solver<'_> {
         let all = self.leaves(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;
+            if self.throwing {
+                handler.ends = self.dom.sources.union(handler.ends, all);
+            }
             handler.thrown = self.dom.sources.union(handler.thrown, all);
             handler.error = self.dom.join(handler.error, error);
         }

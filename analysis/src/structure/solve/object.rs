@@ -102,6 +102,7 @@ impl Solver<'_> {
 
     /// Reads a property of a text, a number or the like.
     fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
+        self.looks_at_maker(key);
         if called && key.names.is_some() {
             return self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
         }
@@ -109,8 +110,17 @@ impl Solver<'_> {
         Value::computed(deps)
     }
 
+    /// Notes that what makes code out of text is within reach.
+    fn looks_at_maker(&mut self, key: &At) {
+        let is_maker = |name: &NameId| matches!(&*self.dom.names.text(*name), "constructor" | "__proto__");
+        if key.names.iter().flatten().any(is_maker) {
+            self.gap(Code::DynamicEval);
+        }
+    }
+
     /// Reads a part of data that came from elsewhere.
     fn get_of_data(&mut self, id: ObjId, path: u32, object: Value, key: &At, called: bool) -> Value {
+        self.looks_at_maker(key);
         let mut out = match &key.names {
             Some(names) if called => {
                 let names = names.clone();
@@ -179,7 +189,14 @@ impl Solver<'_> {
             let given = self.call_value(getter, Some(this), &Args::default(), false);
             out = self.dom.join(out, given);
         }
-        if let Some(cell) = self.heap.find(object, self.known.elem) {
+        // The items of a list have numbers for names.
+        let text = self.dom.names.text(name);
+        let held = match self.heap.objects[object as usize].kind {
+            Kind::Array if text.starts_with(|c: char| c.is_ascii_digit()) => Some(self.known.elem),
+            Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => Some(self.known.any),
+            _ => Some(self.known.elem),
+        };
+        if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {
             let value = self.read(cell);
             let value = self.here(value);
             out = self.dom.join(out, value);
@@ -210,6 +227,9 @@ impl Solver<'_> {
     fn above(&mut self, object: ObjId, this: Value, name: NameId, called: bool, depth: u32) -> Value {
         let kind = self.heap.objects[object as usize].kind;
         let text = self.dom.names.text(name);
+        if &*text == "constructor" && !called || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none() {
+            self.gap(Code::DynamicEval);
+        }
         if &*text == "__proto__" {
             return self.own(object, self.known.proto);
         }
@@ -393,7 +413,8 @@ impl Solver<'_> {
             } else if name == self.known.proto || name == self.known.keys || value.is_never() {
                 continue;
             } else {
-                if name == self.known.elem {
+                let kind = self.heap.objects[object as usize].kind;
+                if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
                     count = self.dom.union(count, value.deps);
                 }
                 let value = self.here(value);

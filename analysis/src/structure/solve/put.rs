@@ -33,7 +33,11 @@ impl Solver<'_> {
                     self.gap(Code::DynamicWrite);
                     self.escape(value, Code::DynamicWrite);
                 }
-                Ref::Builtin(_) | Ref::Method(_) => self.escape(value, Code::DynamicWrite),
+                Ref::Builtin(_) | Ref::Method(_) => {
+                    // What is known of the engine does not hold any more.
+                    self.gap(Code::DynamicWrite);
+                    self.entangled = true;
+                }
             }
         }
     }
@@ -70,6 +74,9 @@ impl Solver<'_> {
             None => {
                 if self.core.accessors {
                     let _ = self.unknown(&[this, value], Code::DynamicWrite);
+                }
+                if self.heap.objects[object as usize].kind != Kind::Plain {
+                    self.put_own(object, self.known.any, value, false);
                 }
                 self.put_any(object, value);
             }
@@ -264,7 +271,10 @@ impl Solver<'_> {
         if spread {
             match self.spread_items(value) {
                 (Some(items), _) => items.into_iter().for_each(|item| self.push(list, item, false)),
-                (None, some) => self.push_some(list, some),
+                (None, some) => {
+                    let (_, count) = self.iterated(value);
+                    self.push_some(list, some, count);
+                }
             }
             return;
         }
@@ -287,7 +297,8 @@ impl Solver<'_> {
                         }
                         _ => {
                             let value = if is_single { value } else { self.dom.with(value, chosen) };
-                            self.add_some(*id, value);
+                            let count = if is_single { NONE } else { chosen };
+                            self.add_some(*id, value, count);
                         }
                     }
                 }
@@ -301,25 +312,25 @@ impl Solver<'_> {
     }
 
     /// Adds any number of items to a list.
-    pub(super) fn push_some(&mut self, list: Value, value: Value) {
+    pub(super) fn push_some(&mut self, list: Value, value: Value, count: Deps) {
         let shape = self.dom.shapes.kept(list.shape);
         let chosen = if shape.refs.len() == 1 { NONE } else { self.dom.sources.used(list.deps) };
         let value = self.dom.with(value, chosen);
         for one in &shape.refs {
             match one {
-                Ref::Obj(id) => self.add_some(*id, value),
+                Ref::Obj(id) => self.add_some(*id, value, count),
                 Ref::Data(id, _) => self.put_any(*id, value),
                 _ => self.escape(value, Code::DynamicWrite),
             }
         }
     }
 
-    pub(super) fn add_some(&mut self, object: ObjId, value: Value) {
+    pub(super) fn add_some(&mut self, object: ObjId, value: Value, count: Deps) {
         let value = self.here_or_undefined(value);
         self.put_any(object, value);
         let cell = self.heap.cell(object, self.known.length);
-        // How many there are depends on what decides whether this is reached.
-        self.write(cell, Value::computed(value.deps), false);
+        // What decides whether this is reached is added by the write.
+        self.write(cell, Value::computed(count), false);
     }
 
     fn here_or_undefined(&mut self, value: Value) -> Value {
@@ -388,7 +399,10 @@ impl Solver<'_> {
             (Some(items), _) => {
                 items.into_iter().skip(from).for_each(|item| self.push(list, item, false));
             }
-            (None, some) => self.push_some(list, some),
+            (None, some) => {
+                let (_, count) = self.iterated(of);
+                self.push_some(list, some, count);
+            }
         }
         list
     }

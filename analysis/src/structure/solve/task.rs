@@ -106,7 +106,7 @@ impl Solver<'_> {
         old.arguments = arguments;
         (old.data, old.decides) = (data, decides);
         old.may &= new.may;
-        old.many = true;
+        old.many |= new.many || self.replays == 0;
     }
 
     fn join_shown(&mut self, one: Shown, other: Shown) -> Shown {

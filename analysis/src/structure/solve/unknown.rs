@@ -2,6 +2,7 @@
 //! function that it can reach, and may fail. Whatever it was ever given is in one pool.
 
 use super::walk::At;
+use super::level::Sees;
 use super::*;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
@@ -96,7 +97,7 @@ impl Solver<'_> {
             let deps = self.pool_deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
-            self.beside(|solver| {
+            let _ = self.beside(|solver| {
                 given = solver.under(deps, true, true, |solver| {
                     solver.call_value(callee, Some(pooled), &args, false)
                 });
@@ -112,7 +113,7 @@ impl Solver<'_> {
             let some = Value::computed(NONE);
             let args = Args { list: SmallVec::new(), rest: Some(some) };
             let callee = self.dom.reference(Ref::Obj(object));
-            self.beside(|solver| {
+            let _ = self.beside(|solver| {
                 solver.under(NONE, true, true, |solver| {
                     let _ = solver.call_value(callee, Some(some), &args, false);
                 });
@@ -139,7 +140,7 @@ impl Solver<'_> {
     }
 
     /// Walks something that runs beside what follows, and whose failure nobody here sees.
-    pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> (Deps, Value) {
+    pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
         self.beside += 1;
         let (_, handler, _) = self.guarded(|solver| {
@@ -148,16 +149,39 @@ impl Solver<'_> {
         });
         self.beside -= 1;
         self.handlers = handlers;
-        (handler.thrown, handler.error)
+        handler
     }
 
     /// Walks something that runs beside what follows, and with whose failure the program ends.
-    pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) {
+    pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
         self.beside += 1;
-        walk(self);
+        let (_, handler, _) = self.guarded_by(Sees::Throws, |solver| {
+            walk(solver);
+            true
+        });
         self.beside -= 1;
         self.handlers = handlers;
+        handler
+    }
+
+    /// Hands the result of the program to whoever runs it.
+    pub(super) fn hand_out(&mut self, value: Value) {
+        let mut open: Vec<Value> = vec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            for one in &self.dom.shapes.kept(value.shape).refs {
+                match one {
+                    Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => self.gap(Code::DynamicEscape),
+                    Ref::Obj(object) if seen.insert(*object) => {
+                        let cells = &self.heap.objects[*object as usize].keys;
+                        open.extend(cells.iter().map(|(_, cell)| self.now(*cell)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.serialise(value);
     }
 
     /// Reads all of an object as unknown code may.

@@ -417,12 +417,16 @@ impl<'a> Solver<'a> {
 
     pub(super) fn throw(&mut self, value: Value) {
         if self.handlers.is_empty() {
+            if self.rethrows > 0 {
+                // The failure that is thrown again would have ended the program.
+                return;
+            }
             // Whatever stands behind is not done; the program ends.
             self.leaves(0, NONE, false);
             return;
         }
-        let own = self.reach(value);
-        self.may_fail(NONE, Value { deps: value.deps, shape: value.shape });
-        let _ = own;
+        let before = std::mem::replace(&mut self.throwing, true);
+        self.may_fail(NONE, value);
+        self.throwing = before;
     }
 }

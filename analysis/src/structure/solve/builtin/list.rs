@@ -27,16 +27,16 @@ impl Solver<'_> {
             Takes::All if name == "push" => {
                 args.list.iter().for_each(|value| self.push(this, *value, false));
                 if let Some(rest) = args.rest {
-                    self.push_some(this, rest);
+                    self.push_some(this, rest, rest.deps);
                 }
                 return true;
             }
-            Takes::All => self.push_some(this, some),
+            Takes::All => self.push_some(this, some, some.deps),
             Takes::From(place) => {
                 let taken: SmallVec<[Value; 4]> =
                     args.list.iter().skip(place).copied().chain(args.rest).collect();
                 let some = taken.iter().fold(Value::NEVER, |all, one| self.dom.join(all, *one));
-                self.push_some(this, some);
+                self.push_some(this, some, some.deps);
             }
             Takes::Pair => {
                 let (key, value) = (self.arg(args, 0), self.arg(args, 1));
@@ -66,7 +66,7 @@ impl Solver<'_> {
                 Kind::Array => {
                     let item = self.dom.with(item, deps);
                     let item = self.dom.join(item, Value::UNDEFINED);
-                    self.add_some(*object, item);
+                    self.add_some(*object, item, deps);
                 }
                 _ => {
                     let cell = self.heap.cell(*object, self.known.elem);
@@ -392,7 +392,7 @@ impl Solver<'_> {
             let (key, value) = (self.dom.with(key, count), self.dom.with(value, count));
             self.set_pair(made, key, value);
         } else {
-            self.push_some(made, item);
+            self.push_some(made, item, item.deps);
         }
     }
 }

@@ -110,6 +110,9 @@ impl Solver<'_> {
         if fails != NONE || !error.is_never() {
             self.settle(promise, self.known.fails, Value { deps: fails, shape: error.shape });
         }
+        let (item, _) = self.iterated(parts);
+        let ends = if fails == NONE { NONE } else { self.ends_of(item) };
+        self.settle(promise, self.known.ends, Value::computed(ends));
         // Who waits for it waits for all of them.
         self.settle(promise, self.known.elem, parts);
         self.dom.reference(Ref::Obj(promise))
@@ -237,11 +240,15 @@ impl Solver<'_> {
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
         let mut thrown = NONE;
-        if self.caught.contains(&promise) {
-            (thrown, _) = self.beside(walk);
-        } else {
-            self.beside_unguarded(walk);
+        let caught = self.caught.contains(&promise);
+        let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        thrown = self.dom.union(thrown, ended.thrown);
+        let mut ends = ended.ends;
+        if name != "catch" {
+            let own = self.ends_of(this);
+            ends = self.dom.union(ends, own);
         }
+        self.settle(promise, self.known.ends, Value::computed(ends));
         (self.at, self.end, self.place) = at;
         self.settle(promise, self.known.value, out);
         if name != "catch" {
@@ -281,7 +288,7 @@ impl Solver<'_> {
                 let list = self.make(1, Kind::Array);
                 rest.list.iter().for_each(|value| self.push(list, *value, false));
                 if let Some(some) = rest.rest {
-                    self.push_some(list, some);
+                    self.push_some(list, some, some.deps);
                 }
                 self.set_own(bound, self.known.elem, list);
                 bound
