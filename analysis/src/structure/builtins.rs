@@ -21,6 +21,8 @@ pub(super) enum Calls {
     Never,
     /// Its first argument, with each item, any number of times.
     Each,
+    /// Its first argument, with each item, until what it gives is enough.
+    Until,
     /// Its first argument, with the result so far and each item.
     Fold,
     /// Its first argument, with two items at a time.
@@ -77,10 +79,10 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["flatMap"], row(Takes::Nothing, Calls::Each, Gives::Flat, false)),
     (&["forEach"], row(Takes::Nothing, Calls::Each, Gives::Undefined, false)),
     (&["filter"], row(Takes::Nothing, Calls::Each, Gives::Parts, false)),
-    (&["find", "findLast"], row(Takes::Nothing, Calls::Each, Gives::Part, false)),
+    (&["find", "findLast"], row(Takes::Nothing, Calls::Until, Gives::Part, false)),
     (
         &["findIndex", "findLastIndex", "some", "every"],
-        row(Takes::Nothing, Calls::Each, Gives::Computed, false),
+        row(Takes::Nothing, Calls::Until, Gives::Computed, false),
     ),
     (&["reduce", "reduceRight"], row(Takes::Nothing, Calls::Fold, Gives::Folded, false)),
     (&["sort"], row(Takes::Nothing, Calls::Order, Gives::Itself, true)),

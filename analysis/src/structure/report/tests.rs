@@ -5,6 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Report, report};
+
+#[path = "misses.rs"]
+mod misses;
 use crate::Limits;
 use crate::structure::lower::lower;
 

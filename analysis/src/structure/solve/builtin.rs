@@ -77,8 +77,9 @@ impl Solver<'_> {
                 if leads || args.list.len() > 1 { self.unknown_call(this, args) } else { self.data(deps) }
             }
             "JSON.stringify" => {
-                self.serialise(first);
+                let own = self.serialise(first).unwrap_or(NONE);
                 let deps = self.convert_args(args);
+                let deps = self.dom.union(deps, own);
                 self.may_fail_by(Value::computed(deps));
                 if self.leads_to_functions(args) && args.list.len() > 1 {
                     return self.unknown_call(this, args);
@@ -261,14 +262,15 @@ impl Solver<'_> {
             self.iterated(this)
         };
         let mut given = NONE;
-        if !(method.calls == Calls::Each) {
+        let is_each = matches!(method.calls, Calls::Each | Calls::Until);
+        if !is_each {
             given = self.reach_args(args);
         }
         if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts) {
             let own = self.convert(this);
             given = self.dom.union(given, own);
             let own = self.convert_args(args);
-            if method.calls != Calls::Each {
+            if !is_each {
                 given = self.dom.union(given, own);
             }
         }
@@ -298,16 +300,21 @@ impl Solver<'_> {
             Calls::Never => Value::NEVER,
             Calls::Each => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count), this];
-                self.call_each(callee, count, &Args { list, rest: None })
+                self.call_each(callee, count, &Args { list, rest: None }, false)
+            }
+            Calls::Until => {
+                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count), this];
+                self.call_each(callee, count, &Args { list, rest: None }, true)
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
             Calls::Order => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, item];
-                self.call_each(callee, count, &Args { list, rest: None })
+                // Which are compared next depends on how these did.
+                self.call_each(callee, count, &Args { list, rest: None }, true)
             }
             Calls::Match => {
                 let text = Value::computed(deep);
-                self.call_each(callee, deep, &Args { list: SmallVec::new(), rest: Some(text) })
+                self.call_each(callee, deep, &Args { list: SmallVec::new(), rest: Some(text) }, false)
             }
             Calls::Fold => {
                 let start = match args.list.get(1) {

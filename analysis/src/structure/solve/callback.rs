@@ -28,13 +28,18 @@ impl Solver<'_> {
         (self.at, self.end, self.place) = at;
     }
 
-    /// Calls a function once for each of something; returns what the calls give.
-    pub(super) fn call_each(&mut self, callee: Value, count: Deps, args: &Args) -> Value {
+    /// Calls a function once for each of something, or until what it gives is enough; returns what the
+    /// calls give.
+    pub(super) fn call_each(&mut self, callee: Value, count: Deps, args: &Args, until: bool) -> Value {
         let mut out = Value::NEVER;
         self.repeat(count, |solver| {
             match solver.call_any(callee, None, args, false) {
                 Some(value) => {
                     out = solver.dom.join(out, value);
+                    if until {
+                        let deps = solver.reach(value);
+                        solver.under(deps, false, false, |solver| solver.jump(EXIT));
+                    }
                     true
                 }
                 None => false,
@@ -56,8 +61,12 @@ impl Solver<'_> {
         };
         let caught = self.caught.contains(&promise);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
-        self.settle(promise, self.known.fails, Value { deps: end.thrown, shape: end.error.shape });
-        self.settle(promise, self.known.ends, Value::computed(end.ends));
+        if end.any {
+            self.settle(promise, self.known.fails, Value { deps: end.thrown, shape: end.error.shape });
+        }
+        if end.ends != NONE {
+            self.settle(promise, self.known.ends, Value::computed(end.ends));
+        }
         let given = self.settled(given);
         self.settle(promise, self.known.value, given);
         self.dom.reference(Ref::Obj(promise))
@@ -272,8 +281,9 @@ impl Solver<'_> {
         let caught = self.caught.contains(&iterator);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         let thrown = end.thrown;
-        let cell = self.heap.cell(iterator, self.known.fails);
-        self.write(cell, Value::computed(thrown), false);
+        if thrown != NONE {
+            self.settle(iterator, self.known.fails, Value::computed(thrown));
+        }
         self.dom.reference(Ref::Obj(iterator))
     }
 

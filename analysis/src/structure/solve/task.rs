@@ -48,8 +48,12 @@ impl Solver<'_> {
     pub(super) fn task(&mut self, namespace: NameId, action: NameId, args: &Args) -> Value {
         let (namespace, action) = (self.dom.names.text(namespace), self.dom.names.text(action));
         let mut data = NONE;
+        let mut rewritten = false;
         for value in args.list.iter().chain(&args.rest) {
-            self.serialise(*value);
+            if let Some(own) = self.serialise(*value) {
+                data = self.dom.union(data, own);
+                rewritten = true;
+            }
             let own = self.reach(*value);
             data = self.dom.union(data, own);
         }
@@ -61,7 +65,12 @@ impl Solver<'_> {
         if self.sites.len() > self.limits.tasks * 2 {
             self.entangled = true;
         }
-        let arguments = self.shown_arguments(args, data);
+        let arguments = if rewritten {
+            // Something else is sent than what is written here.
+            vec![("*".into(), Shown::Computed { deps: data, span: (self.at, self.end) })]
+        } else {
+            self.shown_arguments(args, data)
+        };
         let decides = self.control_above(0);
         let (may, many) = (self.may_above(0), self.is_repeated());
         let found = FoundTask { site, tool, at: self.at, arguments, data, decides, may, many };
@@ -148,10 +157,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Calls what runs when a value is made text, to be sent.
-    pub(super) fn serialise(&mut self, value: Value) {
+    /// Calls what runs when a value is made text, to be sent; returns what flows into what is sent in
+    /// its place, if anything is.
+    pub(super) fn serialise(&mut self, value: Value) -> Option<Deps> {
+        let mut rewritten = None;
         if !self.core.converts && !self.core.accessors {
-            return;
+            return None;
         }
         let mut open: Vec<Value> = vec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
@@ -163,8 +174,8 @@ impl Solver<'_> {
                     continue;
                 }
                 if let Some(given) = self.call_named(value, *object, "toJSON") {
-                    // It may give anything that it can reach.
-                    self.escape(given, Code::DynamicEscape);
+                    let own = self.reach(given);
+                    rewritten = Some(self.dom.union(rewritten.unwrap_or(NONE), own));
                     open.push(given);
                 }
                 for (name, cell) in self.heap.objects[*object as usize].keys.clone() {
@@ -181,6 +192,7 @@ impl Solver<'_> {
                 }
             }
         }
+        rewritten
     }
 
     fn shown_arguments(&mut self, args: &Args, data: Deps) -> Vec<(Atom, Shown)> {

@@ -181,7 +181,7 @@ impl Solver<'_> {
                 }
             }
         }
-        self.serialise(value);
+        let _ = self.serialise(value);
     }
 
     /// Reads all of an object as unknown code may.

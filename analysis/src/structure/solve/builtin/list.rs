@@ -104,7 +104,7 @@ impl Solver<'_> {
         match method.gives {
             Gives::Undefined => Value::UNDEFINED,
             Gives::Computed => {
-                let deps = if method.calls == Calls::Each {
+                let deps = if matches!(method.calls, Calls::Each | Calls::Until) {
                     let (_, count) = self.iterated(this);
                     self.dom.union(count, decided)
                 } else {
@@ -371,7 +371,7 @@ impl Solver<'_> {
             },
             Some(callee) => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count)];
-                let called = self.call_each(*callee, count, &Args { list, rest: None });
+                let called = self.call_each(*callee, count, &Args { list, rest: None }, false);
                 self.list_of(1, called, count)
             }
         }

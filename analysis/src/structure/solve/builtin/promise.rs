@@ -112,7 +112,9 @@ impl Solver<'_> {
         }
         let (item, _) = self.iterated(parts);
         let ends = if fails == NONE { NONE } else { self.ends_of(item) };
-        self.settle(promise, self.known.ends, Value::computed(ends));
+        if ends != NONE {
+            self.settle(promise, self.known.ends, Value::computed(ends));
+        }
         // Who waits for it waits for all of them.
         self.settle(promise, self.known.elem, parts);
         self.dom.reference(Ref::Obj(promise))
@@ -248,7 +250,9 @@ impl Solver<'_> {
             let own = self.ends_of(this);
             ends = self.dom.union(ends, own);
         }
-        self.settle(promise, self.known.ends, Value::computed(ends));
+        if ends != NONE {
+            self.settle(promise, self.known.ends, Value::computed(ends));
+        }
         (self.at, self.end, self.place) = at;
         self.settle(promise, self.known.value, out);
         if name != "catch" {
