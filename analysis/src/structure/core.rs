@@ -47,6 +47,8 @@ pub(super) struct Function {
     pub(super) captured: Vec<bool>,
     /// The loop in which each slot is declared, from 1; 0 is none.
     pub(super) in_loop: Vec<u32>,
+    /// The slots of which there is one for each turn of a loop.
+    pub(super) per_turn: Vec<bool>,
     /// The loop around each loop.
     pub(super) loops: Vec<u32>,
     pub(super) form: FuncForm,
@@ -103,7 +105,8 @@ pub(super) enum Key {
 pub(super) enum Made {
     Object,
     Array,
-    Regex,
+    /// A pattern; one that goes on where it stopped is changed by its use.
+    Pattern { goes_on: bool },
 }
 
 /// How a property is put into an object that is being written down.

@@ -39,6 +39,8 @@ pub(in crate::structure) enum Kind {
     Iterator,
     Map,
     Set,
+    /// A pattern that is not changed by its use.
+    Pattern,
     /// Some other object of the engine, of which only what it was given is known.
     Opaque,
 }
@@ -75,6 +77,8 @@ pub(in crate::structure) struct Cell {
     pub(in crate::structure) watched: bool,
     /// The text of what was written to it last.
     pub(in crate::structure) span: (u32, u32),
+    /// The object that has it, or nothing for a variable.
+    pub(in crate::structure) object: Option<ObjId>,
     /// What it has at the beginning of a round.
     first: Value,
 }
@@ -125,6 +129,7 @@ impl Heap {
         let known = &self.objects[object as usize];
         let (unique, birth, private) = (known.unique, known.birth, !known.kept);
         let cell = self.add(Value::ABSENT, unique, private, birth);
+        self.cells[cell as usize].object = Some(object);
         let keys = &mut self.objects[object as usize].keys;
         keys.push((name, cell));
         let count = keys.len();
@@ -138,7 +143,7 @@ impl Heap {
     fn add(&mut self, first: Value, unique: bool, private: bool, birth: Birth) -> CellId {
         let id = self.cells.len() as CellId;
         let (ever, beside) = (Value::NEVER, Value::NEVER);
-        self.cells.push(Cell { now: first, ever, beside, birth, unique, private, watched: false, span: (0, 0), first });
+        self.cells.push(Cell { now: first, ever, beside, birth, unique, private, watched: false, span: (0, 0), object: None, first });
         id
     }
 

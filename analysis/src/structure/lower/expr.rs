@@ -129,11 +129,13 @@ impl Lower {
                 let text = self.undefined(span);
                 return self.compute(span, Sum::Look, vec![text]);
             }
-            ast::Lit::Regex(_) | ast::Lit::JSXText(_) => {
+            ast::Lit::Regex(regex) => {
                 let to = self.fresh();
-                self.emit(span, Op::New { to, made: Made::Regex });
+                let goes_on = regex.flags.contains(['g', 'y']);
+                self.emit(span, Op::New { to, made: Made::Pattern { goes_on } });
                 return to;
             }
+            ast::Lit::JSXText(_) => return self.unknown(span, Vec::new()),
         };
         self.constant(span, value)
     }

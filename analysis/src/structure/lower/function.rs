@@ -55,6 +55,7 @@ impl Lower {
             slots: 0,
             captured: Vec::new(),
             in_loop: Vec::new(),
+            per_turn: Vec::new(),
             loops: Vec::new(),
             form: frame.form,
             is_async: frame.is_async,
@@ -70,6 +71,7 @@ impl Lower {
             function.slots = frame.slots;
             function.captured = frame.captured;
             function.in_loop = frame.in_loop;
+            function.per_turn = frame.per_turn;
             function.loops = frame.around;
             function.uses_arguments = frame.uses_arguments;
             function.body = frame.out;

@@ -25,6 +25,7 @@ pub(super) struct Frame {
     pub(super) slots: u32,
     pub(super) captured: Vec<bool>,
     pub(super) in_loop: Vec<u32>,
+    pub(super) per_turn: Vec<bool>,
     /// The loop around each loop.
     pub(super) around: Vec<u32>,
     pub(super) regions: Region,
@@ -49,6 +50,7 @@ impl Frame {
             slots: RESULT + 1,
             captured: vec![false; RESULT as usize + 1],
             in_loop: vec![0; RESULT as usize + 1],
+            per_turn: vec![false; RESULT as usize + 1],
             around: vec![0],
             regions: 0,
             within: 0,
@@ -64,6 +66,7 @@ impl Frame {
         self.slots += 1;
         self.captured.push(false);
         self.in_loop.push(self.within);
+        self.per_turn.push(self.within > 0);
         slot
     }
 

@@ -262,24 +262,24 @@ impl Lower {
                 lower.frame().within = around;
             }
             ast::Stmt::For(looped) => {
-                // What the head declares is there anew in each turn.
                 let (serial, around) = lower.frame().begin_loop();
+                lower.frame().within = around;
                 match &looped.init {
                     Some(ast::VarDeclOrExpr::VarDecl(declared)) => {
                         if declared.kind != ast::VarDeclKind::Var {
-                            declared
-                                .decls
-                                .iter()
-                                .for_each(|one| lower.declare_pattern(&one.name, false));
+                            // Each turn has them anew, with what they had in the turn before.
+                            let first = lower.frame().slots as usize;
+                            for one in &declared.decls {
+                                lower.declare_pattern(&one.name, false);
+                            }
+                            lower.frame().per_turn[first..].fill(true);
                         }
-                        lower.frame().within = around;
                         lower.declared(declared);
                     }
                     Some(ast::VarDeclOrExpr::Expr(value)) => {
-                        lower.frame().within = around;
                         let _ = lower.expr(value);
                     }
-                    None => lower.frame().within = around,
+                    None => {}
                 }
                 lower.frame().within = serial;
                 let (test, update) = (looped.test.as_deref(), looped.update.as_deref());

@@ -189,7 +189,6 @@ impl<'a> Solver<'a> {
             solver.begin_turn(serial);
             head(solver);
             let goes_on = solver.region(turn, body) && after(solver);
-            solver.turns.pop();
             let turns = solver.levels.pop();
             let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
             ends = solver.dom.union(solver.levels[level].deps, own);
@@ -198,7 +197,7 @@ impl<'a> Solver<'a> {
             if goes_on {
                 for (cell, before) in solver.changed_since(mark) {
                     let now = solver.now(cell);
-                    if now == before && solver.is_exact(now) {
+                    if now == before && solver.is_exact(now) || solver.ends_with_turn(cell, serial) {
                         continue;
                     }
                     let mut value = solver.dom.with(now, ends);
@@ -212,6 +211,7 @@ impl<'a> Solver<'a> {
                     *own = joined;
                 }
             }
+            solver.turns.pop();
             if let Some(known) = solver.loops.get_mut(&key) {
                 let all = solver.dom.sources.union(known.deps, ends);
                 changed |= known.deps != all || known.may < may;

@@ -86,7 +86,7 @@ impl<'a> Solver<'a> {
             let at = slot as usize;
             // A variable that no other function sees is written by its own function alone.
             let captured = function.captured[at];
-            (!captured || unique && function.in_loop[at] == 0, true)
+            (!captured || unique && !function.per_turn[at], true)
         };
         let base = self.heap.frame(function.slots, of, birth);
         self.contexts.push(Context { func, env, base, unique, leaks: false, shared: None });

@@ -24,6 +24,33 @@ impl Solver<'_> {
         self.turns.push(Turn { level, act, serial });
     }
 
+    /// Returns whether nobody can ask for what a cell has once the turn that is walked is over.
+    pub(super) fn ends_with_turn(&self, cell: CellId, serial: u32) -> bool {
+        let known = &self.heap.cells[cell as usize];
+        if !known.private {
+            return false;
+        }
+        match known.object {
+            Some(object) => {
+                let turn = self.heap.objects[object as usize].turn;
+                self.turns.last().is_some_and(|last| turn.0 >= last.level && turn.1 == self.round)
+            }
+            None => {
+                let act = self.acts.len().saturating_sub(1);
+                let owner = self.acts.iter().rposition(|act| {
+                    let function = self.function(self.contexts[act.context as usize].func);
+                    (act.base..act.base + function.slots).contains(&cell)
+                });
+                match owner {
+                    // The call is over.
+                    None => true,
+                    Some(owner) if owner == act => self.is_declared_in(act, cell - self.base(), serial),
+                    Some(_) => false,
+                }
+            }
+        }
+    }
+
     /// Notes that an object is made here; returns whether it is followed as one.
     pub(super) fn made(&mut self, object: ObjId) {
         let turn = self.turns.last().map_or(0, |turn| turn.level);

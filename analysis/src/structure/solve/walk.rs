@@ -96,7 +96,8 @@ impl<'a> Solver<'a> {
                 let kind = match made {
                     Made::Object => Kind::Plain,
                     Made::Array => Kind::Array,
-                    Made::Regex => Kind::Opaque,
+                    Made::Pattern { goes_on: true } => Kind::Opaque,
+                    Made::Pattern { goes_on: false } => Kind::Pattern,
                 };
                 let value = self.make(0, kind);
                 self.set_slot(*to, value);

@@ -10,6 +10,9 @@ impl Solver<'_> {
         if method.takes == Takes::Nothing && !method.moves {
             return true;
         }
+        if matches!(name, "test" | "exec") && self.is_kind(this, Kind::Pattern) {
+            return true;
+        }
         let shape = self.dom.shapes.kept(this.shape);
         if shape.refs.is_empty() {
             return true;
