@@ -262,12 +262,40 @@ pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis 
     stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(source, limits, forgive))
 }
 
+/// Analyses a program as [`analyze`] does, with the flows that the analysis of the core language finds.
+///
+/// For tests that compare the two; it lets a program run that only misuses promises.
+#[doc(hidden)]
+pub fn analyze_by_core(source: &str, limits: &Limits) -> Analysis {
+    let source = source.trim_start_matches('\u{feff}');
+    if let Err(finding) = scan::scan(source, limits) {
+        return Analysis::refused(vec![finding], source);
+    }
+    let forgive = |found: &mut Diagnostic| {
+        if found.code == Code::ToolPromiseUsed {
+            found.severity = Severity::Warning;
+        }
+    };
+    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || {
+        built_by(structure::build_by_core, source, limits, forgive)
+    })
+}
+
 fn on_large_stack(source: &str, limits: &Limits, judge: impl FnMut(&mut Diagnostic)) -> Analysis {
+    built_by(structure::build, source, limits, judge)
+}
+
+fn built_by(
+    build: impl Fn(&parse::Parsed, &str, &Limits) -> Result<structure::Built, Finding>,
+    source: &str,
+    limits: &Limits,
+    judge: impl FnMut(&mut Diagnostic),
+) -> Analysis {
     let parsed = match parse::parse(source, limits) {
         Ok(parsed) => parsed,
         Err(findings) => return Analysis::refused(findings, source),
     };
-    let built = match structure::build(&parsed, source, limits) {
+    let built = match build(&parsed, source, limits) {
         Ok(built) => built,
         Err(finding) => return Analysis::refused(vec![finding], source),
     };

@@ -93,7 +93,10 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["splice"], row(Takes::From(2), Calls::Never, Gives::Parts, true)),
     (&["fill"], row(Takes::All, Calls::Never, Gives::Itself, true)),
     (&["toSpliced", "with"], row(Takes::Nothing, Calls::Never, Gives::Parts, false)),
-    (&["slice", "concat", "flat", "toReversed"], row(Takes::Nothing, Calls::Never, Gives::Parts, false)),
+    (
+        &["slice", "concat", "flat", "toReversed"],
+        row(Takes::Nothing, Calls::Never, Gives::Parts, false),
+    ),
     (&["at", "get"], row(Takes::Nothing, Calls::Never, Gives::Part, false)),
     (&["values", "toArray"], row(Takes::Nothing, Calls::Never, Gives::Parts, false)),
     (&["entries"], row(Takes::Nothing, Calls::Never, Gives::Pairs, false)),
@@ -111,48 +114,171 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["replace", "replaceAll"], row(Takes::Nothing, Calls::Match, Gives::Computed, false)),
     (
         &[
-            "join", "includes", "indexOf", "lastIndexOf", "toString", "toLocaleString", "valueOf", "has",
-            "charAt", "charCodeAt", "codePointAt", "startsWith", "endsWith", "trim", "trimStart", "trimEnd",
-            "padStart", "padEnd", "repeat", "toLowerCase", "toUpperCase", "toLocaleLowerCase",
-            "toLocaleUpperCase", "normalize", "localeCompare", "substring", "substr", "search", "isWellFormed",
-            "toWellFormed", "toFixed", "toPrecision", "toExponential", "getTime", "getFullYear", "getMonth",
-            "getDate", "getDay", "getHours", "getMinutes", "getSeconds", "getMilliseconds", "getUTCFullYear",
-            "getUTCMonth", "getUTCDate", "getUTCDay", "getUTCHours", "getUTCMinutes", "getUTCSeconds",
-            "getUTCMilliseconds", "getTimezoneOffset", "toISOString", "toJSON", "toDateString", "toTimeString",
-            "toLocaleDateString", "toLocaleTimeString", "toUTCString", "hasOwnProperty",
-            "propertyIsEnumerable", "isPrototypeOf", "format", "encode", "decode", "getAll",
+            "join",
+            "includes",
+            "indexOf",
+            "lastIndexOf",
+            "toString",
+            "toLocaleString",
+            "valueOf",
+            "has",
+            "charAt",
+            "charCodeAt",
+            "codePointAt",
+            "startsWith",
+            "endsWith",
+            "trim",
+            "trimStart",
+            "trimEnd",
+            "padStart",
+            "padEnd",
+            "repeat",
+            "toLowerCase",
+            "toUpperCase",
+            "toLocaleLowerCase",
+            "toLocaleUpperCase",
+            "normalize",
+            "localeCompare",
+            "substring",
+            "substr",
+            "search",
+            "isWellFormed",
+            "toWellFormed",
+            "toFixed",
+            "toPrecision",
+            "toExponential",
+            "getTime",
+            "getFullYear",
+            "getMonth",
+            "getDate",
+            "getDay",
+            "getHours",
+            "getMinutes",
+            "getSeconds",
+            "getMilliseconds",
+            "getUTCFullYear",
+            "getUTCMonth",
+            "getUTCDate",
+            "getUTCDay",
+            "getUTCHours",
+            "getUTCMinutes",
+            "getUTCSeconds",
+            "getUTCMilliseconds",
+            "getTimezoneOffset",
+            "toISOString",
+            "toJSON",
+            "toDateString",
+            "toTimeString",
+            "toLocaleDateString",
+            "toLocaleTimeString",
+            "toUTCString",
+            "hasOwnProperty",
+            "propertyIsEnumerable",
+            "isPrototypeOf",
+            "format",
+            "encode",
+            "decode",
+            "getAll",
         ],
         row(Takes::Nothing, Calls::Never, Gives::Computed, false),
     ),
     (
         &[
-            "setTime", "setFullYear", "setMonth", "setDate", "setHours", "setMinutes", "setSeconds",
-            "setMilliseconds", "setUTCFullYear", "setUTCMonth", "setUTCDate", "setUTCHours", "setUTCMinutes",
-            "setUTCSeconds", "setUTCMilliseconds",
+            "setTime",
+            "setFullYear",
+            "setMonth",
+            "setDate",
+            "setHours",
+            "setMinutes",
+            "setSeconds",
+            "setMilliseconds",
+            "setUTCFullYear",
+            "setUTCMonth",
+            "setUTCDate",
+            "setUTCHours",
+            "setUTCMinutes",
+            "setUTCSeconds",
+            "setUTCMilliseconds",
         ],
         row(Takes::All, Calls::Never, Gives::Computed, true),
     ),
 ];
 
 /// Methods that are followed by rules of their own.
-const FOLLOWED: &[&str] = &["then", "catch", "finally", "call", "apply", "bind", "next", "return", "throw"];
+const FOLLOWED: &[&str] =
+    &["then", "catch", "finally", "call", "apply", "bind", "next", "return", "throw"];
 
 /// Functions of the engine that call nothing and change nothing: what they give is made of what they are given.
 const PURE: &[&str] = &[
-    "Number", "String", "Boolean", "BigInt", "Symbol", "parseInt", "parseFloat", "isNaN", "isFinite",
-    "encodeURIComponent", "decodeURIComponent", "encodeURI", "decodeURI", "atob", "btoa", "escape", "unescape",
-    "Array.isArray", "Object.is", "Object.hasOwn", "Object.isFrozen", "Object.isSealed",
-    "Object.isExtensible", "Date", "Date.now", "Date.parse", "Date.UTC", "Symbol.for", "performance.now",
-    "crypto.randomUUID", "String.fromCharCode", "String.fromCodePoint", "String.raw", "RegExp.escape",
-    "BigInt.asIntN", "BigInt.asUintN", "URL.canParse", "Error.isError", "Intl.getCanonicalLocales",
+    "Number",
+    "String",
+    "Boolean",
+    "BigInt",
+    "Symbol",
+    "parseInt",
+    "parseFloat",
+    "isNaN",
+    "isFinite",
+    "encodeURIComponent",
+    "decodeURIComponent",
+    "encodeURI",
+    "decodeURI",
+    "atob",
+    "btoa",
+    "escape",
+    "unescape",
+    "Array.isArray",
+    "Object.is",
+    "Object.hasOwn",
+    "Object.isFrozen",
+    "Object.isSealed",
+    "Object.isExtensible",
+    "Date",
+    "Date.now",
+    "Date.parse",
+    "Date.UTC",
+    "Symbol.for",
+    "performance.now",
+    "crypto.randomUUID",
+    "String.fromCharCode",
+    "String.fromCodePoint",
+    "String.raw",
+    "RegExp.escape",
+    "BigInt.asIntN",
+    "BigInt.asUintN",
+    "URL.canParse",
+    "Error.isError",
+    "Intl.getCanonicalLocales",
 ];
 
 /// Classes of the engine whose objects only hold what they are given.
 const OPAQUE: &[&str] = &[
-    "Date", "RegExp", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "Headers", "Intl.DateTimeFormat",
-    "Intl.NumberFormat", "Intl.Collator", "Intl.PluralRules", "Intl.ListFormat", "Intl.RelativeTimeFormat", "Uint8Array", "Int8Array",
-    "Uint16Array", "Int16Array", "Uint32Array", "Int32Array", "Float32Array", "Float64Array",
-    "Uint8ClampedArray", "ArrayBuffer", "String", "Number", "Boolean",
+    "Date",
+    "RegExp",
+    "URL",
+    "URLSearchParams",
+    "TextEncoder",
+    "TextDecoder",
+    "Headers",
+    "Intl.DateTimeFormat",
+    "Intl.NumberFormat",
+    "Intl.Collator",
+    "Intl.PluralRules",
+    "Intl.ListFormat",
+    "Intl.RelativeTimeFormat",
+    "Uint8Array",
+    "Int8Array",
+    "Uint16Array",
+    "Int16Array",
+    "Uint32Array",
+    "Int32Array",
+    "Float32Array",
+    "Float64Array",
+    "Uint8ClampedArray",
+    "ArrayBuffer",
+    "String",
+    "Number",
+    "Boolean",
 ];
 
 /// Returns what a method does, if it is known.
@@ -169,7 +295,12 @@ pub(super) fn is_method(name: &str) -> bool {
 pub(super) fn is_of_objects(name: &str) -> bool {
     matches!(
         name,
-        "toString" | "valueOf" | "toLocaleString" | "hasOwnProperty" | "isPrototypeOf" | "propertyIsEnumerable"
+        "toString"
+            | "valueOf"
+            | "toLocaleString"
+            | "hasOwnProperty"
+            | "isPrototypeOf"
+            | "propertyIsEnumerable"
     )
 }
 
@@ -190,7 +321,13 @@ pub(super) fn is_opaque(name: &str) -> bool {
 pub(super) fn is_error(name: &str) -> bool {
     matches!(
         name,
-        "Error" | "TypeError" | "RangeError" | "SyntaxError" | "ReferenceError" | "EvalError" | "URIError"
+        "Error"
+            | "TypeError"
+            | "RangeError"
+            | "SyntaxError"
+            | "ReferenceError"
+            | "EvalError"
+            | "URIError"
             | "AggregateError"
     )
 }

@@ -106,7 +106,9 @@ pub(super) enum Made {
     Object,
     Array,
     /// A pattern; one that goes on where it stopped is changed by its use.
-    Pattern { goes_on: bool },
+    Pattern {
+        goes_on: bool,
+    },
 }
 
 /// How a property is put into an object that is being written down.
@@ -177,52 +179,186 @@ pub(super) enum Told {
 
 /// What an instruction does.
 pub(super) enum Op {
-    Const { to: Slot, value: Scalar },
-    Copy { to: Slot, from: Slot },
+    Const {
+        to: Slot,
+        value: Scalar,
+    },
+    Copy {
+        to: Slot,
+        from: Slot,
+    },
     /// Reads a variable of a function around this one.
-    Outer { to: Slot, up: u32, slot: Slot },
-    SetOuter { up: u32, slot: Slot, from: Slot },
+    Outer {
+        to: Slot,
+        up: u32,
+        slot: Slot,
+    },
+    SetOuter {
+        up: u32,
+        slot: Slot,
+        from: Slot,
+    },
     /// Reads a name that the program does not declare.
-    Global { to: Slot, name: Atom },
-    SetGlobal { name: Atom, from: Slot },
+    Global {
+        to: Slot,
+        name: Atom,
+    },
+    SetGlobal {
+        name: Atom,
+        from: Slot,
+    },
     /// What the function is given at a place.
-    Param { to: Slot, index: u32 },
+    Param {
+        to: Slot,
+        index: u32,
+    },
     /// What it is given from there on.
-    Rest { to: Slot, index: u32 },
-    Get { to: Slot, object: Slot, key: Key, called: bool },
+    Rest {
+        to: Slot,
+        index: u32,
+    },
+    Get {
+        to: Slot,
+        object: Slot,
+        key: Key,
+        called: bool,
+    },
     /// `super.key`
-    Above { to: Slot, home: Slot, key: Key },
-    Set { object: Slot, key: Key, from: Slot },
-    Delete { object: Slot, key: Key },
-    New { to: Slot, made: Made },
-    Put { object: Slot, key: Key, from: Slot, how: Put },
+    Above {
+        to: Slot,
+        home: Slot,
+        key: Key,
+    },
+    Set {
+        object: Slot,
+        key: Key,
+        from: Slot,
+    },
+    Delete {
+        object: Slot,
+        key: Key,
+    },
+    New {
+        to: Slot,
+        made: Made,
+    },
+    Put {
+        object: Slot,
+        key: Key,
+        from: Slot,
+        how: Put,
+    },
     /// Copies the fields of an object, but for some.
-    Spread { object: Slot, from: Slot, but: Vec<Key> },
-    Push { list: Slot, from: Slot, spread: bool },
+    Spread {
+        object: Slot,
+        from: Slot,
+        but: Vec<Key>,
+    },
+    Push {
+        list: Slot,
+        from: Slot,
+        spread: bool,
+    },
     /// One item of what can be iterated.
-    Item { to: Slot, of: Slot, index: u32 },
+    Item {
+        to: Slot,
+        of: Slot,
+        index: u32,
+    },
     /// The items from a place on.
-    Items { to: Slot, of: Slot, from: u32 },
-    Make { to: Slot, func: FuncId },
+    Items {
+        to: Slot,
+        of: Slot,
+        from: u32,
+    },
+    Make {
+        to: Slot,
+        func: FuncId,
+    },
     /// Makes a class of its constructor, its prototype and what it extends.
-    Class { class: Slot, prototype: Slot, parent: Option<Slot> },
-    Compute { to: Slot, how: Sum, of: Vec<Slot> },
-    Call { to: Slot, callee: Slot, this: Option<Slot>, args: Vec<Arg>, form: CallForm, wait: Wait },
-    Await { to: Slot, from: Slot },
-    Yield { to: Slot, from: Slot, all: bool },
-    If { cond: Slot, then: Block, other: Block, told: Told },
+    Class {
+        class: Slot,
+        prototype: Slot,
+        parent: Option<Slot>,
+    },
+    Compute {
+        to: Slot,
+        how: Sum,
+        of: Vec<Slot>,
+    },
+    Call {
+        to: Slot,
+        callee: Slot,
+        this: Option<Slot>,
+        args: Vec<Arg>,
+        form: CallForm,
+        wait: Wait,
+    },
+    Await {
+        to: Slot,
+        from: Slot,
+    },
+    Yield {
+        to: Slot,
+        from: Slot,
+        all: bool,
+    },
+    If {
+        cond: Slot,
+        then: Block,
+        other: Block,
+        told: Told,
+    },
     /// Goes round until it is left; `turn` ends each round but not the loop.
-    Loop { serial: u32, exit: Region, turn: Region, over: Option<(u32, u32)>, body: Block, after: Block },
+    Loop {
+        serial: u32,
+        exit: Region,
+        turn: Region,
+        over: Option<(u32, u32)>,
+        body: Block,
+        after: Block,
+    },
     /// Goes round once for each item, or for each name with `names`.
-    Each { serial: u32, exit: Region, turn: Region, of: Slot, item: Slot, names: bool, waits: bool, over: (u32, u32), body: Block },
-    Block { exit: Region, body: Block },
-    Jump { to: Region },
-    Throw { from: Slot },
+    Each {
+        serial: u32,
+        exit: Region,
+        turn: Region,
+        of: Slot,
+        item: Slot,
+        names: bool,
+        waits: bool,
+        over: (u32, u32),
+        body: Block,
+    },
+    Block {
+        exit: Region,
+        body: Block,
+    },
+    Jump {
+        to: Region,
+    },
+    Throw {
+        from: Slot,
+    },
     /// What fails whatever it does: a failure in it decides nothing.
-    Doomed { body: Block },
-    Try { body: Block, handler: Option<(Slot, Block)>, finally: Option<Block>, at: (u32, u32) },
+    Doomed {
+        body: Block,
+    },
+    Try {
+        body: Block,
+        handler: Option<(Slot, Block)>,
+        finally: Option<Block>,
+        at: (u32, u32),
+    },
     /// A decision whose ways stand in `body`.
-    Decide { of: Slot, test: (u32, u32), body: Block },
+    Decide {
+        of: Slot,
+        test: (u32, u32),
+        body: Block,
+    },
     /// What has no lowering: everything may happen to what it is given.
-    Unknown { to: Slot, of: Vec<Slot> },
+    Unknown {
+        to: Slot,
+        of: Vec<Slot>,
+    },
 }

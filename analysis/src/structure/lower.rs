@@ -4,6 +4,7 @@ mod call;
 mod class;
 mod expr;
 mod function;
+mod operator;
 mod pattern;
 mod scope;
 mod stmt;
@@ -21,7 +22,11 @@ use crate::parse::offset;
 
 /// Lowers a program, which is the body of a function.
 pub(super) fn lower(main: &ast::Function) -> Core {
-    let mut lower = Lower { core: Core { functions: Vec::new(), converts: false, accessors: false }, frames: Vec::new(), next: 1 };
+    let mut lower = Lower {
+        core: Core { functions: Vec::new(), converts: false, accessors: false },
+        frames: Vec::new(),
+        next: 1,
+    };
     lower.main(main);
     lower.core
 }
@@ -161,9 +166,7 @@ impl Lower {
             ast::Expr::Lit(ast::Lit::Num(number)) if is_index(number.value) => {
                 Key::Name(format!("{}", number.value as u64).into())
             }
-            ast::Expr::Member(member)
-                if matches!(bare(&member.obj), ast::Expr::Ident(name) if &*name.sym == "Symbol" && self.lookup(&"Symbol".into()).is_none()) =>
-            {
+            ast::Expr::Member(member) if matches!(bare(&member.obj), ast::Expr::Ident(name) if &*name.sym == "Symbol" && self.lookup(&"Symbol".into()).is_none()) => {
                 match &member.prop {
                     ast::MemberProp::Ident(name) => {
                         self.name_key(&format!("@@{}", name.sym).into())

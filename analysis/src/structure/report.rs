@@ -1,11 +1,14 @@
 //! What the solver found, in the form that the rest of the crate has.
 
+mod overlay;
+
 use std::collections::BTreeSet;
 
 use foldhash::HashMap;
 use indexmap::IndexMap;
 use protocol::ToolId;
 
+pub(crate) use self::overlay::build_by_core;
 use super::core::Core;
 use super::domain::{Deps, SiteId};
 use super::solve::{FoundTask, Shown, Solved};
@@ -74,7 +77,9 @@ impl Writer<'_> {
             data: self.tasks(task.data),
             decided: self.tasks(task.decides),
             inputs,
-            arguments: arguments.map(|(name, shown)| (name.to_string(), self.argument(shown))).collect(),
+            arguments: arguments
+                .map(|(name, shown)| (name.to_string(), self.argument(shown)))
+                .collect(),
         }
     }
 
@@ -88,13 +93,19 @@ impl Writer<'_> {
         match shown {
             Shown::Literal(value) => Argument::Literal { value: value.clone() },
             Shown::Reference(site, path) => Argument::Reference {
-                task: self.places.get(site).map(|place| format!("t{}", place + 1)).unwrap_or_default(),
+                task: self
+                    .places
+                    .get(site)
+                    .map(|place| format!("t{}", place + 1))
+                    .unwrap_or_default(),
                 path: paths.told(*path, names),
             },
             Shown::Parameter(path) => Argument::Parameter { path: paths.told(*path, names) },
             Shown::Object { fields, rest } => {
-                let mut out: IndexMap<String, Argument> =
-                    fields.iter().map(|(name, shown)| (name.to_string(), self.argument(shown))).collect();
+                let mut out: IndexMap<String, Argument> = fields
+                    .iter()
+                    .map(|(name, shown)| (name.to_string(), self.argument(shown)))
+                    .collect();
                 if let Some((deps, span)) = rest {
                     out.insert("*".into(), self.computed(*deps, *span));
                 }

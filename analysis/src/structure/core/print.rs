@@ -103,19 +103,29 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             return nested(out, &format!("if ${cond}"), &[("", then), ("else", other)], depth);
         }
         Op::Loop { exit, turn, body, after, .. } => {
-            return nested(out, &format!("loop r{exit} r{turn}"), &[("", body), ("after", after)], depth);
+            return nested(
+                out,
+                &format!("loop r{exit} r{turn}"),
+                &[("", body), ("after", after)],
+                depth,
+            );
         }
         Op::Each { exit, turn, of, item, body, .. } => {
             let head = format!("each ${item} of ${of} r{exit} r{turn}");
             return nested(out, &head, &[("", body)], depth);
         }
-        Op::Block { exit, body } => return nested(out, &format!("block r{exit}"), &[("", body)], depth),
+        Op::Block { exit, body } => {
+            return nested(out, &format!("block r{exit}"), &[("", body)], depth);
+        }
         Op::Doomed { body } => return nested(out, "doomed", &[("", body)], depth),
-        Op::Decide { of, body, .. } => return nested(out, &format!("decide ${of}"), &[("", body)], depth),
+        Op::Decide { of, body, .. } => {
+            return nested(out, &format!("decide ${of}"), &[("", body)], depth);
+        }
         Op::Try { body, handler, finally, .. } => {
             let none = Block::new();
             let caught = handler.as_ref().map_or(&none, |(_, body)| body);
-            let ways = [("", body), ("catch", caught), ("finally", finally.as_ref().unwrap_or(&none))];
+            let ways =
+                [("", body), ("catch", caught), ("finally", finally.as_ref().unwrap_or(&none))];
             return nested(out, "try", &ways, depth);
         }
     };

@@ -31,7 +31,10 @@ pub(in crate::structure) enum Kind {
     Plain,
     Array,
     /// A function, with the context in which it was made.
-    Func { func: FuncId, env: u32 },
+    Func {
+        func: FuncId,
+        env: u32,
+    },
     /// A function with what it is given first.
     Bound,
     Data(Origin),
@@ -97,7 +100,14 @@ pub(in crate::structure) struct Heap {
 
 impl Heap {
     /// Returns the object that a place makes in a context.
-    pub(in crate::structure) fn object(&mut self, context: u32, at: u32, kind: Kind, unique: bool, birth: Birth) -> ObjId {
+    pub(in crate::structure) fn object(
+        &mut self,
+        context: u32,
+        at: u32,
+        kind: Kind,
+        unique: bool,
+        birth: Birth,
+    ) -> ObjId {
         if let Some(id) = self.ids.get(&(context, at, kind)) {
             let object = &mut self.objects[*id as usize];
             object.unique &= unique;
@@ -108,7 +118,15 @@ impl Heap {
             return *id;
         }
         let id = self.objects.len() as ObjId;
-        self.objects.push(Object { kind, unique, escaped: false, birth, kept: false, turn: (0, u32::MAX), keys: Vec::new() });
+        self.objects.push(Object {
+            kind,
+            unique,
+            escaped: false,
+            birth,
+            kept: false,
+            turn: (0, u32::MAX),
+            keys: Vec::new(),
+        });
         self.ids.insert((context, at, kind), id);
         id
     }
@@ -143,12 +161,28 @@ impl Heap {
     fn add(&mut self, first: Value, unique: bool, private: bool, birth: Birth) -> CellId {
         let id = self.cells.len() as CellId;
         let (ever, beside) = (Value::NEVER, Value::NEVER);
-        self.cells.push(Cell { now: first, ever, beside, birth, unique, private, watched: false, span: (0, 0), object: None, first });
+        self.cells.push(Cell {
+            now: first,
+            ever,
+            beside,
+            birth,
+            unique,
+            private,
+            watched: false,
+            span: (0, 0),
+            object: None,
+            first,
+        });
         id
     }
 
     /// Adds the cells of a function's frame and returns the first of them.
-    pub(in crate::structure) fn frame(&mut self, slots: Slot, mut of: impl FnMut(Slot) -> (bool, bool), birth: Birth) -> CellId {
+    pub(in crate::structure) fn frame(
+        &mut self,
+        slots: Slot,
+        mut of: impl FnMut(Slot) -> (bool, bool),
+        birth: Birth,
+    ) -> CellId {
         let base = self.cells.len() as CellId;
         for slot in 0..slots {
             let (unique, private) = of(slot);
@@ -165,7 +199,12 @@ impl Heap {
     }
 
     /// Adds to what was ever written to a cell; returns whether someone has to look again.
-    pub(in crate::structure) fn note(&mut self, domain: &mut Domain, cell: CellId, value: Value) -> bool {
+    pub(in crate::structure) fn note(
+        &mut self,
+        domain: &mut Domain,
+        cell: CellId,
+        value: Value,
+    ) -> bool {
         let known = &mut self.cells[cell as usize];
         if known.ever == value {
             return false;

@@ -83,7 +83,8 @@ pub(in crate::structure) struct Shapes {
 
 impl Default for Shapes {
     fn default() -> Self {
-        let mut shapes = Self { shapes: Vec::new(), ids: HashMap::default(), joins: HashMap::default() };
+        let mut shapes =
+            Self { shapes: Vec::new(), ids: HashMap::default(), joins: HashMap::default() };
         let plain = |prim, absent| Shape { prim, absent, refs: SmallVec::new() };
         // In the order of the numbers below.
         shapes.add(plain(Prim::None, false));
@@ -130,7 +131,12 @@ impl Shapes {
     }
 
     /// Returns what of a shape is a reference that `keep` keeps, and its other parts if `prim`.
-    pub(in crate::structure) fn only_refs(&mut self, id: ShapeId, keep: impl Fn(&Ref) -> bool, prim: bool) -> ShapeId {
+    pub(in crate::structure) fn only_refs(
+        &mut self,
+        id: ShapeId,
+        keep: impl Fn(&Ref) -> bool,
+        prim: bool,
+    ) -> ShapeId {
         let mut shape = self.get(id).clone();
         shape.refs.retain(|one| keep(one));
         if !prim {
@@ -162,7 +168,11 @@ impl Shapes {
     }
 
     /// Returns a shape without the constants that `gone` takes away.
-    pub(in crate::structure) fn without(&mut self, id: ShapeId, gone: impl Fn(&Scalar) -> bool) -> ShapeId {
+    pub(in crate::structure) fn without(
+        &mut self,
+        id: ShapeId,
+        gone: impl Fn(&Scalar) -> bool,
+    ) -> ShapeId {
         let Prim::Consts(scalars) = &self.get(id).prim else { return id };
         if !scalars.iter().any(&gone) {
             return id;

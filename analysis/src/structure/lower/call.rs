@@ -183,7 +183,7 @@ impl Lower {
                 self.unless_nothing(chain, callee);
                 let args = self.apart(|lower| lower.args(&call.args));
                 let to = self.fresh();
-                        self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+                self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
                 (to, None)
             }
         }

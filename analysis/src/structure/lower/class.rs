@@ -121,7 +121,11 @@ impl Lower {
                         statics.push(member);
                     } else {
                         let key = self.prop_key(&prop.key);
-                        fields.push((self.kept_key(key, prop.span), prop.value.as_deref(), prop.span));
+                        fields.push((
+                            self.kept_key(key, prop.span),
+                            prop.value.as_deref(),
+                            prop.span,
+                        ));
                     }
                 }
                 ast::ClassMember::PrivateProp(prop) => {

@@ -160,7 +160,13 @@ impl Lower {
     }
 
     /// Lowers what can be left by `break`.
-    fn leavable(&mut self, span: Span, names: Vec<Atom>, plain: bool, make: impl FnOnce(&mut Self)) {
+    fn leavable(
+        &mut self,
+        span: Span,
+        names: Vec<Atom>,
+        plain: bool,
+        make: impl FnOnce(&mut Self),
+    ) {
         let exit = self.region();
         self.frame().labels.push(Label { names, exit, turn: None, plain });
         let (body, ()) = self.block(make);
@@ -175,7 +181,8 @@ impl Lower {
             None if turn => known.turn.is_some(),
             None => known.plain,
         });
-        let to = found.map(|label| if turn { label.turn.unwrap_or(label.exit) } else { label.exit });
+        let to =
+            found.map(|label| if turn { label.turn.unwrap_or(label.exit) } else { label.exit });
         // The parser refuses a jump to nowhere.
         self.emit(span, Op::Jump { to: to.unwrap_or(WHOLE) });
     }
@@ -244,9 +251,10 @@ impl Lower {
                 (error, body)
             })
         });
-        let finally = attempt.finalizer.as_ref().map(|finalizer| {
-            self.block(|lower| lower.nested(&finalizer.stmts)).0
-        });
+        let finally = attempt
+            .finalizer
+            .as_ref()
+            .map(|finalizer| self.block(|lower| lower.nested(&finalizer.stmts)).0);
         let at = bounds(attempt.span);
         self.emit(attempt.span, Op::Try { body, handler, finally, at });
     }

@@ -5,7 +5,8 @@ use super::lower;
 use crate::Limits;
 
 fn core(source: &str) -> String {
-    let parsed = crate::parse::parse(source, &Limits::default()).unwrap_or_else(|found| panic!("{source}: {found:?}"));
+    let parsed = crate::parse::parse(source, &Limits::default())
+        .unwrap_or_else(|found| panic!("{source}: {found:?}"));
     print(&lower(parsed.function().expect("a program is a function")))
 }
 
@@ -25,7 +26,9 @@ fn choices_loops_and_handlers_are_nested() {
 
 #[test]
 fn patterns_defaults_and_chains_are_spelled_out() {
-    insta::assert_snapshot!(core("const { a = 1, b: [c, ...d] } = args; f?.(c?.x.y ?? d); function f() {}"));
+    insta::assert_snapshot!(core(
+        "const { a = 1, b: [c, ...d] } = args; f?.(c?.x.y ?? d); function f() {}"
+    ));
 }
 
 #[test]

@@ -14,51 +14,102 @@ enum By {
 const ROWS: &[(By, &str)] = &[
     (By::Decision, "try { if (s.a) JSON.parse(s.b); await mcp.b.k({}); } catch {}"),
     (By::Decision, "try { JSON.parse(s.json); await mcp.b.k({}); } catch {}"),
-    (By::Data, "let ok = true; try { JSON.parse(s.json); } catch { ok = false; } await mcp.b.k({ ok });"),
+    (
+        By::Data,
+        "let ok = true; try { JSON.parse(s.json); } catch { ok = false; } await mcp.b.k({ ok });",
+    ),
     (By::Data, "let t = ''; try { s.x.y(); } catch (e) { t = e.message; } await mcp.b.k({ t });"),
     (By::Data, "let t = 1; try { const { a: { b } } = s; t = 2; } catch {} await mcp.b.k({ t });"),
     (By::Data, "let t = 1; try { const [x] = s.list; t = 2; } catch {} await mcp.b.k({ t });"),
     (By::Data, "let t = 1; try { for (const x of s.list) t = 2; } catch {} await mcp.b.k({ t });"),
-    (By::Data, "let v = 'low'; if (s.n > 40) v = 'high'; const post = async () => mcp.b.k({ v }); await post();"),
+    (
+        By::Data,
+        "let v = 'low'; if (s.n > 40) v = 'high'; const post = async () => mcp.b.k({ v }); await post();",
+    ),
     (By::Either, "const h = { a: () => mcp.b.k({ x: 1 }), b: () => 2 }; await h[s.kind]();"),
     (By::Data, "const f = () => 1, g = () => 2; const v = (s.ok ? f : g)(); await mcp.b.k({ v });"),
-    (By::Data, "class A { v() { return 1; } } class B { v() { return 2; } } const o = new (s.ok ? A : B)(); await mcp.b.k({ v: o.v() });"),
+    (
+        By::Data,
+        "class A { v() { return 1; } } class B { v() { return 2; } } const o = new (s.ok ? A : B)(); await mcp.b.k({ v: o.v() });",
+    ),
     (By::Data, "let f; if (s.ok) f = () => 1; await mcp.b.k({ v: f?.() });"),
     (By::Data, "let f = () => 1; if (s.ok) f = () => 2; await mcp.b.k({ v: f() });"),
-    (By::Data, "const rows = [{ v: 1 }, { v: 2 }]; rows.find((r) => r.v === s.n).v = 'hit'; await mcp.b.k({ rows });"),
+    (
+        By::Data,
+        "const rows = [{ v: 1 }, { v: 2 }]; rows.find((r) => r.v === s.n).v = 'hit'; await mcp.b.k({ rows });",
+    ),
     (By::Data, "const x = [], y = []; (s.ok ? x : y).push(1); await mcp.b.k({ x });"),
-    (By::Data, "const m = new Map([['a', { v: 1 }]]); m.get('a').v = s.n; await mcp.b.k({ v: m.get('a').v });"),
-    (By::Data, "class R { text = ''; async load() { this.text = s.text; await this.send(); } async send() { await mcp.b.k({ text: this.text }); } } await new R().load();"),
-    (By::Data, "class P { get() { return 1; } run() { return this.get(); } } class Q extends P { get() { return s.n; } } await mcp.b.k({ v: new Q().run() });"),
-    (By::Data, "class P { m() { return s.n; } } class Q extends P { m() { return super.m(); } } await mcp.b.k({ v: new Q().m() });"),
-    (By::Data, "const o = { v: s.n, get() { return this.v; } }; const g = o.get.bind(o); await mcp.b.k({ v: g() });"),
+    (
+        By::Data,
+        "const m = new Map([['a', { v: 1 }]]); m.get('a').v = s.n; await mcp.b.k({ v: m.get('a').v });",
+    ),
+    (
+        By::Data,
+        "class R { text = ''; async load() { this.text = s.text; await this.send(); } async send() { await mcp.b.k({ text: this.text }); } } await new R().load();",
+    ),
+    (
+        By::Data,
+        "class P { get() { return 1; } run() { return this.get(); } } class Q extends P { get() { return s.n; } } await mcp.b.k({ v: new Q().run() });",
+    ),
+    (
+        By::Data,
+        "class P { m() { return s.n; } } class Q extends P { m() { return super.m(); } } await mcp.b.k({ v: new Q().m() });",
+    ),
+    (
+        By::Data,
+        "const o = { v: s.n, get() { return this.v; } }; const g = o.get.bind(o); await mcp.b.k({ v: g() });",
+    ),
     (By::Data, "function f() { return this.v; } await mcp.b.k({ v: f.call({ v: s.n }) });"),
     (By::Data, "function f(a, b) { return b; } await mcp.b.k({ v: f.apply(null, [1, s.n]) });"),
     (By::Data, "const o = { get v() { return s.n; } }; await mcp.b.k({ v: o.v });"),
     (By::Data, "const o = { get v() { return s.n; } }; await mcp.b.k({ o });"),
-    (By::Data, "const o = {}; const p = Promise.resolve(o); (await p).v = s.n; await mcp.b.k({ o });"),
+    (
+        By::Data,
+        "const o = {}; const p = Promise.resolve(o); (await p).v = s.n; await mcp.b.k({ o });",
+    ),
     (By::Data, "const v = [1, 2].reduce((a, x) => a + x * s.n, 0); await mcp.b.k({ v });"),
     (By::Data, "function* g() { yield s.n; } for (const v of g()) await mcp.b.k({ v });"),
-    (By::Data, "function* g() { yield 1; } const it = g(); if (s.ok) it.next(); await mcp.b.k({ v: it.next().done });"),
+    (
+        By::Data,
+        "function* g() { yield 1; } const it = g(); if (s.ok) it.next(); await mcp.b.k({ v: it.next().done });",
+    ),
     (By::Data, "try { throw s; } catch (e) { await mcp.b.k({ e }); }"),
     (By::Data, "const f = (x = s.n) => x; await mcp.b.k({ v: f() });"),
     (By::Data, "const fs = []; fs.push(() => s.n); await mcp.b.k({ v: fs[0]() });"),
     (By::Data, "let n = 0; s.text.replace(/a/g, () => { n++; return ''; }); await mcp.b.k({ n });"),
     (By::Data, "let n = 0; Array.from({ length: s.n }, () => n++); await mcp.b.k({ n });"),
-    (By::Data, "let n = 0; [1, 2, 3].some((x) => { n++; return x === s.n; }); await mcp.b.k({ n });"),
+    (
+        By::Data,
+        "let n = 0; [1, 2, 3].some((x) => { n++; return x === s.n; }); await mcp.b.k({ n });",
+    ),
     (By::Data, "let n = 0; s.list.sort(() => n++); await mcp.b.k({ n });"),
-    (By::Data, "const l = [1]; for (const x of l) { if (l.length < s.n) l.push(x); } await mcp.b.k({ n: l.length });"),
+    (
+        By::Data,
+        "const l = [1]; for (const x of l) { if (l.length < s.n) l.push(x); } await mcp.b.k({ n: l.length });",
+    ),
     (By::Data, "const re = /a/g; re.test(s.text); await mcp.b.k({ v: re.test('aaa') });"),
-    (By::Data, "let seen; const o = { set v(x) { seen = x; } }; o.v = s.n; await mcp.b.k({ seen });"),
+    (
+        By::Data,
+        "let seen; const o = { set v(x) { seen = x; } }; o.v = s.n; await mcp.b.k({ seen });",
+    ),
     (By::Data, "const o = {}; Object.assign(o, { v: s.n }); await mcp.b.k({ o });"),
     (By::Data, "const o = { v: 1 }; if (s.ok) delete o.v; await mcp.b.k({ o });"),
     (By::Data, "const p = new Proxy({}, { get: () => s.n }); await mcp.b.k({ v: p.x });"),
     (By::Either, "const t = setTimeout(() => { mcp.b.k({}); }, 1); if (s.ok) clearTimeout(t);"),
-    (By::Data, "const { promise, resolve } = Promise.withResolvers(); resolve(s.n); await mcp.b.k({ v: await promise });"),
+    (
+        By::Data,
+        "const { promise, resolve } = Promise.withResolvers(); resolve(s.n); await mcp.b.k({ v: await promise });",
+    ),
     (By::Data, "const v = await new Promise((done) => done(s.n)); await mcp.b.k({ v });"),
-    (By::Data, "let v = 'low'; const p = (async () => { await 0; v = s.n; })(); v = 'x'; await p; await mcp.b.k({ v });"),
+    (
+        By::Data,
+        "let v = 'low'; const p = (async () => { await 0; v = s.n; })(); v = 'x'; await p; await mcp.b.k({ v });",
+    ),
     (By::Data, "await mcp.b.k({ path: 'notes.txt', toJSON() { return { path: s.n }; } });"),
-    (By::Data, "const o = { l: [] }; const add = o.l.push.bind(o.l); add(s.n); await mcp.b.k({ l: o.l });"),
+    (
+        By::Data,
+        "const o = { l: [] }; const add = o.l.push.bind(o.l); add(s.n); await mcp.b.k({ l: o.l });",
+    ),
     (By::Data, "const { [s.key]: one } = { a: 1, b: 2 }; await mcp.b.k({ one });"),
     (By::Data, "let v = 0; for (let i = 0; i < s.n; i++) v = i; await mcp.b.k({ v });"),
     (By::Data, "let v = 0; while (true) { v++; if (v > s.n) break; } await mcp.b.k({ v });"),
@@ -66,18 +117,36 @@ const ROWS: &[(By, &str)] = &[
     (By::Data, "let v = 1; out: { if (s.ok) break out; v = 2; } await mcp.b.k({ v });"),
     (By::Data, "const f = () => { if (s.ok) return 1; return 2; }; await mcp.b.k({ v: f() });"),
     (By::Data, "const f = (n) => (n <= 0 ? s.n : f(n - 1)); await mcp.b.k({ v: f(3) });"),
-    (By::Data, "let v = 1; try { if (s.ok) throw 1; } catch { v = 2; } finally { v += 1; } await mcp.b.k({ v });"),
+    (
+        By::Data,
+        "let v = 1; try { if (s.ok) throw 1; } catch { v = 2; } finally { v += 1; } await mcp.b.k({ v });",
+    ),
     (By::Data, "const a = [1, 2]; a[s.i] = 3; await mcp.b.k({ v: a[0] });"),
     (By::Data, "const v = `${{ toString() { return s.n; } }}`; await mcp.b.k({ v });"),
     (By::Data, "const set = new Set(); if (s.ok) set.add(1); await mcp.b.k({ v: set.has(1) });"),
     (By::Data, "const v = s.ok && 1; await mcp.b.k({ v });"),
     (By::Data, "const v = s?.a?.b ?? 1; await mcp.b.k({ v });"),
-    (By::Data, "const c = (x) => { let n = x; return () => n; }; const a = c(s.n); c(1); await mcp.b.k({ v: a() });"),
-    (By::Data, "const r = await Promise.allSettled([mcp.c.x({ s })]); const t = s.a; await mcp.b.k({ v: [t].concat(r) });"),
+    (
+        By::Data,
+        "const c = (x) => { let n = x; return () => n; }; const a = c(s.n); c(1); await mcp.b.k({ v: a() });",
+    ),
+    (
+        By::Data,
+        "const r = await Promise.allSettled([mcp.c.x({ s })]); const t = s.a; await mcp.b.k({ v: [t].concat(r) });",
+    ),
     (By::Decision, "if (!s.ok) return; await mcp.b.k({});"),
-    (By::Decision, "const go = async () => { if (s.ok) throw new Error('x'); }; await go().catch(() => mcp.b.k({}));"),
-    (By::Decision, "const go = async () => { if (s.ok) throw new Error('x'); }; await go(); await mcp.b.k({});"),
-    (By::Decision, "const go = async () => { if (s.ok) throw new Error('x'); }; const p = go(); await p; await mcp.b.k({});"),
+    (
+        By::Decision,
+        "const go = async () => { if (s.ok) throw new Error('x'); }; await go().catch(() => mcp.b.k({}));",
+    ),
+    (
+        By::Decision,
+        "const go = async () => { if (s.ok) throw new Error('x'); }; await go(); await mcp.b.k({});",
+    ),
+    (
+        By::Decision,
+        "const go = async () => { if (s.ok) throw new Error('x'); }; const p = go(); await p; await mcp.b.k({});",
+    ),
 ];
 
 #[test]
@@ -94,9 +163,14 @@ fn what_is_easily_forgotten_is_told() {
             continue;
         }
         let last = report.tasks.iter().filter(|task| task.tool.as_str() == "b:k").next_back();
-        let secret = report.tasks.iter().position(|task| task.tool.as_str() == "a:secret").unwrap_or(usize::MAX);
-        let (data, decides) =
-            last.map_or((false, false), |task| (task.data.contains(&secret), task.decided.contains(&secret)));
+        let secret = report
+            .tasks
+            .iter()
+            .position(|task| task.tool.as_str() == "a:secret")
+            .unwrap_or(usize::MAX);
+        let (data, decides) = last.map_or((false, false), |task| {
+            (task.data.contains(&secret), task.decided.contains(&secret))
+        });
         let is_told = match by {
             By::Data => data,
             By::Decision => decides,
@@ -132,7 +206,9 @@ fn what_does_not_flow_is_not_told() {
         let source = format!("const s = await mcp.a.secret({{}});\n{row}");
         let Some((report, _)) = analysed(&source) else { panic!("{row} can be analysed") };
         let task = report.tasks.iter().find(|task| task.tool.as_str() == "b:k");
-        if report.dynamic || task.is_none_or(|task| task.data.contains(&0) || task.decided.contains(&0)) {
+        if report.dynamic
+            || task.is_none_or(|task| task.data.contains(&0) || task.decided.contains(&0))
+        {
             told.push(*row);
         }
     }

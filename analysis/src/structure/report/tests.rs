@@ -8,6 +8,8 @@ use super::{Report, report};
 
 #[path = "misses.rs"]
 mod misses;
+#[path = "speed.rs"]
+mod speed;
 use crate::Limits;
 use crate::structure::lower::lower;
 
@@ -66,7 +68,9 @@ fn difference(source: &str) -> Option<Difference> {
             say(format!("{} {} is not found", task.task, task.tool));
             continue;
         };
-        let flags = |may: bool, many: bool| (if may { "may" } else { "will" }, if many { "many" } else { "once" });
+        let flags = |may: bool, many: bool| {
+            (if may { "may" } else { "will" }, if many { "many" } else { "once" })
+        };
         if (new.may, new.many) != (task.conditional, task.repeats) {
             let (now, was) = (flags(new.may, new.many), flags(task.conditional, task.repeats));
             say(format!("{}: {now:?} was {was:?}", task.task));
@@ -79,7 +83,8 @@ fn difference(source: &str) -> Option<Difference> {
             let found = places.iter().filter_map(|place| report.tasks.get(*place));
             found
                 .filter_map(|one| {
-                    let same = old.iter().find(|(at, other)| *at == one.at && other.tool == one.tool)?;
+                    let same =
+                        old.iter().find(|(at, other)| *at == one.at && other.tool == one.tool)?;
                     Some((one.at, same.1.task.clone()))
                 })
                 .collect()

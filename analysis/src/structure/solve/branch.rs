@@ -197,7 +197,8 @@ impl<'a> Solver<'a> {
             if goes_on {
                 for (cell, before) in solver.changed_since(mark) {
                     let now = solver.now(cell);
-                    if now == before && solver.is_exact(now) || solver.ends_with_turn(cell, serial) {
+                    if now == before && solver.is_exact(now) || solver.ends_with_turn(cell, serial)
+                    {
                         continue;
                     }
                     let mut value = solver.dom.with(now, ends);
@@ -241,7 +242,8 @@ impl<'a> Solver<'a> {
         if let Some(finally) = finally {
             let written = self.recorders.pop().unwrap_or_default();
             // It runs whatever happened before, so that what decided on that does not decide on it.
-            let inner: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
+            let inner: Vec<(Deps, bool)> =
+                self.levels.iter().map(|one| (one.deps, one.may)).collect();
             for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
                 (level.deps, level.may) = (*deps, *may);
             }
@@ -256,7 +258,12 @@ impl<'a> Solver<'a> {
     }
 
     /// Walks `finally`: on the way on which nothing failed, and on all others.
-    fn finish(&mut self, goes_on: bool, written: HashMap<CellId, Value>, finally: &'a Block) -> bool {
+    fn finish(
+        &mut self,
+        goes_on: bool,
+        written: HashMap<CellId, Value>,
+        finally: &'a Block,
+    ) -> bool {
         self.finals += 1;
         let apart = self.finals <= 3;
         self.replays += u32::from(goes_on && apart);
@@ -273,7 +280,11 @@ impl<'a> Solver<'a> {
                         solver.set_now(*cell, joined);
                     }
                     let _ = solver.run(finally);
-                    touched = solver.changed_since(mark).iter().map(|(cell, _)| (*cell, solver.now(*cell))).collect();
+                    touched = solver
+                        .changed_since(mark)
+                        .iter()
+                        .map(|(cell, _)| (*cell, solver.now(*cell)))
+                        .collect();
                     false
                 },
                 |solver| {
@@ -343,7 +354,11 @@ impl<'a> Solver<'a> {
                     let goes_on = solver.run(caught);
                     solver.rethrows -= u32::from(futile);
                     // Whatever is caught is thrown again, and then nobody catches it.
-                    if !goes_on && jumps == solver.jumps && solver.handlers.is_empty() && solver.beside == 0 {
+                    if !goes_on
+                        && jumps == solver.jumps
+                        && solver.handlers.is_empty()
+                        && solver.beside == 0
+                    {
                         solver.changed |= solver.futile.insert(key);
                     }
                     goes_on
@@ -369,7 +384,14 @@ impl<'a> Solver<'a> {
     ) -> (bool, Handler, HashMap<CellId, Value>) {
         self.push_level(NONE, false, false);
         let level = self.levels.len() - 1;
-        self.handlers.push(Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees });
+        self.handlers.push(Handler {
+            level,
+            thrown: NONE,
+            error: Value::NEVER,
+            any: false,
+            ends: NONE,
+            sees,
+        });
         self.recorders.push(HashMap::default());
         let goes_on = walk(self);
         let written = self.recorders.pop().unwrap_or_default();
@@ -379,7 +401,8 @@ impl<'a> Solver<'a> {
                 *own = self.dom.join(*own, *value);
             }
         }
-        let none = Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees };
+        let none =
+            Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees };
         let handler = self.handlers.pop().unwrap_or(none);
         self.levels.pop();
         (goes_on, handler, written)

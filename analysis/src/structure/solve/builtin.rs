@@ -21,7 +21,8 @@ impl Solver<'_> {
         if matches!(&*member, "call" | "apply" | "bind") {
             return self.dom.reference(Ref::Method(name));
         }
-        let is_number = matches!(&*base, "Math" | "Number") && member.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+        let is_number = matches!(&*base, "Math" | "Number")
+            && member.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
         if is_number {
             return Value::computed(NONE);
         }
@@ -58,13 +59,20 @@ impl Solver<'_> {
     }
 
     /// Calls a function of the engine.
-    pub(super) fn builtin(&mut self, name: NameId, this: Option<Value>, args: &Args, wait: bool) -> Value {
+    pub(super) fn builtin(
+        &mut self,
+        name: NameId,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Value {
         let text = self.dom.names.text(name);
         if builtins::is_pure(&text) {
             let deps = self.convert_args(args);
             self.may_fail_by(Value::computed(deps));
             return match &*text {
-                "console.log" | "console.error" | "console.warn" | "console.info" | "console.debug" => Value::UNDEFINED,
+                "console.log" | "console.error" | "console.warn" | "console.info"
+                | "console.debug" => Value::UNDEFINED,
                 _ => Value::computed(deps),
             };
         }
@@ -74,7 +82,11 @@ impl Solver<'_> {
                 let deps = self.convert_args(args);
                 self.may_fail_by(Value::computed(deps));
                 let leads = self.leads_to_functions(args);
-                if leads || args.list.len() > 1 { self.unknown_call(this, args) } else { self.data(deps) }
+                if leads || args.list.len() > 1 {
+                    self.unknown_call(this, args)
+                } else {
+                    self.data(deps)
+                }
             }
             "JSON.stringify" => {
                 let own = self.serialise(first).unwrap_or(NONE);
@@ -101,7 +113,8 @@ impl Solver<'_> {
             "Object.entries" => self.entries(first),
             "Object.fromEntries" => self.of_entries(first),
             "Object.assign" => {
-                let sources: SmallVec<[Value; 4]> = args.list.iter().skip(1).copied().chain(args.rest).collect();
+                let sources: SmallVec<[Value; 4]> =
+                    args.list.iter().skip(1).copied().chain(args.rest).collect();
                 for from in sources {
                     self.assign(first, from);
                 }
@@ -123,9 +136,8 @@ impl Solver<'_> {
                 list
             }
             "Array" => self.construct_builtin(name, args),
-            "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask" | "process.nextTick" => {
-                self.later(&text, args)
-            }
+            "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask"
+            | "process.nextTick" => self.later(&text, args),
             "clearTimeout" | "clearInterval" | "clearImmediate" => {
                 let control = self.control_above(0);
                 let deps = self.reach_args(args);
@@ -137,7 +149,9 @@ impl Solver<'_> {
             }
             _ if text.starts_with("Promise.") => self.of_promises(&text, this, args, wait),
             "%resolve" | "%reject" => self.resolve(&text, this, first),
-            _ if builtins::is_error(&text) || matches!(&*text, "RegExp") => self.construct_builtin(name, args),
+            _ if builtins::is_error(&text) || matches!(&*text, "RegExp") => {
+                self.construct_builtin(name, args)
+            }
             "eval" | "Function" => {
                 self.gap(Code::DynamicEval);
                 self.unknown_call(this, args)
@@ -217,14 +231,26 @@ impl Solver<'_> {
         if builtins::is_error(&text) {
             let deps = self.convert_args(args);
             let message = self.arg(args, 0);
-            let message = if self.dom.shape(message).refs.is_empty() { message } else { Value::computed(deps) };
-            for (field, value) in [("message", message), ("stack", Value::computed(deps)), ("name", Value::computed(NONE))] {
+            let message = if self.dom.shape(message).refs.is_empty() {
+                message
+            } else {
+                Value::computed(deps)
+            };
+            for (field, value) in [
+                ("message", message),
+                ("stack", Value::computed(deps)),
+                ("name", Value::computed(NONE)),
+            ] {
                 let name = self.dom.name(&field.into());
                 self.set_own(this, name, value);
             }
             let options = self.arg(args, 1);
             let cause = self.dom.name(&"cause".into());
-            let value = self.get(options, &At { names: Some(smallvec::smallvec![cause]), deps: NONE }, false);
+            let value = self.get(
+                options,
+                &At { names: Some(smallvec::smallvec![cause]), deps: NONE },
+                false,
+            );
             if args.list.len() > 1 {
                 self.set_own(this, cause, value);
             }
@@ -256,7 +282,9 @@ impl Solver<'_> {
         };
         // Of a list nothing but its items is looked at; all else is converted.
         let deep = self.reach(this);
-        let (item, count) = if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts) && method.calls == Calls::Never {
+        let (item, count) = if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts)
+            && method.calls == Calls::Never
+        {
             (Value::computed(deep), deep)
         } else {
             self.iterated(this)
@@ -299,11 +327,13 @@ impl Solver<'_> {
         match calls {
             Calls::Never => Value::NEVER,
             Calls::Each => {
-                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count), this];
+                let list: SmallVec<[Value; 4]> =
+                    smallvec::smallvec![item, Value::computed(count), this];
                 self.call_each(callee, count, &Args { list, rest: None }, false)
             }
             Calls::Until => {
-                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count), this];
+                let list: SmallVec<[Value; 4]> =
+                    smallvec::smallvec![item, Value::computed(count), this];
                 self.call_each(callee, count, &Args { list, rest: None }, true)
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
@@ -314,7 +344,12 @@ impl Solver<'_> {
             }
             Calls::Match => {
                 let text = Value::computed(deep);
-                self.call_each(callee, deep, &Args { list: SmallVec::new(), rest: Some(text) }, false)
+                self.call_each(
+                    callee,
+                    deep,
+                    &Args { list: SmallVec::new(), rest: Some(text) },
+                    false,
+                )
             }
             Calls::Fold => {
                 let start = match args.list.get(1) {
@@ -332,7 +367,11 @@ impl Solver<'_> {
                     let before = solver.here(before);
                     let list: SmallVec<[Value; 4]> =
                         smallvec::smallvec![before, item, Value::computed(count), this];
-                    let Some(value) = solver.call_any(callee, None, &Args { list, rest: None }, false) else { return false };
+                    let Some(value) =
+                        solver.call_any(callee, None, &Args { list, rest: None }, false)
+                    else {
+                        return false;
+                    };
                     solver.hold_in_object(value, key);
                     solver.write(cell, value, false);
                     last = solver.dom.join(last, value);

@@ -1,6 +1,7 @@
 //! Calls of functions of the program: each call walks the function's code anew, in a context of its
 //! own. Where that has no end, or costs too much, all other calls of a function share one context.
 
+use super::shared::Shared;
 use super::*;
 use crate::structure::core::{Arg, CallForm, FuncForm, Inst, RESULT, Slot, THIS, WHOLE, Wait};
 use crate::structure::domain::{Kind, Ref};
@@ -34,28 +35,11 @@ pub(super) struct Context {
     pub(super) unique: bool,
     /// Whether functions that are made in it may be called after it.
     pub(super) leaks: bool,
-    shared: Option<Shared>,
-}
-
-/// What is known of a context that several calls share.
-#[derive(Default)]
-struct Shared {
-    this: Option<Value>,
-    args: Args,
-    deps: Deps,
-    result: Option<Value>,
-    thrown: Deps,
-    error: Option<Value>,
-    writes: HashSet<CellId>,
-    walked: Option<u32>,
-    open: bool,
+    pub(super) shared: Option<Shared>,
 }
 
 /// Where a context is found: the context and place of the call, and the function.
 pub(super) type Contexts = HashMap<(u32, u32, ObjId), u32>;
-
-/// In place of the caller, for contexts that calls share.
-const ANY_CALLER: u32 = u32::MAX;
 
 impl<'a> Solver<'a> {
     pub(super) fn context(&self) -> u32 {
@@ -69,7 +53,14 @@ impl<'a> Solver<'a> {
         self.push_level(NONE, false, false);
         let base = self.contexts[0].base;
         let level = self.levels.len();
-        self.acts.push(Act { context: 0, base, args: Args::default(), wait: true, level, iterator: None });
+        self.acts.push(Act {
+            context: 0,
+            base,
+            args: Args::default(),
+            wait: true,
+            level,
+            iterator: None,
+        });
         let body: &'a [Inst] = &self.function(0).body;
         if self.region(WHOLE, |solver| solver.run(body)) {
             let value = self.slot(RESULT);
@@ -77,7 +68,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
+    pub(super) fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
         let function = self.function(func);
         let birth = self.birth();
         // Functions that make functions that make functions have no end of contexts.
@@ -156,7 +147,13 @@ impl<'a> Solver<'a> {
     }
 
     /// Calls a value and returns what that gives, or nothing that is known.
-    pub(super) fn call_value(&mut self, callee: Value, this: Option<Value>, args: &Args, wait: bool) -> Value {
+    pub(super) fn call_value(
+        &mut self,
+        callee: Value,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Value {
         let at = (self.at, self.end, self.place);
         let value = self.call_any(callee, this, args, wait);
         (self.at, self.end, self.place) = at;
@@ -164,12 +161,20 @@ impl<'a> Solver<'a> {
     }
 
     /// Calls each of the functions that a value may be.
-    pub(super) fn call_any(&mut self, callee: Value, this: Option<Value>, args: &Args, wait: bool) -> Option<Value> {
+    pub(super) fn call_any(
+        &mut self,
+        callee: Value,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Option<Value> {
         let shape = self.dom.shapes.kept(callee.shape);
         if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
             self.may_fail_by(callee);
         }
-        self.each_way(callee.deps, &shape.refs, |solver, one| solver.call_one(one, this, args, wait))
+        self.each_way(callee.deps, &shape.refs, |solver, one| {
+            solver.call_one(one, this, args, wait)
+        })
     }
 
     /// Does something with one of several, of which `deps` choose.
@@ -208,7 +213,13 @@ impl<'a> Solver<'a> {
         }
     }
 
-    fn call_one(&mut self, callee: Ref, this: Option<Value>, args: &Args, wait: bool) -> Option<Value> {
+    fn call_one(
+        &mut self,
+        callee: Ref,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Option<Value> {
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
                 Kind::Func { func, env } => self.invoke(object, func, env, this, args, wait),
@@ -221,7 +232,9 @@ impl<'a> Solver<'a> {
                 }
             },
             Ref::Tool(namespace, action) => Some(self.task(namespace, action, args)),
-            Ref::Method(name) => Some(self.method(name, this.unwrap_or(Value::UNDEFINED), args, wait)),
+            Ref::Method(name) => {
+                Some(self.method(name, this.unwrap_or(Value::UNDEFINED), args, wait))
+            }
             Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
             Ref::Pool => Some(self.unknown_call(this, args)),
             Ref::Mcp | Ref::Namespace(_) => {
@@ -247,7 +260,11 @@ impl<'a> Solver<'a> {
                 all.list = items.into_iter().chain(args.list.iter().copied()).collect();
             }
             (None, some) => {
-                let rest = args.list.iter().chain(&args.rest).fold(some, |all, one| self.dom.join(all, *one));
+                let rest = args
+                    .list
+                    .iter()
+                    .chain(&args.rest)
+                    .fold(some, |all, one| self.dom.join(all, *one));
                 all = Args { list: SmallVec::new(), rest: Some(rest) };
             }
         }
@@ -367,8 +384,16 @@ impl<'a> Solver<'a> {
     }
 
     /// Walks the code of a function in a context; returns what it gives, if it ends.
-    fn enter(&mut self, context: u32, this: Option<Value>, args: Args, wait: bool, iterator: Option<ObjId>) -> Option<Value> {
-        let (base, func) = (self.contexts[context as usize].base, self.contexts[context as usize].func);
+    pub(super) fn enter(
+        &mut self,
+        context: u32,
+        this: Option<Value>,
+        args: Args,
+        wait: bool,
+        iterator: Option<ObjId>,
+    ) -> Option<Value> {
+        let (base, func) =
+            (self.contexts[context as usize].base, self.contexts[context as usize].func);
         let body: &'a [Inst] = &self.function(func).body;
         let at = (self.at, self.end, self.place);
         let level = self.levels.len();
@@ -402,128 +427,5 @@ impl<'a> Solver<'a> {
                 self.set_now(base + slot, Value::NEVER);
             }
         }
-    }
-
-    /// Calls a function in the context that all such calls share.
-    fn call_shared(
-        &mut self,
-        object: ObjId,
-        func: FuncId,
-        env: u32,
-        this: Option<Value>,
-        args: &Args,
-        iterator: Option<ObjId>,
-    ) -> Option<Value> {
-        let key = (ANY_CALLER, iterator.map_or(0, |iterator| iterator + 1), object);
-        let context = match self.context_ids.get(&key) {
-            Some(context) => *context,
-            None => {
-                let context = self.add_context(func, env, false);
-                self.context_ids.insert(key, context);
-                context
-            }
-        };
-        for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
-            self.keep(value);
-        }
-        let control = self.control_above(0);
-        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
-        let mut is_new = false;
-        let given = this.unwrap_or(Value::NEVER);
-        is_new |= self.add_to(&mut shared.this, given);
-        for (place, value) in args.list.iter().enumerate() {
-            if shared.args.list.len() <= place {
-                // The calls before gave nothing there.
-                let before = if shared.walked.is_some() { Value::UNDEFINED } else { Value::NEVER };
-                shared.args.list.push(before);
-                is_new = true;
-            }
-            let mut joined = self.dom.join(shared.args.list[place], *value);
-            if self.round >= WIDEN {
-                joined.shape = self.dom.shapes.widened(joined.shape);
-            }
-            is_new |= joined != shared.args.list[place];
-            shared.args.list[place] = joined;
-        }
-        for place in args.list.len()..shared.args.list.len() {
-            let other = args.rest.unwrap_or(Value::UNDEFINED);
-            let joined = self.dom.join(shared.args.list[place], other);
-            is_new |= joined != shared.args.list[place];
-            shared.args.list[place] = joined;
-        }
-        if let Some(rest) = args.rest {
-            is_new |= self.add_to(&mut shared.args.rest, rest);
-        }
-        let deps = self.dom.union(shared.deps, control);
-        is_new |= deps != shared.deps;
-        shared.deps = deps;
-        self.changed |= is_new;
-        let must_walk = !shared.open && shared.walked != Some(self.round);
-        if must_walk {
-            (shared.open, shared.walked) = (true, Some(self.round));
-            let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
-            self.contexts[context as usize].shared = Some(shared);
-            self.walk_shared(context, this, args, deps, iterator);
-            shared = self.contexts[context as usize].shared.take().unwrap_or_default();
-            shared.open = false;
-        }
-        let (result, thrown, error) = (shared.result, shared.thrown, shared.error);
-        let writes: Vec<CellId> = shared.writes.iter().copied().collect();
-        self.contexts[context as usize].shared = Some(shared);
-        for cell in writes {
-            let known = &mut self.heap.cells[cell as usize];
-            known.watched = true;
-            let joined = self.dom.join(known.now, known.ever);
-            self.set_now(cell, joined);
-        }
-        if thrown != NONE || error.is_some() {
-            self.may_fail(thrown, error.unwrap_or(Value::NEVER));
-        }
-        result
-    }
-
-    fn add_to(&mut self, known: &mut Option<Value>, value: Value) -> bool {
-        let before = known.unwrap_or(Value::NEVER);
-        let mut joined = self.dom.join(before, value);
-        if self.round >= WIDEN {
-            joined.shape = self.dom.shapes.widened(joined.shape);
-        }
-        let is_new = *known != Some(joined);
-        *known = Some(joined);
-        is_new
-    }
-
-    fn walk_shared(&mut self, context: u32, this: Option<Value>, args: Args, deps: Deps, iterator: Option<ObjId>) {
-        let mark = self.trail.len();
-        self.tracking += 1;
-        self.beside += 1;
-        let mut given = None;
-        let (_, handler, _) = self.guarded(|solver| {
-            given = solver.under(deps, true, true, |solver| solver.enter(context, this, args, false, iterator));
-            given.is_some()
-        });
-        self.beside -= 1;
-        let written: Vec<CellId> = self
-            .changed_since(mark)
-            .into_iter()
-            .map(|(cell, _)| cell)
-            .filter(|cell| !self.heap.cells[*cell as usize].private)
-            .collect();
-        self.tracking -= 1;
-        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
-        for cell in written {
-            self.changed |= shared.writes.insert(cell);
-        }
-        if let Some(given) = given {
-            self.keep(given);
-            self.changed |= self.add_to(&mut shared.result, given);
-        }
-        if handler.any {
-            let thrown = self.dom.union(shared.thrown, handler.thrown);
-            self.changed |= thrown != shared.thrown;
-            shared.thrown = thrown;
-            self.changed |= self.add_to(&mut shared.error, handler.error);
-        }
-        self.contexts[context as usize].shared = Some(shared);
     }
 }

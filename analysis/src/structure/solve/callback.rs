@@ -30,26 +30,37 @@ impl Solver<'_> {
 
     /// Calls a function once for each of something, or until what it gives is enough; returns what the
     /// calls give.
-    pub(super) fn call_each(&mut self, callee: Value, count: Deps, args: &Args, until: bool) -> Value {
+    pub(super) fn call_each(
+        &mut self,
+        callee: Value,
+        count: Deps,
+        args: &Args,
+        until: bool,
+    ) -> Value {
         let mut out = Value::NEVER;
-        self.repeat(count, |solver| {
-            match solver.call_any(callee, None, args, false) {
-                Some(value) => {
-                    out = solver.dom.join(out, value);
-                    if until {
-                        let deps = solver.reach(value);
-                        solver.under(deps, false, false, |solver| solver.jump(EXIT));
-                    }
-                    true
+        self.repeat(count, |solver| match solver.call_any(callee, None, args, false) {
+            Some(value) => {
+                out = solver.dom.join(out, value);
+                if until {
+                    let deps = solver.reach(value);
+                    solver.under(deps, false, false, |solver| solver.jump(EXIT));
                 }
-                None => false,
+                true
             }
+            None => false,
         });
         out
     }
 
     /// Starts an async function for which nobody waits here.
-    pub(super) fn start(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+    pub(super) fn start(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+    ) -> Value {
         self.keep_object(object);
         self.keep_given(this, args);
         let promise = self.object(2, Kind::Promise);
@@ -62,7 +73,11 @@ impl Solver<'_> {
         let caught = self.caught.contains(&promise);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         if end.any {
-            self.settle(promise, self.known.fails, Value { deps: end.thrown, shape: end.error.shape });
+            self.settle(
+                promise,
+                self.known.fails,
+                Value { deps: end.thrown, shape: end.error.shape },
+            );
         }
         if end.ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(end.ends));
@@ -258,7 +273,14 @@ impl Solver<'_> {
     }
 
     /// Makes a generator; its code runs as far as someone asks for values.
-    pub(super) fn generate(&mut self, object: ObjId, func: FuncId, env: u32, this: Option<Value>, args: &Args) -> Value {
+    pub(super) fn generate(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+    ) -> Value {
         self.keep_object(object);
         self.keep_given(this, args);
         // A generator that makes others of its kind gives to one that stands for all of them.

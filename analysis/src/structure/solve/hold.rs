@@ -44,7 +44,9 @@ impl Solver<'_> {
                 match owner {
                     // The call is over.
                     None => true,
-                    Some(owner) if owner == act => self.is_declared_in(act, cell - self.base(), serial),
+                    Some(owner) if owner == act => {
+                        self.is_declared_in(act, cell - self.base(), serial)
+                    }
                     Some(_) => false,
                 }
             }
@@ -108,7 +110,8 @@ impl Solver<'_> {
             return;
         }
         let shape = self.dom.shapes.kept(value.shape);
-        let (kept, birth) = (self.heap.objects[holder as usize].kept, self.heap.objects[holder as usize].birth);
+        let (kept, birth) =
+            (self.heap.objects[holder as usize].kept, self.heap.objects[holder as usize].birth);
         for one in &shape.refs {
             let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
             let known = &self.heap.objects[*object as usize];

@@ -46,7 +46,13 @@ pub(super) enum Sees {
 
 impl Solver<'_> {
     /// Walks something under one more level.
-    pub(super) fn under<T>(&mut self, deps: Deps, may: bool, many: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn under<T>(
+        &mut self,
+        deps: Deps,
+        may: bool,
+        many: bool,
+        walk: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         self.push_level(deps, may, many);
         let walked = walk(self);
         self.levels.pop();
@@ -68,7 +74,8 @@ impl Solver<'_> {
     /// Returns what decides whether this place is reached, given that `birth` is.
     pub(super) fn control_since(&mut self, birth: Birth) -> Deps {
         let mut depth = (birth.depth as usize).min(self.levels.len());
-        let is_same = depth == 0 || self.levels.get(depth - 1).is_some_and(|level| level.id == birth.level);
+        let is_same =
+            depth == 0 || self.levels.get(depth - 1).is_some_and(|level| level.id == birth.level);
         if !is_same {
             // It was made elsewhere; levels are numbered as they begin, so those before it are shared.
             depth = self.levels.partition_point(|level| level.id <= birth.level).min(depth);

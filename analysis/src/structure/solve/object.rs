@@ -45,7 +45,9 @@ impl Solver<'_> {
                 if self.is_only_method(value) { value } else { self.dom.with(value, deps) }
             }
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
-            Ref::Method(_) => self.named(key, |solver, name| solver.dom.reference(Ref::Method(name))),
+            Ref::Method(_) => {
+                self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
+            }
             Ref::Builtin(base) => self.named(key, |solver, name| solver.builtin_member(base, name)),
             Ref::Mcp => match &key.names {
                 Some(names) => {
@@ -77,7 +79,9 @@ impl Solver<'_> {
                     self.escape_nothing()
                 }
             },
-            Ref::Tool(..) => self.named(key, |solver, name| solver.dom.reference(Ref::Method(name))),
+            Ref::Tool(..) => {
+                self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
+            }
             Ref::Pool => self.pooled(),
         }
     }
@@ -112,14 +116,22 @@ impl Solver<'_> {
 
     /// Notes that what makes code out of text is within reach.
     fn looks_at_maker(&mut self, key: &At) {
-        let is_maker = |name: &NameId| matches!(&*self.dom.names.text(*name), "constructor" | "__proto__");
+        let is_maker =
+            |name: &NameId| matches!(&*self.dom.names.text(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {
             self.gap(Code::DynamicEval);
         }
     }
 
     /// Reads a part of data that came from elsewhere.
-    fn get_of_data(&mut self, id: ObjId, path: u32, object: Value, key: &At, called: bool) -> Value {
+    fn get_of_data(
+        &mut self,
+        id: ObjId,
+        path: u32,
+        object: Value,
+        key: &At,
+        called: bool,
+    ) -> Value {
         self.looks_at_maker(key);
         let mut out = match &key.names {
             Some(names) if called => {
@@ -172,7 +184,14 @@ impl Solver<'_> {
         out
     }
 
-    fn look_up(&mut self, object: ObjId, this: Value, name: NameId, called: bool, depth: u32) -> Value {
+    fn look_up(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        name: NameId,
+        called: bool,
+        depth: u32,
+    ) -> Value {
         if depth > CHAIN {
             return self.pooled();
         }
@@ -193,7 +212,9 @@ impl Solver<'_> {
         let text = self.dom.names.text(name);
         let held = match self.heap.objects[object as usize].kind {
             Kind::Array if text.starts_with(|c: char| c.is_ascii_digit()) => Some(self.known.elem),
-            Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => Some(self.known.any),
+            Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => {
+                Some(self.known.any)
+            }
             _ => Some(self.known.elem),
         };
         if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {
@@ -224,10 +245,19 @@ impl Solver<'_> {
     }
 
     /// Reads a property that an object does not have itself.
-    fn above(&mut self, object: ObjId, this: Value, name: NameId, called: bool, depth: u32) -> Value {
+    fn above(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        name: NameId,
+        called: bool,
+        depth: u32,
+    ) -> Value {
         let kind = self.heap.objects[object as usize].kind;
         let text = self.dom.names.text(name);
-        if &*text == "constructor" && !called || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none() {
+        if &*text == "constructor" && !called
+            || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none()
+        {
             self.gap(Code::DynamicEval);
         }
         if &*text == "__proto__" {
@@ -339,10 +369,16 @@ impl Solver<'_> {
             let mut value = self.own(object, name);
             let elem = self.own(object, self.known.elem);
             value = self.dom.join(value, elem);
-            let refs = self.dom.shapes.only_refs(value.shape, |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)), false);
+            let refs = self.dom.shapes.only_refs(
+                value.shape,
+                |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)),
+                false,
+            );
             let value = Value { deps: value.deps, shape: refs };
             let is_callable = self.dom.shape(value).refs.iter().any(|one| match one {
-                Ref::Obj(id) => matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound),
+                Ref::Obj(id) => {
+                    matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound)
+                }
                 _ => true,
             });
             if is_callable {
@@ -363,139 +399,5 @@ impl Solver<'_> {
         let name = self.dom.names.known(&format!("{kind}:{text}").into())?;
         let value = self.own(object, name);
         (!value.is_never() && !self.dom.shape(value).refs.is_empty()).then_some(value)
-    }
-
-    /// Returns what going over a value gives each time, and what decides how often.
-    pub(super) fn iterated(&mut self, list: Value) -> (Value, Deps) {
-        let shape = self.dom.shapes.kept(list.shape);
-        let mut count = self.dom.sources.used(list.deps);
-        let mut out = Value::NEVER;
-        if shape.prim != Prim::None {
-            out = Value::computed(count);
-        }
-        for one in &shape.refs {
-            let value = match one {
-                Ref::Obj(object) => {
-                    let (value, own) = self.iterated_object(*object, list);
-                    count = self.dom.union(count, own);
-                    value
-                }
-                Ref::Data(object, _) => {
-                    let written = self.written_into(*object);
-                    count = self.dom.union(count, written);
-                    let any = At { names: None, deps: NONE };
-                    self.get_of(*one, list, &any, false)
-                }
-                Ref::Pool => {
-                    count = self.dom.union(count, self.pool_deps);
-                    self.pooled()
-                }
-                Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.gap(Code::DynamicEscape);
-                    Value::computed(NONE)
-                }
-                _ => Value::computed(NONE),
-            };
-            out = self.dom.join(out, value);
-        }
-        (out, count)
-    }
-
-    fn iterated_object(&mut self, object: ObjId, list: Value) -> (Value, Deps) {
-        let mut count = NONE;
-        let mut out = Value::NEVER;
-        let cells: SmallVec<[(NameId, CellId); 8]> =
-            self.heap.objects[object as usize].keys.iter().copied().collect();
-        for (name, cell) in cells {
-            let value = self.read(cell);
-            if name == self.known.length {
-                count = self.dom.union(count, value.deps);
-            } else if name == self.known.proto || name == self.known.keys || value.is_never() {
-                continue;
-            } else {
-                let kind = self.heap.objects[object as usize].kind;
-                if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
-                    count = self.dom.union(count, value.deps);
-                }
-                let value = self.here(value);
-                out = self.dom.join(out, value);
-            }
-        }
-        match self.heap.objects[object as usize].kind {
-            Kind::Map => {
-                let keys = self.own(object, self.known.keys);
-                count = self.dom.union(count, keys.deps);
-                out = self.pair(6, keys, out);
-            }
-            Kind::Iterator => {
-                let driven = self.drive(object);
-                count = self.dom.union(count, driven);
-            }
-            Kind::Opaque => {
-                let own = self.reach(list);
-                count = self.dom.union(count, own);
-                out = self.dom.join(out, Value::computed(own));
-            }
-            Kind::Plain if self.core.converts => {
-                let this = self.dom.reference(Ref::Obj(object));
-                for name in ["@@iterator", "@@asyncIterator"] {
-                    if let Some(given) = self.call_named(this, object, name) {
-                        let unknown = self.unknown(&[given, this], Code::DynamicEscape);
-                        count = self.dom.union(count, unknown.deps);
-                        out = self.dom.join(out, unknown);
-                    }
-                }
-            }
-            _ => {}
-        }
-        if self.heap.objects[object as usize].escaped {
-            count = self.dom.union(count, self.pool_deps);
-            let pooled = self.pooled();
-            out = self.dom.join(out, pooled);
-        }
-        (out, count)
-    }
-
-    /// Returns the names of the properties of a value, and what decides how many there are.
-    pub(super) fn names_in(&mut self, value: Value) -> (Value, Deps) {
-        let shape = self.dom.shapes.kept(value.shape);
-        let mut out = Value::computed(NONE);
-        let mut known = true;
-        let mut names = Value::NEVER;
-        for one in &shape.refs {
-            let Ref::Obj(object) = one else {
-                known = false;
-                continue;
-            };
-            let has = &self.heap.objects[*object as usize];
-            known &= has.kind == Kind::Plain && !has.escaped && has.keys.len() <= 16;
-            for (name, cell) in has.keys.clone() {
-                let text = self.dom.names.text(name);
-                if text.starts_with('%') {
-                    known &= name == self.known.proto;
-                    continue;
-                }
-                if self.now(cell).is_never() || self.now(cell) == Value::ABSENT {
-                    continue;
-                }
-                let name = self.dom.scalar(Scalar::Text(text));
-                names = self.dom.join(names, name);
-            }
-        }
-        if known && !shape.refs.is_empty() && shape.prim == Prim::None && !names.is_never() {
-            out = names;
-        }
-        let (_, count) = self.iterated(value);
-        let own = self.dom.sources.used(value.deps);
-        let out = self.dom.with(out, own);
-        let count = self.dom.union(count, own);
-        (if known { out } else { self.dom.with(out, count) }, count)
-    }
-
-    /// Returns data that is made of other values.
-    pub(super) fn data(&mut self, deps: Deps) -> Value {
-        let object = self.object(5, Kind::Data(Origin::Other));
-        let deps = self.dom.sources.used(deps);
-        Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::LOST)) }
     }
 }

@@ -24,7 +24,11 @@ impl Solver<'_> {
                     self.put_into(*id, object, key, value, is_one);
                 }
                 Ref::Data(id, _) => {
-                    let value = if is_one && !self.is_part_chosen(object) { value } else { self.dom.with(value, chosen) };
+                    let value = if is_one && !self.is_part_chosen(object) {
+                        value
+                    } else {
+                        self.dom.with(value, chosen)
+                    };
                     let value = self.dom.with(value, key.deps);
                     self.put_any(*id, value);
                 }
@@ -186,7 +190,9 @@ impl Solver<'_> {
             deps = self.dom.union(deps, key.deps);
         }
         let left_out = |name: NameId| {
-            but.iter().any(|key| key.names.as_ref().is_some_and(|names| names.len() == 1 && names[0] == name))
+            but.iter().any(|key| {
+                key.names.as_ref().is_some_and(|names| names.len() == 1 && names[0] == name)
+            })
         };
         let only = shape.refs.len() == 1 && shape.prim == Prim::None;
         for one in &shape.refs {
@@ -251,172 +257,5 @@ impl Solver<'_> {
                 self.put_own(*id, name, value, false);
             }
         }
-    }
-
-    /// Returns how many items a list has, if that is known.
-    fn length(&mut self, object: ObjId) -> Option<usize> {
-        let cell = self.heap.find(object, self.known.length);
-        let value = cell.map_or(Value::ABSENT, |cell| self.read(cell));
-        if value == Value::ABSENT || value.is_never() {
-            return Some(0);
-        }
-        match self.dom.shape(value).only()? {
-            Scalar::Number(bits) => Some(f64::from_bits(*bits) as usize),
-            _ => None,
-        }
-    }
-
-    /// Adds an item, or all items of a value, to a list.
-    pub(super) fn push(&mut self, list: Value, value: Value, spread: bool) {
-        if spread {
-            match self.spread_items(value) {
-                (Some(items), _) => items.into_iter().for_each(|item| self.push(list, item, false)),
-                (None, some) => {
-                    let (_, count) = self.iterated(value);
-                    self.push_some(list, some, count);
-                }
-            }
-            return;
-        }
-        let shape = self.dom.shapes.kept(list.shape);
-        let chosen = self.dom.sources.used(list.deps);
-        for one in &shape.refs {
-            match one {
-                Ref::Obj(id) => {
-                    let is_single = shape.refs.len() == 1 && self.is_followed(*id);
-                    let length = if is_single { self.length(*id) } else { None };
-                    match length {
-                        Some(length) if length < 2_000 => {
-                            if self.heap.objects[*id as usize].escaped {
-                                self.escape(value, Code::DynamicWrite);
-                            }
-                            let name = self.dom.name(&length.to_string().into());
-                            self.put_own(*id, name, value, true);
-                            let next = self.dom.scalar(Scalar::Number((length as f64 + 1.0).to_bits()));
-                            self.put_own(*id, self.known.length, next, true);
-                        }
-                        _ => {
-                            let value = if is_single { value } else { self.dom.with(value, chosen) };
-                            let count = if is_single { NONE } else { chosen };
-                            self.add_some(*id, value, count);
-                        }
-                    }
-                }
-                Ref::Data(id, _) => {
-                    let value = self.dom.with(value, chosen);
-                    self.put_any(*id, value);
-                }
-                _ => self.escape(value, Code::DynamicWrite),
-            }
-        }
-    }
-
-    /// Adds any number of items to a list.
-    pub(super) fn push_some(&mut self, list: Value, value: Value, count: Deps) {
-        let shape = self.dom.shapes.kept(list.shape);
-        let chosen = if shape.refs.len() == 1 { NONE } else { self.dom.sources.used(list.deps) };
-        let value = self.dom.with(value, chosen);
-        for one in &shape.refs {
-            match one {
-                Ref::Obj(id) => self.add_some(*id, value, count),
-                Ref::Data(id, _) => self.put_any(*id, value),
-                _ => self.escape(value, Code::DynamicWrite),
-            }
-        }
-    }
-
-    pub(super) fn add_some(&mut self, object: ObjId, value: Value, count: Deps) {
-        let value = self.here_or_undefined(value);
-        self.put_any(object, value);
-        let cell = self.heap.cell(object, self.known.length);
-        // What decides whether this is reached is added by the write.
-        self.write(cell, Value::computed(count), false);
-    }
-
-    fn here_or_undefined(&mut self, value: Value) -> Value {
-        Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
-    }
-
-    /// Returns the items of a value, if they are known one by one, and what each may be.
-    pub(super) fn spread_items(&mut self, value: Value) -> (Option<Vec<Value>>, Value) {
-        let (some, count) = self.iterated(value);
-        self.may_fail_by(value);
-        let some = self.dom.with(some, count);
-        (self.exact_items(value), some)
-    }
-
-    /// Returns the items of a list that is known item by item.
-    pub(super) fn exact_items(&mut self, value: Value) -> Option<Vec<Value>> {
-        let shape = self.dom.shape(value);
-        let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else { return None };
-        let (id, object) = (*id, &self.heap.objects[*id as usize]);
-        if object.kind != Kind::Array || object.escaped || !self.is_followed(id) {
-            return None;
-        }
-        if let Some(cell) = self.heap.find(id, self.known.elem)
-            && !matches!(self.read(cell), Value::ABSENT | Value::NEVER)
-        {
-            return None;
-        }
-        let length = self.length(id)?;
-        let mut items = Vec::with_capacity(length);
-        let deps = self.dom.sources.used(value.deps);
-        for place in 0..length {
-            let name = self.dom.name(&place.to_string().into());
-            let item = self.own(id, name);
-            let item = if item.is_never() { Value::UNDEFINED } else { item };
-            items.push(self.dom.with(item, deps));
-        }
-        Some(items)
-    }
-
-    /// Returns one item of what can be gone over.
-    pub(super) fn item(&mut self, of: Value, index: u32) -> Value {
-        self.may_fail_by(of);
-        if let Some(items) = self.exact_items(of) {
-            return items.get(index as usize).copied().unwrap_or(Value::UNDEFINED);
-        }
-        let shape = self.dom.shape(of);
-        if let (Prim::None, [Ref::Data(..)]) = (&shape.prim, shape.refs.as_slice()) {
-            let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
-        }
-        if let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice())
-            && self.heap.objects[*id as usize].kind == Kind::Array
-        {
-            let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
-        }
-        let (value, count) = self.iterated(of);
-        let value = self.dom.join(value, Value::UNDEFINED);
-        self.dom.with(value, count)
-    }
-
-    /// Returns a list of the items from a place on.
-    pub(super) fn items_from(&mut self, of: Value, from: usize) -> Value {
-        let list = self.make(4, Kind::Array);
-        match self.spread_items(of) {
-            (Some(items), _) => {
-                items.into_iter().skip(from).for_each(|item| self.push(list, item, false));
-            }
-            (None, some) => {
-                let (_, count) = self.iterated(of);
-                self.push_some(list, some, count);
-            }
-        }
-        list
-    }
-
-    /// Returns a list of two.
-    pub(super) fn pair(&mut self, part: u32, one: Value, other: Value) -> Value {
-        let object = self.object(part, Kind::Array);
-        let list = self.dom.reference(Ref::Obj(object));
-        let name = self.dom.name(&"0".into());
-        self.put_own(object, name, one, true);
-        let name = self.dom.name(&"1".into());
-        self.put_own(object, name, other, true);
-        let two = self.dom.scalar(Scalar::Number(2f64.to_bits()));
-        self.put_own(object, self.known.length, two, true);
-        list
     }
 }

@@ -113,7 +113,9 @@ impl Solver<'_> {
     pub(super) fn is_constant(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         match (&shape.prim, shape.refs.as_slice()) {
-            (Prim::None, refs) => !refs.iter().any(|one| matches!(one, Ref::Obj(_) | Ref::Data(..) | Ref::Pool)),
+            (Prim::None, refs) => {
+                !refs.iter().any(|one| matches!(one, Ref::Obj(_) | Ref::Data(..) | Ref::Pool))
+            }
             (Prim::Consts(scalars), []) => scalars.len() == 1,
             _ => false,
         }

@@ -99,8 +99,12 @@ impl Solver<'_> {
         let same_names = old.arguments.len() == new.arguments.len()
             && old.arguments.iter().zip(&new.arguments).all(|((one, _), (other, _))| one == other);
         let arguments = if same_names {
-            let pairs: Vec<((Atom, Shown), Shown)> =
-                old.arguments.iter().cloned().zip(new.arguments.iter().map(|(_, shown)| shown.clone())).collect();
+            let pairs: Vec<((Atom, Shown), Shown)> = old
+                .arguments
+                .iter()
+                .cloned()
+                .zip(new.arguments.iter().map(|(_, shown)| shown.clone()))
+                .collect();
             pairs
                 .into_iter()
                 .map(|((name, one), other)| {
@@ -200,7 +204,9 @@ impl Solver<'_> {
         match (args.list.first(), args.rest) {
             (Some(value), _) => match self.shown(*value, span, 0, NONE) {
                 Shown::Object { mut fields, rest } => {
-                    fields.extend(rest.map(|(deps, span)| ("*".into(), Shown::Computed { deps, span })));
+                    fields.extend(
+                        rest.map(|(deps, span)| ("*".into(), Shown::Computed { deps, span })),
+                    );
                     fields
                 }
                 Shown::Literal(Json::Object(fields)) => fields
@@ -237,7 +243,9 @@ impl Solver<'_> {
                 let is_whole = self.heap.objects[*object as usize].keys.is_empty()
                     && !self.heap.objects[*object as usize].escaped;
                 match self.heap.objects[*object as usize].kind {
-                    Kind::Data(Origin::Task(site)) if is_whole && self.dom.sources.tasks(own).eq([site]) => {
+                    Kind::Data(Origin::Task(site))
+                        if is_whole && self.dom.sources.tasks(own).eq([site]) =>
+                    {
                         Shown::Reference(site, *path)
                     }
                     Kind::Data(Origin::Args) if is_whole && !self.dom.sources.has_tasks(own) => {
@@ -246,27 +254,41 @@ impl Solver<'_> {
                     _ => computed(self),
                 }
             }
-            Ref::Obj(object) if depth < SHOWN_DEPTH => match self.heap.objects[*object as usize].kind {
-                Kind::Plain => self.shown_object(*object, value, span, depth, own).unwrap_or_else(|| computed(self)),
-                Kind::Array => match self.exact_items(value) {
-                    Some(items) => {
-                        let mut out = Vec::new();
-                        for (place, item) in items.into_iter().enumerate() {
-                            let name = self.dom.name(&place.to_string().into());
-                            let span = self.heap.find(*object, name).map_or(span, |cell| self.heap.cells[cell as usize].span);
-                            out.push(self.shown(item, span, depth + 1, own));
+            Ref::Obj(object) if depth < SHOWN_DEPTH => {
+                match self.heap.objects[*object as usize].kind {
+                    Kind::Plain => self
+                        .shown_object(*object, value, span, depth, own)
+                        .unwrap_or_else(|| computed(self)),
+                    Kind::Array => match self.exact_items(value) {
+                        Some(items) => {
+                            let mut out = Vec::new();
+                            for (place, item) in items.into_iter().enumerate() {
+                                let name = self.dom.name(&place.to_string().into());
+                                let span = self
+                                    .heap
+                                    .find(*object, name)
+                                    .map_or(span, |cell| self.heap.cells[cell as usize].span);
+                                out.push(self.shown(item, span, depth + 1, own));
+                            }
+                            whole_list(out)
                         }
-                        whole_list(out)
-                    }
-                    None => computed(self),
-                },
-                _ => computed(self),
-            },
+                        None => computed(self),
+                    },
+                    _ => computed(self),
+                }
+            }
             _ => computed(self),
         }
     }
 
-    fn shown_object(&mut self, object: ObjId, value: Value, span: (u32, u32), depth: u32, own: Deps) -> Option<Shown> {
+    fn shown_object(
+        &mut self,
+        object: ObjId,
+        value: Value,
+        span: (u32, u32),
+        depth: u32,
+        own: Deps,
+    ) -> Option<Shown> {
         let known = &self.heap.objects[object as usize];
         if known.escaped {
             return None;
@@ -294,7 +316,8 @@ impl Solver<'_> {
             let span = self.heap.cells[cell as usize].span;
             fields.push((text, self.shown(held, span, depth + 1, own)));
         }
-        let is_literal = rest.is_none() && fields.iter().all(|(_, field)| matches!(field, Shown::Literal(_)));
+        let is_literal =
+            rest.is_none() && fields.iter().all(|(_, field)| matches!(field, Shown::Literal(_)));
         if is_literal && depth > 0 {
             let fields = fields.into_iter().filter_map(|(name, field)| match field {
                 Shown::Literal(json) => Some((name.to_string(), json)),

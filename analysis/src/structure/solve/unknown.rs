@@ -1,8 +1,8 @@
 //! What is not known: it depends on all it can reach, may change all it can reach, may call any
 //! function that it can reach, and may fail. Whatever it was ever given is in one pool.
 
-use super::walk::At;
 use super::level::Sees;
+use super::walk::At;
 use super::*;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 

@@ -6,7 +6,14 @@ use crate::structure::domain::Prim;
 
 impl Solver<'_> {
     /// Puts what a method is given into what it is called on; returns whether that is understood.
-    pub(super) fn take(&mut self, name: &str, method: Method, this: Value, args: &Args, called: Value) -> bool {
+    pub(super) fn take(
+        &mut self,
+        name: &str,
+        method: Method,
+        this: Value,
+        args: &Args,
+        called: Value,
+    ) -> bool {
         if method.takes == Takes::Nothing && !method.moves {
             return true;
         }
@@ -17,7 +24,11 @@ impl Solver<'_> {
         if shape.refs.is_empty() {
             return true;
         }
-        let some = args.list.iter().chain(&args.rest).fold(Value::NEVER, |all, one| self.dom.join(all, *one));
+        let some = args
+            .list
+            .iter()
+            .chain(&args.rest)
+            .fold(Value::NEVER, |all, one| self.dom.join(all, *one));
         let ordered = self.reach(called);
         let all_own = |solver: &Self, wanted: &[Kind]| {
             shape.refs.iter().all(|one| match one {
@@ -102,7 +113,15 @@ impl Solver<'_> {
     }
 
     /// Returns what a method gives.
-    pub(super) fn gives(&mut self, name: &str, method: Method, this: Value, args: &Args, called: Value, both: Deps) -> Value {
+    pub(super) fn gives(
+        &mut self,
+        name: &str,
+        method: Method,
+        this: Value,
+        args: &Args,
+        called: Value,
+        both: Deps,
+    ) -> Value {
         let decided = self.reach(called);
         match method.gives {
             Gives::Undefined => Value::UNDEFINED,
@@ -138,7 +157,11 @@ impl Solver<'_> {
                     for value in args.list.iter().chain(&args.rest) {
                         let (other, own) = self.iterated(*value);
                         let whole = self.dom.join(other, *value);
-                        item = if name == "concat" || name == "with" || name == "toSpliced" { self.dom.join(item, whole) } else { item };
+                        item = if name == "concat" || name == "with" || name == "toSpliced" {
+                            self.dom.join(item, whole)
+                        } else {
+                            item
+                        };
                         count = self.dom.union(count, own);
                     }
                     if name == "flat" {
@@ -156,9 +179,7 @@ impl Solver<'_> {
             Gives::Pairs => {
                 let (item, count) = self.iterated(this);
                 let is_map = self.is_kind(this, Kind::Map);
-                let pair = if is_map { item } else {
-                    self.pair(6, Value::computed(count), item)
-                };
+                let pair = if is_map { item } else { self.pair(6, Value::computed(count), item) };
                 self.list_of(1, pair, count)
             }
             Gives::Keys => {
@@ -266,9 +287,15 @@ impl Solver<'_> {
     /// Returns the fields of an object, if all of them are known.
     pub(super) fn exact_fields(&mut self, value: Value) -> Option<Vec<(NameId, Value)>> {
         let shape = self.dom.shape(value);
-        let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else { return None };
+        let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else {
+            return None;
+        };
         let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain || object.escaped || !self.is_followed(*id) || self.core.accessors {
+        if object.kind != Kind::Plain
+            || object.escaped
+            || !self.is_followed(*id)
+            || self.core.accessors
+        {
             return None;
         }
         let mut fields = Vec::new();
@@ -363,7 +390,8 @@ impl Solver<'_> {
         let (mut item, mut count) = self.iterated(from);
         // `{ length }` has as many items as it says.
         let length = self.dom.name(&"length".into());
-        let said = self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
+        let said =
+            self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
         count = self.dom.union(count, said.deps);
         item = self.dom.join(item, Value::UNDEFINED);
         let item = self.dom.with(item, count);
@@ -390,8 +418,10 @@ impl Solver<'_> {
         let item = self.dom.with(item, count);
         if is_map {
             let (zero, one) = (self.dom.name(&"0".into()), self.dom.name(&"1".into()));
-            let key = self.get(item, &At { names: Some(smallvec::smallvec![zero]), deps: NONE }, false);
-            let value = self.get(item, &At { names: Some(smallvec::smallvec![one]), deps: NONE }, false);
+            let key =
+                self.get(item, &At { names: Some(smallvec::smallvec![zero]), deps: NONE }, false);
+            let value =
+                self.get(item, &At { names: Some(smallvec::smallvec![one]), deps: NONE }, false);
             let (key, value) = (self.dom.with(key, count), self.dom.with(value, count));
             self.set_pair(made, key, value);
         } else {

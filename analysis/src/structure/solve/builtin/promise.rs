@@ -5,7 +5,13 @@ use crate::structure::core::Scalar;
 
 impl Solver<'_> {
     /// `Promise.all` and its like.
-    pub(super) fn of_promises(&mut self, name: &str, this: Option<Value>, args: &Args, _: bool) -> Value {
+    pub(super) fn of_promises(
+        &mut self,
+        name: &str,
+        this: Option<Value>,
+        args: &Args,
+        _: bool,
+    ) -> Value {
         let first = self.arg(args, 0);
         match name {
             "Promise.resolve" => first,
@@ -20,7 +26,8 @@ impl Solver<'_> {
                 let (fails, error) = self.failure_of_items(first);
                 let all = match self.exact_items(first) {
                     Some(items) => {
-                        let items: Vec<Value> = items.into_iter().map(|item| self.settled(item)).collect();
+                        let items: Vec<Value> =
+                            items.into_iter().map(|item| self.settled(item)).collect();
                         self.exact_list(3, items.into_iter())
                     }
                     None => {
@@ -70,7 +77,8 @@ impl Solver<'_> {
                 let made = self.make(3, Kind::Plain);
                 let resolve = self.resolver(4, "%resolve", value);
                 let reject = self.resolver(5, "%reject", value);
-                for (name, value) in [("promise", value), ("resolve", resolve), ("reject", reject)] {
+                for (name, value) in [("promise", value), ("resolve", resolve), ("reject", reject)]
+                {
                     let name = self.dom.name(&name.into());
                     self.set_own(made, name, value);
                 }
@@ -85,7 +93,11 @@ impl Solver<'_> {
         let (fails, _) = self.failure(item);
         let item = self.settled(item);
         let outcome = self.make(4, Kind::Plain);
-        for (name, value) in [("status", Value::computed(fails)), ("value", item), ("reason", Value::computed(fails))] {
+        for (name, value) in [
+            ("status", Value::computed(fails)),
+            ("value", item),
+            ("reason", Value::computed(fails)),
+        ] {
             let name = self.dom.name(&name.into());
             let value = self.dom.with(value, fails);
             self.set_own(outcome, name, value);
@@ -159,7 +171,11 @@ impl Solver<'_> {
             if name == "%resolve" {
                 self.settle(*promise, self.known.value, settled);
                 if fails != NONE {
-                    self.settle(*promise, self.known.fails, Value { deps: fails, shape: error.shape });
+                    self.settle(
+                        *promise,
+                        self.known.fails,
+                        Value { deps: fails, shape: error.shape },
+                    );
                 }
             } else {
                 let deps = self.reach(value);
@@ -197,7 +213,11 @@ impl Solver<'_> {
                     }));
                     true
                 };
-                if failed { solver.fork(deps, &mut call, |_| true) } else { call(solver) };
+                if failed {
+                    solver.fork(deps, &mut call, |_| true)
+                } else {
+                    call(solver)
+                };
                 (solver.at, solver.end, solver.place) = at;
                 given
             };
@@ -301,7 +321,10 @@ impl Solver<'_> {
     }
 
     /// Returns what a bound function is given first.
-    pub(in crate::structure::solve) fn bound_args(&mut self, list: Value) -> (Option<Vec<Value>>, Value) {
+    pub(in crate::structure::solve) fn bound_args(
+        &mut self,
+        list: Value,
+    ) -> (Option<Vec<Value>>, Value) {
         if self.dom.shape(list).refs.is_empty() {
             return (Some(Vec::new()), Value::NEVER);
         }
@@ -313,7 +336,9 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(this.shape);
         let sent = self.arg(args, 0);
         let known = |one: &Ref| match one {
-            Ref::Obj(object) => matches!(self.heap.objects[*object as usize].kind, Kind::Iterator | Kind::Array),
+            Ref::Obj(object) => {
+                matches!(self.heap.objects[*object as usize].kind, Kind::Iterator | Kind::Array)
+            }
             _ => false,
         };
         if shape.refs.is_empty() || !shape.refs.iter().all(known) || name == "throw" {
@@ -353,7 +378,8 @@ impl Solver<'_> {
         let (cancels, many) = (self.cancels, name == "setInterval");
         let may = cancels != NONE || many;
         let at = (self.at, self.end, self.place);
-        let is_text = self.dom.shape(callee).refs.is_empty() && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
+        let is_text = self.dom.shape(callee).refs.is_empty()
+            && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
         if is_text {
             self.gap(Code::DynamicEval);
         }

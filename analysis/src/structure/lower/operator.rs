@@ -1,0 +1,185 @@
+//! Operators, and assignments of all kinds.
+
+use super::super::core::{Told, Wait};
+use super::pattern::Target;
+use super::stmt::bounds;
+use super::*;
+
+impl Lower {
+    pub(super) fn unary(&mut self, unary: &ast::UnaryExpr) -> Slot {
+        let span = unary.span;
+        match unary.op {
+            ast::UnaryOp::Delete => {
+                match bare(&unary.arg) {
+                    ast::Expr::Member(member) => {
+                        let (object, key) = self.member_parts(member);
+                        self.emit(span, Op::Delete { object, key });
+                    }
+                    ast::Expr::OptChain(chain) => {
+                        let of = self.chain(chain, Wait::Other);
+                        return self.unknown(span, vec![of]);
+                    }
+                    other => {
+                        let _ = self.expr(other);
+                    }
+                }
+                self.constant(span, Scalar::Bool(true))
+            }
+            ast::UnaryOp::Void => {
+                let _ = self.expr(&unary.arg);
+                self.undefined(span)
+            }
+            ast::UnaryOp::TypeOf => {
+                let of = self.expr(&unary.arg);
+                self.compute(span, Sum::Look, vec![of])
+            }
+            ast::UnaryOp::Bang => {
+                let of = self.expr(&unary.arg);
+                self.compute(span, Sum::Not, vec![of])
+            }
+            ast::UnaryOp::Minus | ast::UnaryOp::Plus | ast::UnaryOp::Tilde => {
+                if let (ast::UnaryOp::Minus, ast::Expr::Lit(ast::Lit::Num(number))) =
+                    (unary.op, bare(&unary.arg))
+                {
+                    return self.constant(span, Scalar::Number((-number.value).to_bits()));
+                }
+                let of = self.expr(&unary.arg);
+                self.compute(span, Sum::Convert, vec![of])
+            }
+        }
+    }
+
+    pub(super) fn update(&mut self, update: &ast::UpdateExpr) -> Slot {
+        let before = self.expr(&update.arg);
+        let after = self.compute(update.span, Sum::Convert, vec![before]);
+        self.assign_to(&update.arg, after);
+        if update.prefix { after } else { self.compute(update.span, Sum::Convert, vec![before]) }
+    }
+
+    pub(super) fn binary(&mut self, binary: &ast::BinExpr) -> Slot {
+        use ast::BinaryOp as B;
+        let span = binary.span;
+        match binary.op {
+            B::LogicalAnd | B::LogicalOr | B::NullishCoalescing => {
+                let to = self.fresh();
+                self.into_slot(&binary.left, to);
+                let test = bounds(binary.left.span());
+                self.otherwise(span, to, binary.op, test, |lower| {
+                    lower.into_slot(&binary.right, to)
+                });
+                to
+            }
+            op => {
+                let left = self.expr(&binary.left);
+                let right = self.expr(&binary.right);
+                let how = match op {
+                    B::Add => Sum::Add,
+                    B::EqEqEq | B::NotEqEq => Sum::Look,
+                    _ => Sum::Convert,
+                };
+                self.compute(span, how, vec![left, right])
+            }
+        }
+    }
+
+    /// Lowers what happens unless `&&`, `||` or `??` is satisfied with what is in `value`.
+    fn otherwise(
+        &mut self,
+        span: Span,
+        value: Slot,
+        op: ast::BinaryOp,
+        test: (u32, u32),
+        make: impl FnOnce(&mut Self),
+    ) {
+        let cond = match op {
+            ast::BinaryOp::NullishCoalescing => self.compute(span, Sum::IsNothing, vec![value]),
+            _ => value,
+        };
+        let (body, ()) = self.block(make);
+        let told = Told::Decision { test };
+        let (then, other) = match op {
+            ast::BinaryOp::LogicalOr => (Block::new(), body),
+            _ => (body, Block::new()),
+        };
+        self.emit(span, Op::If { cond, then, other, told });
+    }
+
+    pub(super) fn assign(&mut self, assign: &ast::AssignExpr) -> Slot {
+        let span = assign.span;
+        let Some(op) = assign.op.to_update() else {
+            return self.assign_plainly(assign);
+        };
+        let target = match &assign.left {
+            ast::AssignTarget::Simple(target) => target,
+            ast::AssignTarget::Pat(_) => return self.unknown(span, Vec::new()),
+        };
+        let written = bounds(target.span());
+        let target = Target::of_assigned(target);
+        // The object and the key are computed once.
+        let parts = match &target {
+            Target::Member(member) => Some(self.member_parts(member)),
+            _ => None,
+        };
+        let before = match &parts {
+            Some((object, key)) => {
+                let to = self.fresh();
+                let (object, key) = (*object, key.clone());
+                self.emit(span, Op::Get { to, object, key, called: false });
+                to
+            }
+            None => match &target {
+                Target::Name(name) => self.read(name.span, &name.sym),
+                Target::Above(prop) => self.above(prop),
+                Target::Other(other) => self.expr(other),
+                Target::Member(_) | Target::Nothing => self.undefined(span),
+            },
+        };
+        let set = |lower: &mut Self, from: Slot| match &parts {
+            Some((object, key)) => {
+                let (object, key) = (*object, key.clone());
+                lower.emit(span, Op::Set { object, key, from });
+            }
+            None => lower.assign_target(&target, from),
+        };
+        if op.may_short_circuit() {
+            let to = self.fresh();
+            self.emit(span, Op::Copy { to, from: before });
+            self.otherwise(span, to, op, written, |lower| {
+                lower.into_slot(&assign.right, to);
+                set(lower, to);
+            });
+            return to;
+        }
+        let right = self.expr(&assign.right);
+        let how = if op == ast::BinaryOp::Add { Sum::Add } else { Sum::Convert };
+        let to = self.compute(span, how, vec![before, right]);
+        set(self, to);
+        to
+    }
+
+    fn assign_plainly(&mut self, assign: &ast::AssignExpr) -> Slot {
+        match &assign.left {
+            ast::AssignTarget::Simple(target) => {
+                let target = Target::of_assigned(target);
+                if let Target::Member(member) = &target {
+                    let (object, key) = self.member_parts(member);
+                    let from = self.expr(&assign.right);
+                    self.emit(assign.span, Op::Set { object, key, from });
+                    return from;
+                }
+                let from = self.expr(&assign.right);
+                self.assign_target(&target, from);
+                from
+            }
+            ast::AssignTarget::Pat(pattern) => {
+                let from = self.expr(&assign.right);
+                match pattern {
+                    ast::AssignTargetPat::Array(array) => self.bind_array(array, from),
+                    ast::AssignTargetPat::Object(object) => self.bind_object(object, from),
+                    ast::AssignTargetPat::Invalid(_) => {}
+                }
+                from
+            }
+        }
+    }
+}

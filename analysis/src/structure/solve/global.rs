@@ -1,0 +1,40 @@
+//! Names that the program does not declare.
+
+use super::walk::At;
+use super::*;
+use crate::structure::domain::{Birth, INPUT, Kind, Origin, Paths, Ref};
+
+impl Solver<'_> {
+    /// Reads a name that the program does not declare.
+    pub(super) fn global(&mut self, name: &swc_atoms::Atom) -> Value {
+        match &**name {
+            "mcp" => self.dom.reference(Ref::Mcp),
+            "args" => self.input(),
+            "NaN" | "Infinity" => Value::computed(NONE),
+            _ => {
+                let name = self.dom.name(name);
+                self.dom.reference(Ref::Builtin(name))
+            }
+        }
+    }
+
+    /// Returns `args`.
+    pub(super) fn input(&mut self) -> Value {
+        // It is made before the program runs.
+        let birth = Birth::default();
+        let object = self.heap.object(0, u32::MAX, Kind::Data(Origin::Args), true, birth);
+        let value = self.dom.reference(Ref::Data(object, Paths::WHOLE));
+        let deps = self.dom.sources.one(INPUT);
+        self.dom.with(value, deps)
+    }
+
+    pub(super) fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {
+        if &**name == "args" {
+            // From now on it may be this, too.
+            let input = self.input();
+            let any = At { names: None, deps: NONE };
+            self.put(input, &any, value);
+        }
+        self.escape(value, Code::DynamicWrite);
+    }
+}

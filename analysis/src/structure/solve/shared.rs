@@ -1,0 +1,155 @@
+//! Functions that call themselves, or that are called too often to be walked at each of their calls:
+//! all of those calls share one context, which is walked once a round.
+
+use super::*;
+
+/// What is known of a context that several calls share.
+#[derive(Default)]
+pub(super) struct Shared {
+    this: Option<Value>,
+    args: Args,
+    deps: Deps,
+    result: Option<Value>,
+    thrown: Deps,
+    error: Option<Value>,
+    writes: HashSet<CellId>,
+    walked: Option<u32>,
+    open: bool,
+}
+
+/// In place of the caller, for contexts that calls share.
+const ANY_CALLER: u32 = u32::MAX;
+
+impl Solver<'_> {
+    /// Calls a function in the context that all such calls share.
+    fn call_shared(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+        iterator: Option<ObjId>,
+    ) -> Option<Value> {
+        let key = (ANY_CALLER, iterator.map_or(0, |iterator| iterator + 1), object);
+        let context = match self.context_ids.get(&key) {
+            Some(context) => *context,
+            None => {
+                let context = self.add_context(func, env, false);
+                self.context_ids.insert(key, context);
+                context
+            }
+        };
+        for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
+            self.keep(value);
+        }
+        let control = self.control_above(0);
+        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+        let mut is_new = false;
+        let given = this.unwrap_or(Value::NEVER);
+        is_new |= self.add_to(&mut shared.this, given);
+        for (place, value) in args.list.iter().enumerate() {
+            if shared.args.list.len() <= place {
+                // The calls before gave nothing there.
+                let before = if shared.walked.is_some() { Value::UNDEFINED } else { Value::NEVER };
+                shared.args.list.push(before);
+                is_new = true;
+            }
+            let mut joined = self.dom.join(shared.args.list[place], *value);
+            if self.round >= WIDEN {
+                joined.shape = self.dom.shapes.widened(joined.shape);
+            }
+            is_new |= joined != shared.args.list[place];
+            shared.args.list[place] = joined;
+        }
+        for place in args.list.len()..shared.args.list.len() {
+            let other = args.rest.unwrap_or(Value::UNDEFINED);
+            let joined = self.dom.join(shared.args.list[place], other);
+            is_new |= joined != shared.args.list[place];
+            shared.args.list[place] = joined;
+        }
+        if let Some(rest) = args.rest {
+            is_new |= self.add_to(&mut shared.args.rest, rest);
+        }
+        let deps = self.dom.union(shared.deps, control);
+        is_new |= deps != shared.deps;
+        shared.deps = deps;
+        self.changed |= is_new;
+        let must_walk = !shared.open && shared.walked != Some(self.round);
+        if must_walk {
+            (shared.open, shared.walked) = (true, Some(self.round));
+            let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
+            self.contexts[context as usize].shared = Some(shared);
+            self.walk_shared(context, this, args, deps, iterator);
+            shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+            shared.open = false;
+        }
+        let (result, thrown, error) = (shared.result, shared.thrown, shared.error);
+        let writes: Vec<CellId> = shared.writes.iter().copied().collect();
+        self.contexts[context as usize].shared = Some(shared);
+        for cell in writes {
+            let known = &mut self.heap.cells[cell as usize];
+            known.watched = true;
+            let joined = self.dom.join(known.now, known.ever);
+            self.set_now(cell, joined);
+        }
+        if thrown != NONE || error.is_some() {
+            self.may_fail(thrown, error.unwrap_or(Value::NEVER));
+        }
+        result
+    }
+
+    fn add_to(&mut self, known: &mut Option<Value>, value: Value) -> bool {
+        let before = known.unwrap_or(Value::NEVER);
+        let mut joined = self.dom.join(before, value);
+        if self.round >= WIDEN {
+            joined.shape = self.dom.shapes.widened(joined.shape);
+        }
+        let is_new = *known != Some(joined);
+        *known = Some(joined);
+        is_new
+    }
+
+    fn walk_shared(
+        &mut self,
+        context: u32,
+        this: Option<Value>,
+        args: Args,
+        deps: Deps,
+        iterator: Option<ObjId>,
+    ) {
+        let mark = self.trail.len();
+        self.tracking += 1;
+        self.beside += 1;
+        let mut given = None;
+        let (_, handler, _) = self.guarded(|solver| {
+            given = solver.under(deps, true, true, |solver| {
+                solver.enter(context, this, args, false, iterator)
+            });
+            given.is_some()
+        });
+        self.beside -= 1;
+        let written: Vec<CellId> = self
+            .changed_since(mark)
+            .into_iter()
+            .map(|(cell, _)| cell)
+            .filter(|cell| !self.heap.cells[*cell as usize].private)
+            .collect();
+        self.tracking -= 1;
+        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+        for cell in written {
+            self.changed |= shared.writes.insert(cell);
+        }
+        if let Some(given) = given {
+            self.keep(given);
+            self.changed |= self.add_to(&mut shared.result, given);
+        }
+        if handler.any {
+            let thrown = self.dom.union(shared.thrown, handler.thrown);
+            self.changed |= thrown != shared.thrown;
+            shared.thrown = thrown;
+            self.changed |= self.add_to(&mut shared.error, handler.error);
+        }
+        self.contexts[context as usize].shared = Some(shared);
+    }
+}
