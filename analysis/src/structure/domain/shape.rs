@@ -167,26 +167,6 @@ impl Shapes {
         self.add(shape)
     }
 
-    /// Returns a shape without the constants that `gone` takes away.
-    pub(in crate::structure) fn without(
-        &mut self,
-        id: ShapeId,
-        gone: impl Fn(&Scalar) -> bool,
-    ) -> ShapeId {
-        let Prim::Consts(scalars) = &self.get(id).prim else { return id };
-        if !scalars.iter().any(&gone) {
-            return id;
-        }
-        let mut shape = self.get(id).clone();
-        if let Prim::Consts(scalars) = &mut shape.prim {
-            scalars.retain(|one| !gone(one));
-            if scalars.is_empty() {
-                shape.prim = Prim::None;
-            }
-        }
-        self.add(shape)
-    }
-
     pub(in crate::structure) fn join(&mut self, left: ShapeId, right: ShapeId) -> ShapeId {
         if left == right || right == Self::NEVER {
             return left;

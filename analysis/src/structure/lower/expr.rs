@@ -1,7 +1,6 @@
 //! Expressions.
 
 use super::super::core::{Made, Put, Told, Wait};
-use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
 

@@ -147,6 +147,51 @@ const ROWS: &[(By, &str)] = &[
         By::Decision,
         "const go = async () => { if (s.ok) throw new Error('x'); }; const p = go(); await p; await mcp.b.k({});",
     ),
+    (By::Data, "const o = {}; if (s.ok) o.x = 1; await mcp.b.k({ n: Object.keys(o).length });"),
+    (By::Data, "const o = {}; if (s.ok) o.x = 1; await mcp.b.k({ n: 'x' in o });"),
+    (By::Data, "const o = {}; o[s.key] = 1; await mcp.b.k({ n: Object.keys(o) });"),
+    (By::Data, "const l = [3, 2, 1]; l.sort((a, b) => s[a] - s[b]); await mcp.b.k({ l });"),
+    (By::Data, "const l = []; for (const x of s.list) l.push(1); await mcp.b.k({ n: l.length });"),
+    (By::Data, "let n = 0; const inc = () => { n++; }; if (s.ok) inc(); await mcp.b.k({ n });"),
+    (
+        By::Data,
+        "let n = 0; await Promise.all(s.list.map(async (x) => { n += x; })); await mcp.b.k({ n });",
+    ),
+    (
+        By::Data,
+        "const cache = new Map(); const get = (k) => { if (!cache.has(k)) cache.set(k, s.n); return cache.get(k); }; await mcp.b.k({ v: get('a') });",
+    ),
+    (
+        By::Data,
+        "const e = { h: [], on(f) { this.h.push(f); }, emit(x) { this.h.forEach((f) => f(x)); } }; let v; e.on((x) => { v = x; }); e.emit(s.n); await mcp.b.k({ v });",
+    ),
+    (
+        By::Decision,
+        "const e = { h: [], on(f) { this.h.push(f); } }; e.on(() => mcp.b.k({})); if (s.ok) await e.h[0]();",
+    ),
+    (
+        By::Data,
+        "async function* g() { for (const x of s.list) yield x; } for await (const v of g()) await mcp.b.k({ v });",
+    ),
+    (By::Data, "const [a = s.n] = []; await mcp.b.k({ a });"),
+    (By::Data, "let v; ({ v } = s); await mcp.b.k({ v });"),
+    (By::Data, "let v = 1; v ||= s.n; v &&= s.m; await mcp.b.k({ v });"),
+    (By::Data, "const o = Object.fromEntries([['a', s.n]]); await mcp.b.k({ v: o.a });"),
+    (By::Data, "const o = structuredClone(s); await mcp.b.k({ v: o.a });"),
+    (
+        By::Data,
+        "class E extends Error { constructor(m) { super(m); this.code = s.n; } } try { throw new E('x'); } catch (e) { await mcp.b.k({ c: e.code }); }",
+    ),
+    (By::Data, "const tag = (t, ...v) => v[0]; await mcp.b.k({ v: tag`a${s.n}` });"),
+    (By::Data, "const k = { [s.key]: 1 }; await mcp.b.k({ k });"),
+    (
+        By::Data,
+        "const u = new URL('https://x.y'); u.searchParams.set('q', s.n); await mcp.b.k({ url: String(u) });",
+    ),
+    (By::Data, "const d = new Date(s.at); await mcp.b.k({ d: d.toISOString() });"),
+    (By::Data, "const v = await mcp.c.x({}).then(() => s.n); await mcp.b.k({ v });"),
+    (By::Data, "const v = await Promise.race([s.a, 1]); await mcp.b.k({ v });"),
+    (By::Data, "const v = await Promise.reject(s.n).catch((e) => e); await mcp.b.k({ v });"),
 ];
 
 #[test]

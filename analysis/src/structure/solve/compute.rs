@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::{Scalar, Sum};
-use crate::structure::domain::{Kind, Prim, Ref, key_text};
+use crate::structure::domain::{Prim, Ref, key_text};
 
 /// The longest text that is put together.
 const TEXT: usize = 4096;
@@ -116,11 +116,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(object) => {
-                    let own = match self.heap.objects[*object as usize].kind {
-                        // The text of an array has the texts of what is in it.
-                        Kind::Plain if !self.core.converts => NONE,
-                        _ => self.reach(Value { deps: NONE, shape: value.shape }),
-                    };
+                    let own = self.reach(Value { deps: NONE, shape: value.shape });
                     deps = self.dom.union(deps, own);
                     if self.core.converts {
                         let called = self.call_conversions(value, *object);

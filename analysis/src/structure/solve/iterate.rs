@@ -55,6 +55,10 @@ impl Solver<'_> {
                 continue;
             } else {
                 let kind = self.heap.objects[object as usize].kind;
+                // Whether a property is there is in what decides how many there are.
+                if self.dom.shape(value).absent {
+                    count = self.dom.union(count, value.deps);
+                }
                 if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
                     count = self.dom.union(count, value.deps);
                 }

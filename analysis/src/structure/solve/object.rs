@@ -4,7 +4,7 @@ use super::walk::At;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
+use crate::structure::domain::{Kind, Paths, Prim, Ref};
 
 /// The longest chain of prototypes that is followed.
 const CHAIN: u32 = 16;
@@ -36,7 +36,7 @@ impl Solver<'_> {
         self.dom.with(out, deps)
     }
 
-    fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
+    pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
         match one {
             Ref::Obj(id) => {
                 let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
@@ -291,9 +291,14 @@ impl Solver<'_> {
         };
         let value = if has_method {
             self.dom.reference(Ref::Method(name))
+        } else if kind == Kind::Opaque && called {
+            self.dom.reference(Ref::Method(name))
         } else if kind == Kind::Opaque {
+            // It may be a view of the whole, as `searchParams` of a URL is.
             let deps = self.reach(this);
-            if called { self.dom.reference(Ref::Method(name)) } else { Value::computed(deps) }
+            self.dom.join(this, Value::computed(deps))
+        } else if matches!(kind, Kind::Func { .. } | Kind::Bound) && &*text == "name" {
+            Value::computed(NONE)
         } else {
             Value::UNDEFINED
         };

@@ -2,7 +2,7 @@
 
 use super::walk::At;
 use super::*;
-use crate::structure::core::{Put, Scalar};
+use crate::structure::core::Put;
 use crate::structure::domain::{Kind, Origin, Prim, Ref};
 
 impl Solver<'_> {

@@ -22,7 +22,7 @@ const ANY_CALLER: u32 = u32::MAX;
 
 impl Solver<'_> {
     /// Calls a function in the context that all such calls share.
-    fn call_shared(
+    pub(super) fn call_shared(
         &mut self,
         object: ObjId,
         func: FuncId,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::{Inst, Key, Made, Op, Put, Scalar, Slot, Told};
-use crate::structure::domain::{INPUT, Kind, Origin, Paths, Ref};
+use crate::structure::domain::{Kind, Ref};
 
 /// The stack that one instruction may need, and what is added when less is left.
 const STACK_STEP: usize = 256 * 1024;

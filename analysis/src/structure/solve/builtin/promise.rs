@@ -199,7 +199,7 @@ impl Solver<'_> {
         let (first, second) = (self.arg(args, 0), self.arg(args, 1));
         let mut out = Value::NEVER;
         let mut walk = |solver: &mut Self| {
-            let mut done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
+            let done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
                 if solver.dom.shape(callee).refs.is_empty() {
                     return None;
                 }
