@@ -44,8 +44,8 @@ use crate::diagnostic::Code;
 
 pub(super) use self::task::{FoundTask, Shown};
 
-/// The most rounds; ordinary programs need two to four.
-const ROUNDS: u32 = 24;
+/// The most rounds. Ordinary programs need two to five; loops in loops may need one for each.
+const ROUNDS: u32 = 300;
 /// From this round on, constants that change are forgotten.
 const WIDEN: u32 = 6;
 /// The most instructions that are followed in all rounds, functions counted at each of their calls.
