@@ -368,6 +368,10 @@ pub(super) enum Op {
     },
     /// A decision whose ways stand in `body`.
     Decide {
+        #[expect(
+            dead_code,
+            reason = "it is for the report of choices and loops, which is still to come"
+        )]
         of: Slot,
         #[expect(
             dead_code,

@@ -35,6 +35,7 @@ pub(super) struct Told {
 pub(super) struct Report {
     pub(super) tasks: Vec<Told>,
     pub(super) dynamic: bool,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
     pub(super) rounds: u32,
 }
 

@@ -118,9 +118,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             return nested(out, &format!("block r{exit}"), &[("", body)], depth);
         }
         Op::Doomed { body } => return nested(out, "doomed", &[("", body)], depth),
-        Op::Decide { of, body, .. } => {
-            return nested(out, &format!("decide ${of}"), &[("", body)], depth);
-        }
+        Op::Decide { body, .. } => return nested(out, "decide", &[("", body)], depth),
         Op::Try { body, handler, finally, .. } => {
             let none = Block::new();
             let caught = handler.as_ref().map_or(&none, |(_, body)| body);

@@ -216,7 +216,7 @@ impl Lower {
             ast::ClassMember::StaticBlock(block) => lower.body(&block.body.stmts),
             ast::ClassMember::ClassProp(ast::ClassProp { value: Some(value), .. })
             | ast::ClassMember::PrivateProp(ast::PrivateProp { value: Some(value), .. }) => {
-                lower.into_slot(value, RESULT);
+                lower.value_to(value, RESULT);
             }
             _ => {}
         });

@@ -39,8 +39,8 @@ impl Lower {
             Expr::Cond(choice) => {
                 let to = self.fresh();
                 let cond = self.expr(&choice.test);
-                let (then, ()) = self.block(|lower| lower.into_slot(&choice.cons, to));
-                let (other, ()) = self.block(|lower| lower.into_slot(&choice.alt, to));
+                let (then, ()) = self.block(|lower| lower.value_to(&choice.cons, to));
+                let (other, ()) = self.block(|lower| lower.value_to(&choice.alt, to));
                 let told = Told::Decision { test: bounds(choice.test.span()) };
                 self.emit(span, Op::If { cond, then, other, told });
                 to
@@ -78,7 +78,7 @@ impl Lower {
         to
     }
 
-    pub(super) fn into_slot(&mut self, value: &ast::Expr, to: Slot) {
+    pub(super) fn value_to(&mut self, value: &ast::Expr, to: Slot) {
         let from = self.expr(value);
         self.emit(value.span(), Op::Copy { to, from });
     }

@@ -62,10 +62,10 @@ impl Lower {
         match binary.op {
             B::LogicalAnd | B::LogicalOr | B::NullishCoalescing => {
                 let to = self.fresh();
-                self.into_slot(&binary.left, to);
+                self.value_to(&binary.left, to);
                 let test = bounds(binary.left.span());
                 self.otherwise(span, to, binary.op, test, |lower| {
-                    lower.into_slot(&binary.right, to)
+                    lower.value_to(&binary.right, to)
                 });
                 to
             }
@@ -145,7 +145,7 @@ impl Lower {
             let to = self.fresh();
             self.emit(span, Op::Copy { to, from: before });
             self.otherwise(span, to, op, written, |lower| {
-                lower.into_slot(&assign.right, to);
+                lower.value_to(&assign.right, to);
                 set(lower, to);
             });
             return to;

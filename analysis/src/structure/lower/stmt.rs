@@ -109,7 +109,7 @@ impl Lower {
             }
             Stmt::Throw(thrown) => {
                 let from = self.fresh();
-                let (body, ()) = self.block(|lower| lower.into_slot(&thrown.arg, from));
+                let (body, ()) = self.block(|lower| lower.value_to(&thrown.arg, from));
                 self.emit(span, Op::Doomed { body });
                 self.emit(span, Op::Throw { from });
             }

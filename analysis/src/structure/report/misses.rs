@@ -207,7 +207,7 @@ fn what_is_easily_forgotten_is_told() {
             }
             continue;
         }
-        let last = report.tasks.iter().filter(|task| task.tool.as_str() == "b:k").next_back();
+        let last = report.tasks.iter().rfind(|task| task.tool.as_str() == "b:k");
         let secret = report
             .tasks
             .iter()

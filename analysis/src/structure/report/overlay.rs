@@ -51,8 +51,14 @@ fn lay_over(built: &mut Built, found: &Report) {
     });
     for (place, new) in of_old.iter().enumerate() {
         let Some(task) = tasks.next() else { break };
-        if let Some(told) = new.and_then(|new| found.tasks.get(new)) {
-            tell(task, place, told, &of_new);
+        let Some(told) = new.and_then(|new| found.tasks.get(new)) else { continue };
+        let before = task.clone();
+        tell(task, place, told, &of_new);
+        if found.dynamic {
+            // What is unknown to one of the two is told as the other has it.
+            join(&mut task.data_from, &before.data_from);
+            join(&mut task.decided_by, &before.decided_by);
+            join(&mut task.depends_on, &before.depends_on);
         }
     }
 }
@@ -85,4 +91,10 @@ fn tell(task: &mut Task, place: usize, told: &Told, of_new: &HashMap<usize, usiz
         });
     }
     task.from_args = task.arguments.values().any(Argument::is_from_args);
+}
+
+/// Adds names of tasks to others, in the order of the tasks.
+fn join(names: &mut Vec<String>, more: &[String]) {
+    names.extend(more.iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
+    names.sort_by_key(|name| name.get(1..).and_then(|number| number.parse::<usize>().ok()));
 }

@@ -184,7 +184,10 @@ fn the_cases_beside_the_analysis_in_use() {
     }
     let _ = writeln!(text, "{same} alike, {other} differ: {fewer} fewer, {more} more");
     if let Ok(path) = std::env::var("PML_REPORT") {
-        std::fs::write(path, text).expect("the report can be written");
+        std::fs::write(path, &text).expect("the report can be written");
     }
-    assert!(same > 0);
+    if wanted.is_empty() {
+        // Each of those that are left was looked at: see what is printed.
+        assert!(same >= 290 && fewer <= 17 && more <= 24, "{text}");
+    }
 }

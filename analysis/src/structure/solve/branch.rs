@@ -215,7 +215,7 @@ impl<'a> Solver<'a> {
             solver.turns.pop();
             if let Some(known) = solver.loops.get_mut(&key) {
                 let all = solver.dom.sources.union(known.deps, ends);
-                changed |= known.deps != all || known.may < may;
+                changed |= known.deps != all || may && !known.may;
                 (known.deps, known.may) = (all, known.may || may);
             }
             solver.changed |= changed;

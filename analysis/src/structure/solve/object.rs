@@ -17,7 +17,6 @@ impl Solver<'_> {
             self.may_fail_by(object);
         }
         let mut out = Value::NEVER;
-        let single = shape.refs.len() == 1 && matches!(shape.prim, Prim::None);
         for one in &shape.refs {
             let value = self.get_of(*one, object, key, called);
             out = self.dom.join(out, value);
@@ -32,8 +31,7 @@ impl Solver<'_> {
             let value = self.get_of_text(object, key, called);
             out = self.dom.join(out, value);
         }
-        let deps = self.dom.union(key.deps, if single && called { NONE } else { NONE });
-        self.dom.with(out, deps)
+        self.dom.with(out, key.deps)
     }
 
     pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
@@ -289,9 +287,7 @@ impl Solver<'_> {
             }
             _ => builtins::is_method(&text),
         };
-        let value = if has_method {
-            self.dom.reference(Ref::Method(name))
-        } else if kind == Kind::Opaque && called {
+        let value = if has_method || kind == Kind::Opaque && called {
             self.dom.reference(Ref::Method(name))
         } else if kind == Kind::Opaque {
             // It may be a view of the whole, as `searchParams` of a URL is.
