@@ -215,7 +215,7 @@ async fn without_return(text: &str) -> Outcome {
 async fn a_program_without_return_waits_for_what_it_started() {
     for (source, expected) in [
         (
-            "const out = []; [3, 2, 1].forEach(async (n) => { await mcp.test.wait({ ms: n }); out.push(n); }); §out)",
+            "const out = []; [3, 2, 1].forEach(async (n) => { await mcp.test.wait({ ms: n }); out.push(n); }); §out.sort())",
             json!([1, 2, 3]),
         ),
         (
