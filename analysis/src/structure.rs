@@ -20,4 +20,4 @@ pub(crate) use build::{Built, build};
 pub(crate) use node::parameter;
 pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 pub(crate) use order::order;
-pub(crate) use report::build_by_core;
+pub(crate) use report::build as build_by_core;

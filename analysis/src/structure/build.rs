@@ -65,6 +65,7 @@ use self::class::{ClassSide, Member};
 use self::control::{Chain, Control};
 pub(super) use self::expr::bare;
 use self::feed::Feeds;
+pub(super) use self::finish::excerpt;
 use self::finish::{RoundNode, RoundTask};
 use self::function::{Func, FuncBody, FuncKey};
 use self::input::InputFields;

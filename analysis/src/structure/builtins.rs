@@ -288,7 +288,7 @@ pub(super) fn method(name: &str) -> Option<&'static Method> {
 
 /// Returns whether a name is that of a method of the engine's lists, texts and the like.
 pub(super) fn is_method(name: &str) -> bool {
-    method(name).is_some() || FOLLOWED.contains(&name)
+    method(name).is_some() || FOLLOWED.contains(&name) || name.starts_with("@@")
 }
 
 /// Returns whether a name is that of a method that every object has.

@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub(super) converts: bool,
     /// Whether the program has getters or setters.
     pub(super) accessors: bool,
+    /// Whether it names `Symbol`.
+    pub(super) symbols: bool,
 }
 
 /// A function in the core language.

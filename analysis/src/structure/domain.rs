@@ -13,7 +13,7 @@ use swc_atoms::Atom;
 pub(super) use self::heap::{Birth, CellId, Heap, Kind, ObjId, Origin};
 pub(super) use self::names::{Names, Paths};
 pub(super) use self::shape::{Prim, Ref, Shape, Shapes};
-pub(super) use self::sources::{ANY_INPUT, INPUT, Sources};
+pub(super) use self::sources::{INPUT, Sources};
 use super::core::Scalar;
 
 /// A set of sources.

@@ -23,7 +23,7 @@ use crate::parse::offset;
 /// Lowers a program, which is the body of a function.
 pub(super) fn lower(main: &ast::Function) -> Core {
     let mut lower = Lower {
-        core: Core { functions: Vec::new(), converts: false, accessors: false },
+        core: Core { functions: Vec::new(), converts: false, accessors: false, symbols: false },
         frames: Vec::new(),
         next: 1,
     };
@@ -130,6 +130,7 @@ impl Lower {
             None if &**name == "undefined" => self.undefined(span),
             None => {
                 let to = self.fresh();
+                self.core.symbols |= matches!(&**name, "Symbol" | "globalThis");
                 self.emit(span, Op::Global { to, name: name.clone() });
                 to
             }

@@ -8,7 +8,8 @@ use foldhash::HashMap;
 use indexmap::IndexMap;
 use protocol::ToolId;
 
-pub(crate) use self::overlay::build_by_core;
+pub(crate) use self::overlay::build;
+use super::build::excerpt;
 use super::core::Core;
 use super::domain::{Deps, SiteId};
 use super::solve::{FoundTask, Shown, Solved};
@@ -34,7 +35,10 @@ pub(super) struct Told {
 /// Everything that is told of a program.
 pub(super) struct Report {
     pub(super) tasks: Vec<Told>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
     pub(super) dynamic: bool,
+    /// Whether its values are too entangled to be followed.
+    pub(super) entangled: bool,
     #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
     pub(super) rounds: u32,
 }
@@ -46,7 +50,12 @@ pub(super) fn report(core: &Core, source: &str, limits: &Limits) -> Report {
         solved.tasks.iter().enumerate().map(|(place, task)| (task.site, place)).collect();
     let writer = Writer { solved: &solved, places, source };
     let tasks = solved.tasks.iter().map(|task| writer.task(task)).collect();
-    Report { tasks, dynamic: !solved.gaps.is_empty(), rounds: solved.rounds }
+    Report {
+        tasks,
+        dynamic: !solved.gaps.is_empty(),
+        entangled: solved.entangled,
+        rounds: solved.rounds,
+    }
 }
 
 struct Writer<'s> {
@@ -122,7 +131,7 @@ impl Writer<'_> {
     fn computed(&self, deps: Deps, (low, high): (u32, u32)) -> Argument {
         let text = self.source.get(low as usize..high as usize).unwrap_or_default();
         Argument::Expression {
-            source: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            source: excerpt(text),
             depends_on: self.names(deps),
             from_args: self.solved.domain.sources.inputs(deps),
         }

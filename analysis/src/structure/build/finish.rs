@@ -302,18 +302,7 @@ impl Finish<'_> {
     }
 
     fn excerpt(&self, (low, high): (u32, u32)) -> String {
-        let text = self.source.get(low as usize..high as usize).unwrap_or_default();
-        let mut flat = String::with_capacity(text.len().min(EXCERPT * 8));
-        for word in text.split_whitespace() {
-            if !flat.is_empty() {
-                flat.push(' ');
-            }
-            flat.push_str(word);
-            if flat.len() > EXCERPT * 4 {
-                break;
-            }
-        }
-        shown(&flat, EXCERPT)
+        excerpt(self.source.get(low as usize..high as usize).unwrap_or_default())
     }
 
     /// Drops the nodes that govern no task, and numbers the rest.
@@ -367,4 +356,19 @@ impl Finish<'_> {
         }
         StaticStructure { nodes: out }
     }
+}
+
+/// Returns an expression of the source on one line, shortened.
+pub(in crate::structure) fn excerpt(text: &str) -> String {
+    let mut flat = String::with_capacity(text.len().min(EXCERPT * 8));
+    for word in text.split_whitespace() {
+        if !flat.is_empty() {
+            flat.push(' ');
+        }
+        flat.push_str(word);
+        if flat.len() > EXCERPT * 4 {
+            break;
+        }
+    }
+    shown(&flat, EXCERPT)
 }

@@ -76,6 +76,15 @@ impl Paths {
         self.steps.get((path as usize).checked_sub(1)?).copied()
     }
 
+    /// Returns the first step of a way.
+    pub(in crate::structure) fn first(&self, mut path: PathId) -> Option<NameId> {
+        let mut first = None;
+        while let Some((before, name)) = self.last(path) {
+            (path, first) = (before, Some(name));
+        }
+        first
+    }
+
     /// Returns the steps of a way, as they are told.
     pub(in crate::structure) fn told(&self, mut path: PathId, names: &Names) -> Vec<PathStep> {
         let mut steps = Vec::new();

@@ -82,6 +82,19 @@ impl Sources {
         self.tasks(set).next().is_some()
     }
 
+    /// Returns whether a set is that of `args` itself, and of nothing else.
+    pub(in crate::structure) fn is_whole(&self, set: Deps) -> bool {
+        self.get(set) == [INPUT]
+    }
+
+    /// Returns the parts of the input in a set.
+    pub(in crate::structure) fn inputs_of(&mut self, set: Deps) -> Deps {
+        let inputs: Vec<u32> =
+            self.get(set).iter().copied().filter(|source| *source >= INPUT).collect();
+        let inputs = self.of(&inputs);
+        self.used(inputs)
+    }
+
     fn has(&self, set: Deps, source: u32) -> bool {
         self.get(set).binary_search(&source).is_ok()
     }

@@ -1,100 +1,163 @@
-//! The flows of the new analysis in the structure that the one in use builds.
+//! The flows of the analysis of the core language in the structure that the walk over the tree builds.
+//!
+//! What either of the two tells is told: a flow that one of them does not see is not lost.
 
-use std::collections::BTreeSet;
+mod merge;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
 
+use self::merge::Merge;
 use super::{Report, Told, report};
 use crate::Limits;
-use crate::diagnostic::Finding;
+use crate::diagnostic::{Code, Finding};
 use crate::parse::Parsed;
-use crate::structure::build::{Built, build};
+use crate::structure::build::{self, Built};
 use crate::structure::lower::lower;
-use crate::structure::{Argument, NodeKind, Task};
+use crate::structure::{Argument, Node, NodeKind, Task};
 
-/// Builds the structure of a program, with the flows that the new analysis finds.
+/// Builds the structure of a program, with the flows that either analysis finds.
 ///
-/// Tools, gaps and findings, and the nodes around the calls, are those of the analysis in use.
-pub(crate) fn build_by_core(
-    parsed: &Parsed,
-    source: &str,
-    limits: &Limits,
-) -> Result<Built, Finding> {
-    let mut built = build(parsed, source, limits)?;
-    if let Some(main) = parsed.function() {
+/// Tools, gaps and findings, and the nodes around the calls, are those of the walk over the tree.
+pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
+    let mut built = build::build(parsed, source, limits)?;
+    if let Some(main) = parsed.function()
+        && !built.sites.is_empty()
+    {
         let found = report(&lower(main), source, limits);
-        lay_over(&mut built, &found);
+        lay_over(&mut built, &found, limits)?;
     }
     Ok(built)
 }
 
-fn lay_over(built: &mut Built, found: &Report) {
+fn lay_over(built: &mut Built, found: &Report, limits: &Limits) -> Result<(), Finding> {
+    if found.entangled && built.dynamic {
+        // It says already that it does not tell everything.
+        return Ok(());
+    }
+    if found.entangled {
+        let message = "the values of this program are too entangled to be followed; call tools directly, from fewer functions";
+        built.findings.push(Finding::new(Code::DynamicEscape, 0, message));
+        built.dynamic = true;
+        return Ok(());
+    }
     let new: HashMap<(u32, &str), usize> = found
         .tasks
         .iter()
         .enumerate()
         .map(|(place, told)| ((told.at, told.tool.as_str()), place))
         .collect();
-    let sites = built.sites.clone();
-    let tools: Vec<String> =
-        built.structure.tasks().map(|task| task.tool.as_str().to_owned()).collect();
-    let of_old: Vec<Option<usize>> = sites
-        .iter()
-        .zip(&tools)
-        .map(|(at, tool)| new.get(&(*at, tool.as_str())).copied())
-        .collect();
-    let of_new: HashMap<usize, usize> =
-        of_old.iter().enumerate().filter_map(|(old, new)| Some(((*new)?, old))).collect();
-    let mut tasks = built.structure.nodes.iter_mut().filter_map(|node| match &mut node.kind {
+    let tasks = built.structure.nodes.iter_mut().filter_map(|node| match &mut node.kind {
         NodeKind::Task(task) | NodeKind::Capability(task) => Some(task),
         _ => None,
     });
-    for (place, new) in of_old.iter().enumerate() {
-        let Some(task) = tasks.next() else { break };
-        let Some(told) = new.and_then(|new| found.tasks.get(new)) else { continue };
-        let before = task.clone();
-        tell(task, place, told, &of_new);
-        if found.dynamic {
-            // What is unknown to one of the two is told as the other has it.
-            join(&mut task.data_from, &before.data_from);
-            join(&mut task.decided_by, &before.decided_by);
-            join(&mut task.depends_on, &before.depends_on);
+    let mut tasks: Vec<(u32, &mut Task)> = built.sites.iter().copied().zip(tasks).collect();
+    let of_old: Vec<Option<usize>> =
+        tasks.iter().map(|(at, task)| new.get(&(*at, task.tool.as_str())).copied()).collect();
+    let mut of_new: Vec<Option<usize>> = vec![None; found.tasks.len()];
+    for (old, new) in of_old.iter().enumerate() {
+        if let Some(known) = new.and_then(|new| of_new.get_mut(new)) {
+            *known = Some(old);
+        }
+    }
+    let mut later = Vec::new();
+    let mut edges = 0;
+    for (place, (at, task)) in tasks.iter_mut().enumerate() {
+        match of_old[place].and_then(|new| found.tasks.get(new)) {
+            Some(told) => {
+                let decided = tell(task, place, told, &of_new);
+                if !decided.is_empty() {
+                    later.push((place, decided));
+                }
+            }
+            // One of the two finds no way to it.
+            None => task.conditional |= !task.repeats,
+        }
+        edges += task.depends_on.len().max(task.data_from.len());
+        if edges > limits.edges {
+            let message = "the tasks of this program depend on each other in too many ways; pass results on in smaller steps";
+            return Err(Finding::new(Code::TooComplex, *at, message));
+        }
+    }
+    tell_loops(&mut built.structure.nodes, &later);
+    Ok(())
+}
+
+/// Adds what is told of a task; returns those that decide on it and do not stand before it.
+fn tell(task: &mut Task, place: usize, told: &Told, of_new: &[Option<usize>]) -> BTreeSet<usize> {
+    let places = |found: &BTreeSet<usize>| -> BTreeSet<usize> {
+        found.iter().filter_map(|new| of_new.get(*new).copied().flatten()).collect()
+    };
+    let (data, decided) = (places(&told.data), places(&told.decided));
+    join(&mut task.data_from, &data);
+    // A graph has no place for what an earlier round of a loop hands on.
+    let before = |of: &BTreeSet<usize>| of.range(..place).copied().collect::<BTreeSet<usize>>();
+    join(&mut task.decided_by, &before(&decided));
+    join(&mut task.depends_on, &before(&data));
+    join(&mut task.depends_on, &before(&decided));
+    task.repeats |= told.many;
+    task.conditional |= told.may && !task.repeats;
+    let merge = Merge { of_new, place };
+    merge.all(&mut task.arguments, &told.arguments, &told.inputs);
+    task.from_args = task.arguments.values().any(Argument::is_from_args);
+    decided.range(place..).copied().collect()
+}
+
+/// Tells the innermost loop around each task which later ones decide on its next round, if none says so.
+fn tell_loops(nodes: &mut [Node], later: &[(usize, BTreeSet<usize>)]) {
+    let of_tasks: Vec<usize> = nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| matches!(node.kind, NodeKind::Task(_) | NodeKind::Capability(_)))
+        .map(|(at, _)| at)
+        .collect();
+    let mut of_loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (place, deciders) in later {
+        let mut left = deciders.clone();
+        let mut innermost = None;
+        let mut next = of_tasks.get(*place).copied();
+        while let Some((at, node)) = next.and_then(|at| Some((at, nodes.get(at)?))) {
+            if let NodeKind::Loop { depends_on, .. } = &node.kind {
+                innermost.get_or_insert(at);
+                for known in depends_on.iter().filter_map(|name| place_of(name)) {
+                    left.remove(&known);
+                }
+            }
+            next = node.parent.map(|parent| parent as usize);
+        }
+        if let Some(at) = innermost {
+            of_loops.entry(at).or_default().extend(left);
+        }
+    }
+    for (at, deciders) in of_loops {
+        if let Some(NodeKind::Loop { depends_on, .. }) =
+            nodes.get_mut(at).map(|node| &mut node.kind)
+        {
+            join(depends_on, &deciders);
         }
     }
 }
 
-fn tell(task: &mut Task, place: usize, told: &Told, of_new: &HashMap<usize, usize>) {
-    let places = |found: &BTreeSet<usize>| -> BTreeSet<usize> {
-        found.iter().filter_map(|new| of_new.get(new).copied()).collect()
-    };
-    let names = |places: &BTreeSet<usize>, before: usize| -> Vec<String> {
-        places.range(..before).map(|place| format!("t{}", place + 1)).collect()
-    };
-    let (data, decided) = (places(&told.data), places(&told.decided));
-    // What a call only waits for is told by the analysis in use.
-    let waits = task
-        .depends_on
-        .iter()
-        .filter(|name| !task.data_from.contains(name) && !task.decided_by.contains(name));
-    let waits = waits.filter_map(|name| name.strip_prefix('t')?.parse::<usize>().ok());
-    let mut all: BTreeSet<usize> = waits.map(|number| number - 1).collect();
-    all.extend(data.iter().chain(&decided));
-    task.data_from = names(&data, usize::MAX);
-    task.decided_by = names(&decided, place);
-    task.depends_on = names(&all, place);
-    (task.conditional, task.repeats) = (told.may, told.many);
-    if !told.inputs.is_empty() && !task.arguments.values().any(Argument::is_from_args) {
-        task.arguments.entry("*".into()).or_insert_with(|| Argument::Expression {
-            source: String::new(),
-            depends_on: Vec::new(),
-            from_args: told.inputs.clone(),
-        });
-    }
-    task.from_args = task.arguments.values().any(Argument::is_from_args);
+/// Returns the name of the task at a place.
+fn name(place: usize) -> String {
+    format!("t{}", place + 1)
 }
 
-/// Adds names of tasks to others, in the order of the tasks.
-fn join(names: &mut Vec<String>, more: &[String]) {
-    names.extend(more.iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
-    names.sort_by_key(|name| name.get(1..).and_then(|number| number.parse::<usize>().ok()));
+/// Returns the place of the task of a name.
+fn place_of(name: &str) -> Option<usize> {
+    name.strip_prefix('t')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// Adds tasks to others, in the order of the tasks.
+fn join(names: &mut Vec<String>, more: &BTreeSet<usize>) {
+    if more.is_empty() {
+        return;
+    }
+    let mut places: BTreeSet<usize> = names.iter().filter_map(|name| place_of(name)).collect();
+    let before = places.len();
+    places.extend(more);
+    if places.len() > before {
+        *names = places.into_iter().map(name).collect();
+    }
 }

@@ -247,7 +247,14 @@ impl<'a> Solver<'a> {
             for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
                 (level.deps, level.may) = (*deps, *may);
             }
-            goes_on = self.finish(goes_on, written, finally);
+            // What it finds depends on that all the same.
+            let mut decided = NONE;
+            for ((deps, _), (old, _)) in inner.iter().zip(&before) {
+                if deps != old {
+                    decided = self.dom.union(decided, *deps);
+                }
+            }
+            goes_on = self.finish(goes_on, decided, written, finally);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
                 self.levels[place].deps = own;
@@ -261,6 +268,7 @@ impl<'a> Solver<'a> {
     fn finish(
         &mut self,
         goes_on: bool,
+        decided: Deps,
         written: HashMap<CellId, Value>,
         finally: &'a Block,
     ) -> bool {
@@ -276,8 +284,8 @@ impl<'a> Solver<'a> {
                 |solver| {
                     let mark = solver.trail.len();
                     for (cell, value) in &outer {
-                        let joined = solver.dom.join(solver.now(*cell), *value);
-                        solver.set_now(*cell, joined);
+                        let now = solver.now(*cell);
+                        solver.merge(*cell, now, *value, decided);
                     }
                     let _ = solver.run(finally);
                     touched = solver
@@ -294,8 +302,8 @@ impl<'a> Solver<'a> {
             )
         } else {
             for (cell, value) in &outer {
-                let joined = self.dom.join(self.now(*cell), *value);
-                self.set_now(*cell, joined);
+                let now = self.now(*cell);
+                self.merge(*cell, now, *value, decided);
             }
             finishes = self.run(finally);
             touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();

@@ -120,7 +120,13 @@ impl Solver<'_> {
                 }
                 first
             }
-            "Object.freeze" | "Object.seal" | "Object.preventExtensions" => first,
+            "Object.freeze" | "Object.seal" | "Object.preventExtensions" => {
+                // Later writes fail or not by what decides on this.
+                if self.control_above(0) != NONE {
+                    let _ = self.unknown_call(this, args);
+                }
+                first
+            }
             "Object.create" if args.list.len() == 1 => {
                 let made = self.make(1, Kind::Plain);
                 self.set_own(made, self.known.proto, first);
@@ -214,7 +220,18 @@ impl Solver<'_> {
                 self.may_fail_by(Value::computed(deps));
                 let made = self.make(1, Kind::Opaque);
                 self.set_own(made, self.known.elem, Value::computed(deps));
-                made
+                // It may be a view of what it is made of.
+                let of = self.dom.shapes.only_refs(
+                    first.shape,
+                    |one| match one {
+                        Ref::Obj(object) => {
+                            self.heap.objects[*object as usize].kind == Kind::Opaque
+                        }
+                        _ => false,
+                    },
+                    false,
+                );
+                self.dom.join(made, Value { deps: first.deps, shape: of })
             }
             "Object" => first,
             "Function" => {
@@ -329,23 +346,26 @@ impl Solver<'_> {
             Calls::Each => {
                 let list: SmallVec<[Value; 4]> =
                     smallvec::smallvec![item, Value::computed(count), this];
-                self.call_each(callee, count, &Args { list, rest: None }, false)
+                let own = self.arg(args, 1);
+                self.call_each(callee, Some(own), count, &Args { list, rest: None }, false)
             }
             Calls::Until => {
                 let list: SmallVec<[Value; 4]> =
                     smallvec::smallvec![item, Value::computed(count), this];
-                self.call_each(callee, count, &Args { list, rest: None }, true)
+                let own = self.arg(args, 1);
+                self.call_each(callee, Some(own), count, &Args { list, rest: None }, true)
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
             Calls::Order => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, item];
                 // Which are compared next depends on how these did.
-                self.call_each(callee, count, &Args { list, rest: None }, true)
+                self.call_each(callee, None, count, &Args { list, rest: None }, true)
             }
             Calls::Match => {
                 let text = Value::computed(deep);
                 self.call_each(
                     callee,
+                    None,
                     deep,
                     &Args { list: SmallVec::new(), rest: Some(text) },
                     false,

@@ -231,7 +231,7 @@ impl<'a> Solver<'a> {
                     None
                 }
             },
-            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args)),
+            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, wait)),
             Ref::Method(name) => {
                 Some(self.method(name, this.unwrap_or(Value::UNDEFINED), args, wait))
             }
@@ -291,7 +291,7 @@ impl<'a> Solver<'a> {
                 }
                 _ => Some(self.unknown_call(None, args)),
             },
-            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args)),
+            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, true)),
             Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
             Ref::Pool => Some(self.unknown_call(None, args)),
             _ => {

@@ -33,12 +33,13 @@ impl Solver<'_> {
     pub(super) fn call_each(
         &mut self,
         callee: Value,
+        this: Option<Value>,
         count: Deps,
         args: &Args,
         until: bool,
     ) -> Value {
         let mut out = Value::NEVER;
-        self.repeat(count, |solver| match solver.call_any(callee, None, args, false) {
+        self.repeat(count, |solver| match solver.call_any(callee, this, args, false) {
             Some(value) => {
                 out = solver.dom.join(out, value);
                 if until {
@@ -336,15 +337,15 @@ impl Solver<'_> {
         let Some(iterator) = self.acts.last().and_then(|act| act.iterator) else {
             return self.unknown(&[value], Code::DynamicEscape);
         };
-        let given = if all {
+        let (given, count) = if all {
             let (item, count) = self.iterated(value);
-            self.dom.with(item, count)
+            (self.dom.with(item, count), count)
         } else {
-            self.settled(value)
+            (self.settled(value), NONE)
         };
         self.settle(iterator, self.known.elem, given);
         // How many there are is decided by what decides whether this is reached.
-        self.settle(iterator, self.known.length, Value::computed(NONE));
+        self.settle(iterator, self.known.length, Value::computed(count));
         let sent = self.own(iterator, self.known.sent);
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
         let sent = self.dom.join(sent, Value::UNDEFINED);

@@ -24,7 +24,12 @@ impl Solver<'_> {
             Sum::IsNothing | Sum::IsUndefined => {
                 let deps = self.all_own(of);
                 let shape = of.first().map(|one| self.dom.shape(*one));
+                // `args` is always an object.
+                let is_args = of.first().is_some_and(|one| self.dom.sources.is_whole(one.deps));
                 let known = match shape {
+                    Some(shape) if is_args && matches!(shape.refs.as_slice(), [Ref::Data(..)]) => {
+                        Some(false)
+                    }
                     Some(shape) if !shape.may_be_nothing() => Some(false),
                     Some(shape) => match shape.only() {
                         Some(Scalar::Undefined) => Some(true),
@@ -85,7 +90,16 @@ impl Solver<'_> {
                 _ => known = false,
             }
         }
-        self.may_fail_by_objects(of);
+        if how == Sum::Add || self.core.symbols {
+            self.may_fail_by_objects(of);
+        } else {
+            for one in of {
+                // Of what is no object, symbols alone are no texts.
+                if !self.dom.shape(*one).refs.is_empty() {
+                    self.may_fail_by_objects(&[*one]);
+                }
+            }
+        }
         if known {
             let value = self.dom.scalar(Scalar::Text(text.into()));
             return self.dom.with(value, deps);
@@ -138,7 +152,7 @@ impl Solver<'_> {
     /// Calls the methods of an object that make a text or a number of it.
     fn call_conversions(&mut self, value: Value, object: ObjId) -> Deps {
         let mut deps = NONE;
-        for name in ["toString", "valueOf", "@@toPrimitive"] {
+        for name in ["toString", "valueOf", "@@toPrimitive", "@@hasInstance"] {
             let given = self.call_named(value, object, name);
             if let Some(given) = given {
                 let own = self.reach(given);
@@ -153,6 +167,10 @@ impl Solver<'_> {
         let name = self.dom.names.known(&name.into())?;
         let method = self.own_method(object, name)?;
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
-        Some(self.call_value(method, Some(this), &Args::default(), false))
+        Some(
+            self.chosen(value, |solver| {
+                solver.call_value(method, Some(this), &Args::default(), false)
+            }),
+        )
     }
 }

@@ -51,12 +51,18 @@ impl Solver<'_> {
             let value = self.read(cell);
             if name == self.known.length {
                 count = self.dom.union(count, value.deps);
-            } else if name == self.known.proto || name == self.known.keys || value.is_never() {
+            } else if name == self.known.proto
+                || name == self.known.keys
+                || name == self.known.target
+                || value.is_never()
+            {
                 continue;
             } else {
                 let kind = self.heap.objects[object as usize].kind;
                 // Whether a property is there is in what decides how many there are.
-                if self.dom.shape(value).absent {
+                let is_listed =
+                    name == self.known.elem && matches!(kind, Kind::Array | Kind::Iterator);
+                if self.dom.shape(value).absent && !is_listed {
                     count = self.dom.union(count, value.deps);
                 }
                 if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
@@ -75,6 +81,13 @@ impl Solver<'_> {
             Kind::Iterator => {
                 let driven = self.drive(object);
                 count = self.dom.union(count, driven);
+                if self.heap.find(object, self.known.target).is_some() {
+                    // What it goes over may have changed since.
+                    let target = self.own(object, self.known.target);
+                    let (value, own) = self.iterated(target);
+                    count = self.dom.union(count, own);
+                    out = self.dom.join(out, value);
+                }
             }
             Kind::Opaque => {
                 let own = self.reach(list);

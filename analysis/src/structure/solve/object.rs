@@ -17,8 +17,14 @@ impl Solver<'_> {
             self.may_fail_by(object);
         }
         let mut out = Value::NEVER;
+        let calls = self.core.accessors;
         for one in &shape.refs {
-            let value = self.get_of(*one, object, key, called);
+            let value = match one {
+                Ref::Obj(_) if calls => {
+                    self.chosen(object, |solver| solver.get_of(*one, object, key, called))
+                }
+                _ => self.get_of(*one, object, key, called),
+            };
             out = self.dom.join(out, value);
         }
         let is_nothing = |scalar: &Scalar| matches!(scalar, Scalar::Undefined | Scalar::Null);
@@ -80,7 +86,17 @@ impl Solver<'_> {
             Ref::Tool(..) => {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
-            Ref::Pool => self.pooled(),
+            Ref::Pool => {
+                if !self.pool.is_empty() {
+                    // Code that escaped may run now.
+                    let control = self.control_above(0);
+                    let deps = self.dom.union(control, key.deps);
+                    self.add_to_pool(deps);
+                    let pooled = self.pooled();
+                    self.may_fail_by(pooled);
+                }
+                self.pooled()
+            }
         }
     }
 
@@ -173,10 +189,20 @@ impl Solver<'_> {
 
     /// Reads a property of an object, or of its prototypes.
     fn get_own_or_above(&mut self, object: ObjId, this: Value, key: &At, called: bool) -> Value {
-        let Some(names) = &key.names else { return self.get_any(object, this) };
+        let calls = self.core.accessors;
+        let Some(names) = &key.names else {
+            if !calls {
+                return self.get_any(object, this);
+            }
+            return self.maybe(key.deps, |solver| solver.get_any(object, this));
+        };
         let mut out = Value::NEVER;
         for name in names.clone() {
-            let value = self.look_up(object, this, name, called, 0);
+            let value = if calls && names.len() > 1 {
+                self.maybe(key.deps, |solver| solver.look_up(object, this, name, called, 0))
+            } else {
+                self.look_up(object, this, name, called, 0)
+            };
             out = self.dom.join(out, value);
         }
         out

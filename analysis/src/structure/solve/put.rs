@@ -70,7 +70,13 @@ impl Solver<'_> {
                 let strong = is_one && names.len() == 1;
                 for name in names {
                     if self.core.accessors {
-                        self.call_setter(object, this, name, value);
+                        let deps = if strong { NONE } else { key.deps };
+                        self.chosen(this, |solver| {
+                            solver.maybe(deps, |solver| {
+                                solver.call_setter(object, this, name, value);
+                                Value::NEVER
+                            })
+                        });
                     }
                     self.put_own(object, name, value, strong);
                 }
@@ -117,6 +123,30 @@ impl Solver<'_> {
         let cell = self.heap.cell(object, self.known.length);
         self.write(cell, Value::computed(NONE), false);
         let _ = value;
+    }
+
+    /// Does something with one of those that a value may be.
+    pub(super) fn chosen(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+        let shape = self.dom.shape(of);
+        let is_one = shape.refs.len() == 1 && shape.prim == Prim::None && !shape.absent;
+        if is_one { walk(self) } else { self.maybe(of.deps, walk) }
+    }
+
+    /// Does something that is done or not, which `deps` decide.
+    pub(super) fn maybe(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+        if deps == NONE {
+            return walk(self);
+        }
+        let mut given = Value::NEVER;
+        self.fork(
+            deps,
+            |solver| {
+                given = solver.under(deps, true, false, walk);
+                true
+            },
+            |_| true,
+        );
+        given
     }
 
     fn call_setter(&mut self, object: ObjId, this: Value, name: NameId, value: Value) {

@@ -9,6 +9,8 @@ use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
 
 /// The deepest argument that is shown part by part.
 const SHOWN_DEPTH: u32 = 8;
+/// Of so many objects that an argument may be, each is shown.
+const SHOWN_WAYS: usize = 4;
 
 /// An argument, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +47,13 @@ pub(super) struct Tasks {
 
 impl Solver<'_> {
     /// Follows a call of a tool.
-    pub(super) fn task(&mut self, namespace: NameId, action: NameId, args: &Args) -> Value {
+    pub(super) fn task(
+        &mut self,
+        namespace: NameId,
+        action: NameId,
+        args: &Args,
+        wait: bool,
+    ) -> Value {
         let (namespace, action) = (self.dom.names.text(namespace), self.dom.names.text(action));
         let mut data = NONE;
         let mut rewritten = false;
@@ -87,7 +95,10 @@ impl Solver<'_> {
         let object = self.object(0, Kind::Data(Origin::Task(site)));
         let deps = self.dom.sources.one(site);
         let value = Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::WHOLE)) };
-        self.may_fail(deps, Value::computed(deps));
+        // Else it fails where the promise is waited for.
+        if wait {
+            self.may_fail(deps, Value::computed(deps));
+        }
         value
     }
 
@@ -115,6 +126,16 @@ impl Solver<'_> {
         } else {
             vec![("*".into(), Shown::Computed { deps: data, span: (new.at, new.at) })]
         };
+        let mut arguments = arguments;
+        let mut data = data;
+        if self.tasks.found[place].arguments != arguments {
+            // Which of the arguments are sent is in what decides that the call is made.
+            let inputs = self.dom.sources.inputs_of(decides);
+            data = self.dom.union(data, inputs);
+            for (_, argument) in &mut arguments {
+                self.add_to_shown(argument, inputs);
+            }
+        }
         let old = &mut self.tasks.found[place];
         old.arguments = arguments;
         (old.data, old.decides) = (data, decides);
@@ -126,6 +147,25 @@ impl Solver<'_> {
         if one == other {
             return one;
         }
+        let (one, other) = match (one, other) {
+            (
+                Shown::Object { fields, rest: None },
+                Shown::Object { fields: others, rest: None },
+            ) if fields.iter().map(|(name, _)| name).eq(others.iter().map(|(name, _)| name)) => {
+                let pairs = fields.into_iter().zip(others);
+                let fields = pairs
+                    .map(|((name, one), (_, other))| (name, self.join_shown(one, other)))
+                    .collect();
+                return Shown::Object { fields, rest: None };
+            }
+            (Shown::Array(items), Shown::Array(others)) if items.len() == others.len() => {
+                let pairs = items.into_iter().zip(others);
+                return Shown::Array(
+                    pairs.map(|(one, other)| self.join_shown(one, other)).collect(),
+                );
+            }
+            both => both,
+        };
         let left = self.deps_of(&one);
         let right = self.deps_of(&other);
         let deps = self.dom.union(left, right);
@@ -140,7 +180,16 @@ impl Solver<'_> {
         match shown {
             Shown::Literal(_) => NONE,
             Shown::Reference(site, _) => self.dom.sources.one(*site),
-            Shown::Parameter(_) => self.dom.sources.one(crate::structure::domain::ANY_INPUT),
+            Shown::Parameter(path) => {
+                let whole = self.dom.sources.one(crate::structure::domain::INPUT);
+                match self.dom.paths.first(*path) {
+                    Some(name) => {
+                        let text = self.dom.names.text(name);
+                        self.dom.sources.field(whole, &text)
+                    }
+                    None => self.dom.sources.used(whole),
+                }
+            }
             Shown::Computed { deps, .. } => *deps,
             Shown::Object { fields, rest } => {
                 let mut deps = rest.map_or(NONE, |(deps, _)| deps);
@@ -185,7 +234,9 @@ impl Solver<'_> {
                 for (name, cell) in self.heap.objects[*object as usize].keys.clone() {
                     let held = self.read(cell);
                     if self.dom.names.text(name).starts_with("get:") {
-                        let given = self.call_value(held, Some(value), &Args::default(), false);
+                        let given = self.chosen(value, |solver| {
+                            solver.call_value(held, Some(value), &Args::default(), false)
+                        });
                         let real = self.dom.names.text(name).replacen("get:", "%got:", 1);
                         let name = self.dom.name(&real.into());
                         self.put_own(*object, name, given, false);
@@ -235,6 +286,18 @@ impl Solver<'_> {
         {
             return Shown::Literal(json);
         }
+        let is_plain = |one: &Ref| match one {
+            Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Plain,
+            _ => false,
+        };
+        if shape.refs.len() > 1
+            && shape.refs.len() <= SHOWN_WAYS
+            && shape.prim == Prim::None
+            && !shape.absent
+            && shape.refs.iter().all(is_plain)
+        {
+            return self.shown_ways(value, &shape.refs, span, depth, into);
+        }
         let (Prim::None, [one], false) = (&shape.prim, shape.refs.as_slice(), shape.absent) else {
             return computed(self);
         };
@@ -281,6 +344,50 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns what is known of one of several objects.
+    fn shown_ways(
+        &mut self,
+        value: Value,
+        ways: &[Ref],
+        span: (u32, u32),
+        depth: u32,
+        into: Deps,
+    ) -> Shown {
+        let own = self.dom.union(value.deps, into);
+        let own = self.dom.sources.used(own);
+        let mut all: Option<Shown> = None;
+        for one in ways {
+            let one = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
+            let shown = self.shown(one, span, depth, into);
+            all = Some(match all {
+                Some(before) => self.join_shown(before, shown),
+                None => shown,
+            });
+        }
+        let mut shown = all.unwrap_or(Shown::Computed { deps: own, span });
+        self.add_to_shown(&mut shown, own);
+        shown
+    }
+
+    /// Adds what flows into all that is computed in an argument.
+    fn add_to_shown(&mut self, shown: &mut Shown, own: Deps) {
+        match shown {
+            Shown::Computed { deps, .. } => *deps = self.dom.union(*deps, own),
+            Shown::Object { fields, rest } => {
+                for (_, field) in fields {
+                    self.add_to_shown(field, own);
+                }
+                if let Some((deps, _)) = rest {
+                    *deps = self.dom.union(*deps, own);
+                }
+            }
+            Shown::Array(items) => {
+                items.iter_mut().for_each(|item| self.add_to_shown(item, own));
+            }
+            Shown::Literal(_) | Shown::Reference(..) | Shown::Parameter(_) => {}
+        }
+    }
+
     fn shown_object(
         &mut self,
         object: ObjId,
@@ -301,7 +408,11 @@ impl Solver<'_> {
             if held.is_never() || held == Value::ABSENT {
                 continue;
             }
-            if text.starts_with("get:") || &*text == "toJSON" || name == self.known.proto {
+            let leads = !self.dom.shape(held).refs.is_empty();
+            if name == self.known.proto && !leads {
+                continue;
+            }
+            if text.starts_with("get:") || &*text == "toJSON" && leads || name == self.known.proto {
                 return None;
             }
             if text.starts_with("set:") {

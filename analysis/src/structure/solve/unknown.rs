@@ -97,11 +97,14 @@ impl Solver<'_> {
             let deps = self.pool_deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
-            let _ = self.beside(|solver| {
+            let end = self.beside(|solver| {
                 given = solver.under(deps, true, true, |solver| {
                     solver.call_value(callee, Some(pooled), &args, false)
                 });
             });
+            // Whoever called it may fail by that.
+            let thrown = self.dom.sources.used(end.thrown);
+            self.add_to_pool(thrown);
             self.escape(given, Code::DynamicEscape);
         }
         self.call_unseen();

@@ -254,9 +254,10 @@ impl<'a> Solver<'a> {
             serial,
             (exit, turn),
             |solver| {
-                solver.under(count, false, false, |solver| solver.jump(exit));
                 // The list may have grown in the turn before.
-                let value = if names { value } else { solver.again(list, value) };
+                let (value, count) =
+                    if names { (value, count) } else { solver.again(list, value, count) };
+                solver.under(count, false, false, |solver| solver.jump(exit));
                 solver.set_slot(item, value);
             },
             |solver| solver.run(body),
@@ -266,10 +267,11 @@ impl<'a> Solver<'a> {
     }
 
     /// Returns the item of a turn, for which the list is looked at again.
-    fn again(&mut self, list: Value, before: Value) -> Value {
+    fn again(&mut self, list: Value, before: Value, known: Deps) -> (Value, Deps) {
         let (value, count) = self.iterated(list);
         let value = self.dom.with(value, count);
-        self.dom.join(before, value)
+        let count = self.dom.union(known, count);
+        (self.dom.join(before, value), count)
     }
 
     /// Finds a variable of a function around this one.

@@ -174,6 +174,11 @@ impl Solver<'_> {
                 if self.is_text(this) {
                     return Value::computed(both);
                 }
+                if name == "values" && self.is_kind(this, Kind::Array) {
+                    let made = self.make(1, Kind::Iterator);
+                    self.set_own(made, self.known.target, this);
+                    return made;
+                }
                 self.list_of(1, item, count)
             }
             Gives::Pairs => {
@@ -372,7 +377,15 @@ impl Solver<'_> {
                     self.put(to, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, value);
                 }
             }
-            None => self.spread(to, from, &[]),
+            None => {
+                self.spread(to, from, &[]);
+                if self.core.accessors {
+                    // Setters are called, of whatever names.
+                    let (item, count) = self.iterated(from);
+                    let item = self.dom.with(item, count);
+                    self.put(to, &At { names: None, deps: count }, item);
+                }
+            }
         }
     }
 
@@ -402,7 +415,13 @@ impl Solver<'_> {
             },
             Some(callee) => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count)];
-                let called = self.call_each(*callee, count, &Args { list, rest: None }, false);
+                let called = self.call_each(
+                    *callee,
+                    args.list.get(2).copied(),
+                    count,
+                    &Args { list, rest: None },
+                    false,
+                );
                 self.list_of(1, called, count)
             }
         }

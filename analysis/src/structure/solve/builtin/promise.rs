@@ -14,7 +14,31 @@ impl Solver<'_> {
     ) -> Value {
         let first = self.arg(args, 0);
         match name {
-            "Promise.resolve" => first,
+            "Promise.resolve" => {
+                let shape = self.dom.shapes.kept(first.shape);
+                let is_promise = |one: &Ref| match one {
+                    Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Promise,
+                    Ref::Data(..) | Ref::Pool => true,
+                    _ => false,
+                };
+                let is_plain = shape.prim == crate::structure::domain::Prim::None && !shape.absent;
+                if is_plain && !shape.refs.is_empty() && shape.refs.iter().all(is_promise) {
+                    return first;
+                }
+                let (fails, error) = self.failure(first);
+                let settled = self.settled(first);
+                let promise = self.object(1, Kind::Promise);
+                self.settle(promise, self.known.value, settled);
+                if fails != NONE {
+                    let thrown = Value { deps: fails, shape: error.shape };
+                    self.settle(promise, self.known.fails, thrown);
+                }
+                let ends = self.ends_of(first);
+                if ends != NONE {
+                    self.settle(promise, self.known.ends, Value::computed(ends));
+                }
+                self.dom.reference(Ref::Obj(promise))
+            }
             "Promise.reject" => {
                 let promise = self.object(1, Kind::Promise);
                 let deps = self.reach(first);
@@ -229,7 +253,25 @@ impl Solver<'_> {
                     if !solver.handlers.is_empty() && args.list.len() < 2 && fails != NONE {
                         solver.may_fail(fails, failed);
                     }
-                    let given = done(solver, first, with(settled), false).unwrap_or(settled);
+                    // With two of them, one is called.
+                    let fails = if args.list.len() < 2 { NONE } else { fails };
+                    let mut given = settled;
+                    if fails == NONE {
+                        given = done(solver, first, with(settled), false).unwrap_or(settled);
+                    } else {
+                        let mut walked = None;
+                        solver.fork(
+                            fails,
+                            |solver| {
+                                walked = solver.under(fails, true, false, |solver| {
+                                    done(solver, first, with(settled), false)
+                                });
+                                true
+                            },
+                            |_| true,
+                        );
+                        given = walked.unwrap_or(given);
+                    }
                     match done(solver, second, with(failed), true) {
                         Some(other) => {
                             let joined = solver.dom.join(given, other);
@@ -275,6 +317,10 @@ impl Solver<'_> {
         }
         (self.at, self.end, self.place) = at;
         self.settle(promise, self.known.value, out);
+        if !handles {
+            // Who sees that this one fails sees that the other does.
+            self.settle(promise, self.known.elem, this);
+        }
         if name != "catch" {
             thrown = self.dom.union(thrown, fails);
         }
