@@ -894,13 +894,16 @@ const mirrors = ["mirror-a.json", "package.json", "mirror-c.json"];
 let failed = 0;
 
 async function firstThatWorks(paths: string[]): Promise<string> {
+  const reads = paths.map((path) => mcp.filesystem.read_text_file({ path }));
   try {
-    return await Promise.any(paths.map((path) => mcp.filesystem.read_text_file({ path })));
+    return await Promise.any(reads);
   } catch (error) {
     if (error instanceof AggregateError) {
       failed = error.errors.length;
     }
     return "{}";
+  } finally {
+    await Promise.allSettled(reads);
   }
 }
 
