@@ -237,7 +237,7 @@ pub fn refuse_too_large(source: &str, limits: &Limits) -> Option<Analysis> {
 /// but one function `async () => { … }` (or `() => { … }`, `async () => value`)
 /// is read as the body of that function.
 pub fn analyze(source: &str, limits: &Limits) -> Analysis {
-    analyze_by(structure::build, source, limits, |_| {})
+    analyze_by(source, limits, |_| {})
 }
 
 /// Analyses a program as [`analyze`] does, and lets one run that only misuses promises.
@@ -245,15 +245,7 @@ pub fn analyze(source: &str, limits: &Limits) -> Analysis {
 /// For tests that run what the analysis must be sound about: such a program is valid.
 #[doc(hidden)]
 pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis {
-    analyze_by(structure::build, source, limits, forgive_misused_promise)
-}
-
-/// Analyses a program as [`analyze`] does, with the flows that the analysis of the core language finds.
-///
-/// For tests that compare the two; it lets a program run that only misuses promises.
-#[doc(hidden)]
-pub fn analyze_by_core(source: &str, limits: &Limits) -> Analysis {
-    analyze_by(structure::build_by_core, source, limits, forgive_misused_promise)
+    analyze_by(source, limits, forgive_misused_promise)
 }
 
 fn forgive_misused_promise(found: &mut Diagnostic) {
@@ -262,31 +254,21 @@ fn forgive_misused_promise(found: &mut Diagnostic) {
     }
 }
 
-fn analyze_by(
-    build: impl Fn(&parse::Parsed, &str, &Limits) -> Result<structure::Built, Finding>,
-    source: &str,
-    limits: &Limits,
-    judge: impl FnMut(&mut Diagnostic),
-) -> Analysis {
+fn analyze_by(source: &str, limits: &Limits, judge: impl FnMut(&mut Diagnostic)) -> Analysis {
     // Two byte order marks are odd, but what runs is read again, and must not lose another one then.
     let source = source.trim_start_matches('\u{feff}');
     if let Err(finding) = scan::scan(source, limits) {
         return Analysis::refused(vec![finding], source);
     }
-    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || built_by(build, source, limits, judge))
+    stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || built_by(source, limits, judge))
 }
 
-fn built_by(
-    build: impl Fn(&parse::Parsed, &str, &Limits) -> Result<structure::Built, Finding>,
-    source: &str,
-    limits: &Limits,
-    judge: impl FnMut(&mut Diagnostic),
-) -> Analysis {
+fn built_by(source: &str, limits: &Limits, judge: impl FnMut(&mut Diagnostic)) -> Analysis {
     let parsed = match parse::parse(source, limits) {
         Ok(parsed) => parsed,
         Err(findings) => return Analysis::refused(findings, source),
     };
-    let built = match build(&parsed, source, limits) {
+    let built = match structure::build(&parsed, source, limits) {
         Ok(built) => built,
         Err(finding) => return Analysis::refused(vec![finding], source),
     };

@@ -94,8 +94,12 @@ const ROUND_LIMIT: u32 = 24;
 /// The function that the program is the body of.
 const MAIN: FuncId = 0;
 
-/// Builds the structure of a parsed program.
-pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
+/// Builds the structure of a parsed program by a walk over its tree alone.
+pub(crate) fn build_by_tree(
+    parsed: &Parsed,
+    source: &str,
+    limits: &Limits,
+) -> Result<Built, Finding> {
     let Some(main) = parsed.function() else {
         return Err(Finding::new(Code::ParseError, 0, "the program is not the body of a function"));
     };

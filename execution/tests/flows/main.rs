@@ -10,7 +10,6 @@
 //! - `PML_TEST_PROGRAM` is a part of the name of those to look at: `odd 88`, `throw/`.
 //! - `PML_TEST_MISS` is a kind of miss of which examples are shown, `all`, or `unconfirmed`.
 //! - `PML_TEST_KNOWN=write` writes `known.txt`.
-//! - `PML_TEST_ANALYSIS=core` asks the analysis of the core language; the lists are of the one in use.
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 

@@ -13,8 +13,6 @@ pub(crate) struct Options {
     pub(crate) miss: Option<String>,
     /// Whether the list of what rows are known to miss is written.
     pub(crate) writes_known: bool,
-    /// Whether the analysis of the core language is asked in place of the one in use.
-    pub(crate) by_core: bool,
 }
 
 impl Options {
@@ -27,7 +25,6 @@ impl Options {
             program: variable("PML_TEST_PROGRAM"),
             miss: variable("PML_TEST_MISS"),
             writes_known: variable("PML_TEST_KNOWN").is_some_and(|what| what == "write"),
-            by_core: variable("PML_TEST_ANALYSIS").is_some_and(|which| which == "core"),
         }
     }
 

@@ -3,12 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use analysis::{
-    Argument, Certainty, Limits, Plan, Times, analyze_by_core, analyze_with_misused_promises, plan,
-};
+use analysis::{Argument, Certainty, Limits, Plan, Times, analyze_with_misused_promises, plan};
 use protocol::{RoutingRules, Side, Step};
-
-use crate::options::Options;
 
 /// A program that can run, with what is told of it.
 #[derive(Debug, Clone)]
@@ -113,12 +109,10 @@ fn parts_of_args(argument: &Argument) -> Vec<String> {
     }
 }
 
-/// Asks the analysis, or the one of the core language if that is asked for.
+/// Asks the analysis.
 pub(crate) fn analysis() -> Teller {
-    let analyze =
-        if Options::read().by_core { analyze_by_core } else { analyze_with_misused_promises };
-    Arc::new(move |source| {
-        let analysis = analyze(source, &Limits::default());
+    Arc::new(|source| {
+        let analysis = analyze_with_misused_promises(source, &Limits::default());
         if let Some(error) = analysis.first_error() {
             return Err(format!("{}:{} {}", error.line, error.column, error.message));
         }

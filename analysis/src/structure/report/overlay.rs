@@ -13,7 +13,7 @@ use super::{Report, Told, report};
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 use crate::parse::Parsed;
-use crate::structure::build::{self, Built};
+use crate::structure::build::{Built, build_by_tree};
 use crate::structure::lower::lower;
 use crate::structure::{Argument, Node, NodeKind, Task};
 
@@ -21,7 +21,7 @@ use crate::structure::{Argument, Node, NodeKind, Task};
 ///
 /// Tools, gaps and findings, and the nodes around the calls, are those of the walk over the tree.
 pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
-    let mut built = build::build(parsed, source, limits)?;
+    let mut built = build_by_tree(parsed, source, limits)?;
     if let Some(main) = parsed.function()
         && !built.sites.is_empty()
     {

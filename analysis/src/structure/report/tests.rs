@@ -1,4 +1,4 @@
-//! The new analysis beside the one in use: on all cases, and on programs that the one in use misses.
+//! The analysis of the core language beside the walk over the tree: on all cases, and on programs that the walk misses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ fn analysed(source: &str) -> Option<(Report, super::super::build::Built)> {
     let limits = Limits::default();
     let source = source.trim_start_matches('\u{feff}');
     let parsed = crate::parse::parse(source, &limits).ok()?;
-    let built = super::super::build::build(&parsed, source, &limits).ok()?;
+    let built = super::super::build::build_by_tree(&parsed, source, &limits).ok()?;
     let core = lower(parsed.function()?);
     Some((report(&core, source, &limits), built))
 }
