@@ -24,12 +24,9 @@ impl Solver<'_> {
             Sum::IsNothing | Sum::IsUndefined => {
                 let deps = self.all_own(of);
                 let shape = of.first().map(|one| self.dom.shape(*one));
-                // `args` is always an object.
-                let is_args = of.first().is_some_and(|one| self.dom.sources.is_whole(one.deps));
+                let is_args = of.first().is_some_and(|one| self.is_args(*one));
                 let known = match shape {
-                    Some(shape) if is_args && matches!(shape.refs.as_slice(), [Ref::Data(..)]) => {
-                        Some(false)
-                    }
+                    Some(_) if is_args => Some(false),
                     Some(shape) if !shape.may_be_nothing() => Some(false),
                     Some(shape) => match shape.only() {
                         Some(Scalar::Undefined) => Some(true),

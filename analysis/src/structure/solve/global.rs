@@ -2,7 +2,7 @@
 
 use super::walk::At;
 use super::*;
-use crate::structure::domain::{Birth, INPUT, Kind, Origin, Paths, Ref};
+use crate::structure::domain::{Birth, INPUT, Kind, Origin, Paths, Prim, Ref};
 
 impl Solver<'_> {
     /// Reads a name that the program does not declare.
@@ -26,6 +26,20 @@ impl Solver<'_> {
         let value = self.dom.reference(Ref::Data(object, Paths::WHOLE));
         let deps = self.dom.sources.one(INPUT);
         self.dom.with(value, deps)
+    }
+
+    /// Returns whether a value is `args` itself, to which nothing was written: that is always an object.
+    pub(super) fn is_args(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        match shape.refs.as_slice() {
+            [Ref::Data(object, _)] => {
+                self.dom.sources.is_whole(value.deps)
+                    && shape.prim == Prim::None
+                    && !shape.absent
+                    && self.heap.objects[*object as usize].keys.is_empty()
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {

@@ -13,7 +13,8 @@ impl Solver<'_> {
     /// Reads a property; `called` if it is read to be called.
     pub(super) fn get(&mut self, object: Value, key: &At, called: bool) -> Value {
         let shape = self.dom.shapes.kept(object.shape);
-        if shape.may_be_nothing() {
+        let is_args = self.is_args(object);
+        if shape.may_be_nothing() && !is_args {
             self.may_fail_by(object);
         }
         let mut out = Value::NEVER;
@@ -37,7 +38,12 @@ impl Solver<'_> {
             let value = self.get_of_text(object, key, called);
             out = self.dom.join(out, value);
         }
-        self.dom.with(out, key.deps)
+        let out = self.dom.with(out, key.deps);
+        if is_args {
+            // This does not fail, but what is done with the field may, also in ways that are not followed.
+            self.may_fail_by(out);
+        }
+        out
     }
 
     pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
