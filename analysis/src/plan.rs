@@ -34,10 +34,10 @@ pub struct Plan {
     /// The steps in which the tasks happen.
     pub order: Vec<Step>,
     /// The results of tools that may be on the user's machine and that reach
-    /// tools that may not be.
+    /// tools that may not be, as data or by deciding whether these are called.
     pub egress: Vec<Egress>,
     /// The parts of `args` that reach tools that may not be on the user's
-    /// machine, in a program that may run there.
+    /// machine, in a program that may run there, as data or by deciding.
     pub args_egress: Vec<ArgsEgress>,
 }
 
@@ -140,6 +140,9 @@ pub struct PlannedTask {
     /// The tasks whose results decide whether or how often the call is made, by a
     /// choice or a loop around it or by a way out before it.
     pub decided_by: Vec<String>,
+    /// The parts of `args` that decide this: `args.x`; `args` if any part may.
+    #[serde(default)]
+    pub decided_by_args: Vec<String>,
     /// The choices and loops around the call, the outermost first.
     pub conditions: Vec<Condition>,
 }
@@ -297,6 +300,7 @@ fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -
         from_args: task.from_args,
         data_from: task.data_from.clone(),
         decided_by,
+        decided_by_args: task.decided_by_args.clone(),
         conditions,
     }
 }

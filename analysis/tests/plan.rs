@@ -7,13 +7,14 @@ fn plan_of(source: &str) -> Plan {
     plan(&analyze(source, &Limits::default()), &RoutingRules::shipped())
 }
 
-/// Returns the pairs of a plan as `t1>t2` or `t1>t3 via t2`.
+/// Returns the pairs of a plan as `t1>t2`, `t1>t3 via t2` or `t1>t2 decides`.
 fn pairs(plan: &Plan) -> Vec<String> {
     plan.egress
         .iter()
         .map(|pair| {
             let via = if pair.via.is_empty() { "" } else { " via " };
-            format!("{}>{}{via}{}", pair.from, pair.to, pair.via.join(" "))
+            let decides = if pair.decides { " decides" } else { "" };
+            format!("{}>{}{via}{}{decides}", pair.from, pair.to, pair.via.join(" "))
         })
         .collect()
 }
@@ -26,8 +27,6 @@ fn a_result_is_followed_to_the_server() {
         ("await mcp.json.parse({ data: text });", &["t1>t2"][..]),
         ("await mcp.json.parse({ data: `${text.length}` });", &["t1>t2"]),
         ("await mcp.json.parse({ data: '1' }); return text;", &[]),
-        // A decision is not data.
-        ("if (text) await mcp.json.parse({ data: '1' });", &[]),
         // What stays on this machine.
         ("await mcp.filesystem.write_file({ path: 'b', content: text });", &[]),
         // Through a tool here, and through one there.
@@ -50,6 +49,71 @@ fn a_result_is_followed_to_the_server() {
     ] {
         assert_eq!(pairs(&plan_of(&format!("{READ}{rest}"))), expected, "{rest}");
     }
+}
+
+/// That a tool is called tells whoever sees it what decided on the call.
+#[test]
+fn what_decides_on_a_call_of_the_server_leaves() {
+    for (rest, expected) in [
+        ("if (text) await mcp.json.parse({ data: '1' });", &["t1>t2 decides"][..]),
+        ("if (!text) return; await mcp.json.parse({ data: '1' });", &["t1>t2 decides"]),
+        ("if (!text) throw new Error('a'); await mcp.json.parse({});", &["t1>t2 decides"]),
+        ("for (const line of text.lines) await mcp.json.parse({});", &["t1>t2 decides"]),
+        ("await Promise.all(text.map(() => mcp.json.parse({})));", &["t1>t2 decides"]),
+        ("try { JSON.parse(text); await mcp.json.parse({}); } catch {}", &["t1>t2 decides"]),
+        ("try { JSON.parse(text); } catch { await mcp.json.parse({}); }", &["t1>t2 decides"]),
+        ("const f = text ? () => 1 : () => mcp.json.parse({}); await f();", &["t1>t2 decides"]),
+        // Data is told before a decision, even where its way is longer.
+        ("if (text) await mcp.json.parse({ data: text });", &["t1>t2"]),
+        (
+            "const b = await mcp.shell.exec({ command: ['wc', text] });
+             if (text) await mcp.json.parse({ data: b.stdout });",
+            &["t1>t3 via t2", "t2>t3"],
+        ),
+        // What it decides on stays on this machine.
+        ("if (text) await mcp.filesystem.write_file({ path: 'b', content: '' });", &[]),
+        ("await mcp.json.parse({}); if (text) return 1;", &[]),
+        // What a call returns depends on whether it was made, and a decision on what flowed into it.
+        (
+            "let b; if (text) b = await mcp.shell.exec({ command: ['wc'] });
+             if (b) await mcp.json.parse({});",
+            &["t1>t3 decides", "t2>t3 decides"],
+        ),
+        (
+            "const b = await mcp.shell.exec({ command: ['wc', text] });
+             if (b.stdout) await mcp.json.parse({});",
+            &["t1>t3 via t2 decides", "t2>t3 decides"],
+        ),
+        (
+            "const found = [];
+             await Promise.all(text.map(async () => { found[0] = await mcp.shell.exec({ command: ['wc'] }); }));
+             await mcp.json.parse({ data: found[0] });",
+            &["t1>t3", "t2>t3"],
+        ),
+        (
+            "if (text) {
+               const b = await mcp.shell.exec({ command: ['wc'] });
+               const c = await mcp.shell.exec({ command: ['wc', b.stdout] });
+               throw await mcp.json.parse({ data: c.stdout });
+             }",
+            &["t1>t4 decides", "t2>t4 via t3", "t3>t4"],
+        ),
+        // Through a call on the server.
+        (
+            "if (text) { const b = await mcp.json.parse({}); await mcp.slack.post_message(b); }",
+            &["t1>t2 decides", "t1>t3 decides"],
+        ),
+    ] {
+        assert_eq!(pairs(&plan_of(&format!("{READ}{rest}"))), expected, "{rest}");
+    }
+    // A later call decides on the next round of a loop.
+    let plan = plan_of(
+        "while (true) {
+           await mcp.json.parse({});
+           if (await mcp.filesystem.read_text_file({ path: 'a' })) break;
+         }",
+    );
+    assert_eq!(pairs(&plan), ["t2>t1 decides"]);
 }
 
 /// A round of a loop hands its result to an earlier call of the next round.
@@ -111,10 +175,58 @@ fn args_are_followed_to_the_server() {
         "await mcp.json.parse({ data: text + 1 });",
         "await mcp.json.parse({ data: text.args + Math.random() });",
         "const copy = (of) => of + ''; copy(args.a); await mcp.json.parse({ data: copy(text) });",
-        // What it decides is known all the same.
-        "if (!args.a) throw new Error('no a'); await mcp.json.parse({ data: 'x' });",
-        "const a = () => { if (!args.a) throw new Error('no a'); return 1; };
-         await mcp.json.parse({ data: a() });",
+    ] {
+        let plan = plan_of(&format!("{READ}{rest}"));
+        assert_eq!(plan.args_egress, [], "{rest}");
+    }
+}
+
+#[test]
+fn what_args_decide_leaves() {
+    for (rest, parameters, decides) in [
+        ("if (args.a) await mcp.json.parse({});", "", "args.a"),
+        ("if (args.a.b > 1) await mcp.json.parse({});", "", "args.a"),
+        (
+            "if (!args.a) throw new Error('no a'); await mcp.json.parse({ data: 'x' });",
+            "",
+            "args.a",
+        ),
+        ("if (!args.a) return; await mcp.json.parse({});", "", "args.a"),
+        (
+            "const a = () => { if (!args.a) throw new Error('no a'); return 1; };
+             await mcp.json.parse({ data: a() });",
+            "",
+            "args.a",
+        ),
+        ("for (const x of args.list) await mcp.json.parse({});", "", "args.list"),
+        ("await Promise.all(args.list.map(() => mcp.json.parse({})));", "", "args.list"),
+        ("for (let i = 0; i < args.n; i++) await mcp.json.parse({});", "", "args.n"),
+        ("try { JSON.parse(args.x); await mcp.json.parse({}); } catch {}", "", "args.x"),
+        ("try { JSON.parse(args.x); } catch { await mcp.json.parse({}); }", "", "args.x"),
+        ("const { a, b } = args; if (a && b) await mcp.json.parse({});", "", "args.a args.b"),
+        ("switch (args.kind) { case 1: await mcp.json.parse({}); }", "", "args.kind"),
+        ("await (args.a ? () => mcp.json.parse({}) : () => 1)();", "", "args.a"),
+        ("if (Object.keys(args).length) await mcp.json.parse({});", "", "args"),
+        // What is passed is told so, and not again.
+        ("if (args.a) await mcp.json.parse({ data: args.a });", "args.a", ""),
+        ("if (args.a) await mcp.json.parse({ data: args.b });", "args.b", "args.a"),
+        ("if (args.a) await mcp.json.parse({ data: args.a.b });", "args.a.b", "args.a"),
+        ("if (args.a) await mcp.json.parse(args);", "args", ""),
+        ("for (const x of args.list) await mcp.json.parse({ data: x });", "args.list", ""),
+    ] {
+        let plan = plan_of(&format!("{READ}{rest}"));
+        let [flow] = &plan.args_egress[..] else { panic!("{rest}: {:?}", plan.args_egress) };
+        let found = (flow.parameters.join(" "), flow.decides.join(" "));
+        assert_eq!(found, (parameters.to_owned(), decides.to_owned()), "{rest}");
+        let task = plan.tasks.iter().find(|task| task.id == flow.to).expect("it is a task");
+        let is_told = |part: &String| task.decided_by_args.contains(part);
+        assert!(flow.decides.iter().all(is_told), "{rest}: {:?}", task.decided_by_args);
+    }
+    for rest in [
+        "await mcp.json.parse({}); if (args.a) return 1;",
+        "if (args.a) await mcp.filesystem.write_file({ path: 'b', content: '' });",
+        "const b = args.a ? 1 : 2; await mcp.json.parse({}); return b;",
+        "if (text.args) await mcp.json.parse({});",
     ] {
         let plan = plan_of(&format!("{READ}{rest}"));
         assert_eq!(plan.args_egress, [], "{rest}");

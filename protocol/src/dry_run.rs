@@ -78,10 +78,10 @@ pub struct DryRun {
     /// The gateway that receives the text of the program for analysis; set by the user's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_goes_to: Option<String>,
-    /// The results that leave the user's machine.
+    /// The results that leave the user's machine, or decide on what does.
     #[serde(default)]
     pub egress: Vec<Egress>,
-    /// The parts of `args` that leave it, in a program that runs there.
+    /// The parts of `args` that leave it, or decide on what does, in a program that runs there.
     #[serde(default)]
     pub args_egress: Vec<ArgsEgress>,
     /// The analysis's warnings.
@@ -108,7 +108,8 @@ pub struct DryTask {
     pub line: u32,
 }
 
-/// The result of a tool that may be on the user's machine and reaches one that may not be.
+/// The result of a tool that may be on the user's machine and reaches one that may not be: it flows into the arguments,
+/// or decides whether or how often the tool is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Egress {
     /// The task that the result is of.
@@ -116,18 +117,24 @@ pub struct Egress {
     /// The task that gets it.
     pub to: String,
     /// The tasks between them on a shortest way, at most eight, from the start
-    /// of the way; empty when the result itself is in the arguments.
+    /// of the way; empty when the result itself is in the arguments, or decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
+    /// Whether it reaches the task only by a decision, there or on the way: on no way does it flow as data all along.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub decides: bool,
 }
 
-/// A part of `args` that reaches a tool that may not be on the user's machine.
+/// The parts of `args` that reach a tool that may not be on the user's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgsEgress {
     /// The task that gets it.
     pub to: String,
     /// The parts, passed as they are or used in a computation: `args.x`; `args` if it may be any part.
     pub parameters: Vec<String>,
+    /// The parts that are not passed, and decide whether or how often the tool is called: `args.x`; `args` if any may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decides: Vec<String>,
 }
 
 /// One step of a program. On every path through the program, and within one iteration of a loop, the calls of a step

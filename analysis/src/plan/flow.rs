@@ -1,4 +1,5 @@
-//! What leaves the machine: results and `args` on their way to tools that are, or may be, elsewhere.
+//! What leaves the machine: results and `args` that flow to tools which are, or may be, elsewhere, or decide on calls of
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,27 +10,32 @@ use crate::Argument;
 use crate::structure::parameter;
 
 /// Returns each pair of a task that may be on the client whose result reaches a
-/// task that may send it away, directly or through other tasks' results.
+/// task that may send it away: in its arguments, by deciding whether or how often
+/// it is called, or so through other tasks' results.
+///
+/// Whoever sees that a tool is called learns what decided on the call. And what a
+/// task returns depends on its arguments and on whether it was called, so the walk
+/// goes over data and decisions alike.
 ///
 /// What a server tool was given is on the server already; its result still
 /// carries the client's data to the next tool, and that is listed too: another
 /// service sees it.
 pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
-    let places: HashMap<&str, usize> =
-        tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
+    let sources = Sources::of(tasks);
     let mut out = Vec::new();
     for (place, task) in tasks.iter().enumerate() {
         if task.takes_away() {
-            into(tasks, &places, place, &mut out);
+            sources.reaching(tasks, place, &mut out);
         }
     }
-    out.sort_by_key(|(from, to, _)| (*from, *to));
+    out.sort_by_key(|flow| (flow.from, flow.to));
     let name = |place: usize| tasks.get(place).map(|task| task.id.clone()).unwrap_or_default();
     out.into_iter()
-        .map(|(from, to, via)| Egress {
-            from: name(from),
-            to: name(to),
-            via: via.into_iter().map(name).collect(),
+        .map(|flow| Egress {
+            from: name(flow.from),
+            to: name(flow.to),
+            via: flow.via.into_iter().map(name).collect(),
+            decides: flow.decides,
         })
         .collect()
 }
@@ -39,17 +45,58 @@ pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
 const VIA_LIMIT: usize = 8;
 
 /// A pair of places and what is between them.
-type Flow = (usize, usize, Vec<usize>);
+struct Flow {
+    from: usize,
+    to: usize,
+    via: Vec<usize>,
+    /// Whether no way between them is data all along.
+    decides: bool,
+}
 
-/// Walks from one task that takes data away backwards to all whose results reach it.
-fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &mut Vec<Flow>) {
-    // The task that each one was found from, which leads on to that task.
-    let mut next: Vec<Option<usize>> = vec![None; tasks.len()];
+/// The places of the tasks whose results each task depends on.
+struct Sources {
+    /// Those whose results flow into the arguments.
+    data: Vec<Vec<usize>>,
+    /// These, and those that decide on the call.
+    all: Vec<Vec<usize>>,
+}
+
+impl Sources {
+    fn of(tasks: &[PlannedTask]) -> Self {
+        let places: HashMap<&str, usize> =
+            tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
+        let of = |ids: &[String]| -> Vec<usize> {
+            ids.iter().filter_map(|id| places.get(id.as_str()).copied()).collect()
+        };
+        let data: Vec<Vec<usize>> = tasks.iter().map(|task| of(&task.data_from)).collect();
+        let all = tasks.iter().zip(&data);
+        let all = all.map(|(task, data)| [&data[..], &of(&task.decided_by)].concat()).collect();
+        Self { data, all }
+    }
+
+    /// Walks from one task that takes data away backwards to all whose results reach it.
+    fn reaching(&self, tasks: &[PlannedTask], to: usize, out: &mut Vec<Flow>) {
+        let (as_data, anyhow) = (steps_to(&self.data, to), steps_to(&self.all, to));
+        for (from, task) in tasks.iter().enumerate() {
+            if !task.may_be_here() {
+                continue;
+            }
+            // What arrives as data is told so, whatever it decides besides.
+            if let Some(via) = way(&as_data, from, to) {
+                out.push(Flow { from, to, via, decides: false });
+            } else if let Some(via) = way(&anyhow, from, to) {
+                out.push(Flow { from, to, via, decides: true });
+            }
+        }
+    }
+}
+
+/// Returns the next place on a shortest way from each place to one of them.
+fn steps_to(sources: &[Vec<usize>], to: usize) -> Vec<Option<usize>> {
+    let mut next: Vec<Option<usize>> = vec![None; sources.len()];
     let mut waiting = VecDeque::from([to]);
     while let Some(place) = waiting.pop_front() {
-        let Some(task) = tasks.get(place) else { continue };
-        for source in &task.data_from {
-            let Some(&from) = places.get(source.as_str()) else { continue };
+        for &from in sources.get(place).into_iter().flatten() {
             let Some(seen) = next.get_mut(from) else { continue };
             // The first way found is a shortest one.
             if from == to || seen.is_some() {
@@ -59,34 +106,32 @@ fn into(tasks: &[PlannedTask], places: &HashMap<&str, usize>, to: usize, out: &m
             waiting.push_back(from);
         }
     }
-    for (from, task) in tasks.iter().enumerate() {
-        if !task.may_be_here() {
-            continue;
-        }
-        let mut via = Vec::new();
-        let mut step = next.get(from).copied().flatten();
-        if step.is_none() {
-            continue;
-        }
-        while let Some(place) = step.filter(|place| *place != to && via.len() < VIA_LIMIT) {
-            via.push(place);
-            step = next.get(place).copied().flatten();
-        }
-        out.push((from, to, via));
-    }
+    next
 }
 
-/// Returns the tasks that take data away and whose arguments are made from `args`.
+/// Returns the first places between two, if a way leads from one to the other.
+fn way(next: &[Option<usize>], from: usize, to: usize) -> Option<Vec<usize>> {
+    let step = |place: usize| next.get(place).copied().flatten();
+    let first = step(from)?;
+    let places = std::iter::successors(Some(first), |place| step(*place));
+    Some(places.take_while(|place| *place != to).take(VIA_LIMIT).collect())
+}
+
+/// Returns the tasks that take data away and whose arguments are made from `args`, or on which `args` decides.
 pub(super) fn args_egress(tasks: &[PlannedTask]) -> Vec<ArgsEgress> {
     tasks
         .iter()
-        .filter(|task| task.from_args && task.takes_away())
+        .filter(|task| task.takes_away() && (task.from_args || !task.decided_by_args.is_empty()))
         .map(|task| {
             let mut parameters = task.parameters.clone();
             for argument in task.arguments.values() {
                 collect_computed(argument, &mut parameters);
             }
-            ArgsEgress { to: task.id.clone(), parameters }
+            let is_passed =
+                |part: &String| parameters.iter().any(|passed| passed == "args" || passed == part);
+            let decides = task.decided_by_args.iter().filter(|part| !is_passed(part));
+            let decides = decides.cloned().collect();
+            ArgsEgress { to: task.id.clone(), parameters, decides }
         })
         .collect()
 }

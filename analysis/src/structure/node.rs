@@ -118,6 +118,9 @@ pub struct Task {
     /// is made: by a choice or a loop around it, or by a way out before it.
     #[serde(default)]
     pub decided_by: Vec<String>,
+    /// The fields of `args` that decide this, or a part of which does: `args.x`; `args` if any part may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decided_by_args: Vec<String>,
     /// All tasks whose results flow into the arguments as data, in evaluation
     /// order: also those of a later place, and the task itself, when an earlier
     /// round of a loop hands their results on.

@@ -29,6 +29,8 @@ pub(super) struct Told {
     pub(super) decided: BTreeSet<usize>,
     /// The parts of the input that flow into the arguments.
     pub(super) inputs: Vec<String>,
+    /// The parts of the input that decide whether it is made.
+    pub(super) decided_inputs: Vec<String>,
     pub(super) arguments: IndexMap<String, Argument>,
 }
 
@@ -74,10 +76,6 @@ impl Writer<'_> {
     }
 
     fn task(&self, task: &FoundTask) -> Told {
-        let mut inputs = self.solved.domain.sources.inputs(task.data);
-        if self.solved.entangled {
-            inputs = vec![parameter(&[])];
-        }
         let arguments = task.arguments.iter();
         Told {
             at: task.at,
@@ -86,11 +84,19 @@ impl Writer<'_> {
             many: task.many,
             data: self.tasks(task.data),
             decided: self.tasks(task.decides),
-            inputs,
+            inputs: self.inputs(task.data),
+            decided_inputs: self.inputs(task.decides),
             arguments: arguments
                 .map(|(name, shown)| (name.to_string(), self.argument(shown)))
                 .collect(),
         }
+    }
+
+    fn inputs(&self, deps: Deps) -> Vec<String> {
+        if self.solved.entangled {
+            return vec![parameter(&[])];
+        }
+        self.solved.domain.sources.inputs(deps)
     }
 
     fn names(&self, deps: Deps) -> Vec<String> {

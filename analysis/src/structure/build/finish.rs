@@ -126,6 +126,8 @@ impl Builder<'_> {
                 arguments,
                 depends_on,
                 decided_by,
+                // The analysis of the core language tells it.
+                decided_by_args: Vec::new(),
                 data_from,
             });
         }

@@ -96,6 +96,7 @@ fn tell(task: &mut Task, place: usize, told: &Told, of_new: &[Option<usize>]) ->
     join(&mut task.decided_by, &before(&decided));
     join(&mut task.depends_on, &before(&data));
     join(&mut task.depends_on, &before(&decided));
+    task.decided_by_args.clone_from(&told.decided_inputs);
     task.repeats |= told.many;
     task.conditional |= told.may && !task.repeats;
     let merge = Merge { of_new, place };
