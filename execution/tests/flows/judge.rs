@@ -20,13 +20,15 @@ pub(crate) enum Kind {
     Made,
     /// Its result decided whether a call was made, and was told as data only.
     Decision,
-    /// A result that left the machine in an argument is not in `egress`.
+    /// A result that left the machine in an argument is not in `egress`, or as one that decides.
     Egress,
     /// A result that decided on a call that leaves the machine is not in `egress`.
     Leaves,
     /// A part of `args` was in an argument, and this was not told.
     Args,
-    /// A part of `args` that left the machine is not in `args_egress`.
+    /// A part of `args` decided whether a call was made, and this was not told.
+    ArgsDecision,
+    /// A part of `args` that left the machine is not in `args_egress`, or as one that decides.
     ArgsEgress,
     /// A part of `args` that decided on a call that leaves the machine is not in `args_egress`.
     ArgsLeave,
@@ -41,7 +43,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Undeclared,
         Self::Given,
         Self::Made,
@@ -49,6 +51,7 @@ impl Kind {
         Self::Egress,
         Self::Leaves,
         Self::Args,
+        Self::ArgsDecision,
         Self::ArgsEgress,
         Self::ArgsLeave,
         Self::Will,
@@ -66,6 +69,7 @@ impl Kind {
             Self::Egress => "egress",
             Self::Leaves => "leaves",
             Self::Args => "args",
+            Self::ArgsDecision => "args-decision",
             Self::ArgsEgress => "args-egress",
             Self::ArgsLeave => "args-leave",
             Self::Will => "will",
@@ -147,7 +151,7 @@ pub(crate) fn see(observed: &Observed) -> Seen {
 /// Holds the runs of a program, and what they showed, against what was told of it.
 pub(crate) fn judge(told: &Told, observed: &Observed, seen: &Seen) -> Verdict {
     let mut misses = Misses::default();
-    let mut reached = closure(&seen.given, &seen.made);
+    let mut reached = closure(&[&seen.given, &seen.made]);
     if told.complete {
         for (source, tools) in &seen.given {
             for (tool, runs) in tools {
@@ -182,12 +186,12 @@ fn through_others(
     reached: &BTreeSet<(String, String)>,
     misses: &mut Misses,
 ) {
-    let with_data = closure(&seen.given, &Reached::new());
+    let with_data = closure(&[&seen.given]);
     for pair in reached {
         let (from, to) = pair;
         let source = Source::Tool(from.clone());
         let is_direct = |of: &Reached| of.get(&source).is_some_and(|tools| tools.contains_key(to));
-        if !is_direct(&seen.given) && !is_direct(&seen.made) && leaves(told, from, to) {
+        if !is_direct(&seen.given) && !is_direct(&seen.made) && leaves(told, from, to, false) {
             let kind = if with_data.contains(pair) { Kind::Egress } else { Kind::Leaves };
             misses.add(kind, Some(&source), to, Vec::new());
         }
@@ -221,8 +225,9 @@ fn is_told(
 /// Whether a source is told to decide on the calls of a tool.
 fn decides(told: &Told, source: &Source, tool: &str) -> bool {
     match source {
-        // What `args` decides is not told but where it leaves the machine.
-        Source::Args(_) => true,
+        Source::Args(field) => {
+            told.of_tool(tool).any(|to| has_part(&told.tasks[to].decided_by_args, field))
+        }
         Source::Tool(from) => is_told(told, from, tool, |task| &task.decided_by),
     }
 }
@@ -240,17 +245,29 @@ fn has_part(parts: &[String], field: &str) -> bool {
     parts.iter().any(is)
 }
 
-/// Whether a field of `args` is said to leave the machine with a task.
-fn is_listed(told: &Told, place: usize, field: &str) -> bool {
-    told.args_egress.get(&place).is_some_and(|parts| has_part(parts, field))
+/// Whether a field of `args` leaves the machine with a tool, and `args_egress` does not say so; for `as_data`, it says so
+/// only of what is passed.
+fn args_leave(told: &Told, field: &str, tool: &str, as_data: bool) -> bool {
+    let has = |of: &BTreeMap<usize, Vec<String>>, place: &usize| {
+        of.get(place).is_some_and(|parts| has_part(parts, field))
+    };
+    let mut away = told.of_tool(tool).filter(|place| told.tasks[*place].away).peekable();
+    let is_listed = |place: usize| {
+        has(&told.args_egress, &place) || !as_data && has(&told.args_only_decide, &place)
+    };
+    away.peek().is_some() && !away.any(is_listed)
 }
 
-/// Whether data of `from` leaves the machine with `to`, and `egress` does not say so.
-fn leaves(told: &Told, from: &str, to: &str) -> bool {
+/// Whether a result of `from` leaves the machine with `to`, and `egress` does not say so; for `as_data`, it says so only
+/// of what does not merely decide.
+fn leaves(told: &Told, from: &str, to: &str, as_data: bool) -> bool {
     let is_here = told.of_tool(from).any(|place| told.tasks[place].here);
     let is_away = told.of_tool(to).any(|place| told.tasks[place].away);
-    let pairs = told.of_tool(to).flat_map(|to| told.of_tool(from).map(move |from| (from, to)));
-    from != to && is_here && is_away && !pairs.into_iter().any(|pair| told.egress.contains(&pair))
+    let mut pairs = told.of_tool(to).flat_map(|to| told.of_tool(from).map(move |from| (from, to)));
+    let is_listed = |pair: (usize, usize)| {
+        told.egress.contains(&pair) && !(as_data && told.only_decide.contains(&pair))
+    };
+    from != to && is_here && is_away && !pairs.any(is_listed)
 }
 
 fn flows(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &mut Misses) {
@@ -261,18 +278,18 @@ fn flows(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &mut 
             if !data && !decides(told, source, tool) {
                 add(Kind::Given);
             }
-            if leaves(told, from, tool) {
+            if leaves(told, from, tool, data) {
                 add(if data { Kind::Egress } else { Kind::Leaves });
             }
         }
         Source::Args(field) => {
-            let tasks = || told.of_tool(tool).map(|place| (place, &told.tasks[place]));
-            if !tasks().any(|(_, task)| has_part(&task.from_args, field)) {
+            let mut tasks = told.of_tool(tool).map(|place| &told.tasks[place]);
+            let data = tasks.any(|task| has_part(&task.from_args, field));
+            if !data && !decides(told, source, tool) {
                 add(Kind::Args);
             }
-            let listed = |place: usize| is_listed(told, place, field);
-            if tasks().any(|(_, task)| task.away) && !tasks().any(|(place, _)| listed(place)) {
-                add(Kind::ArgsEgress);
+            if args_leave(told, field, tool, data) {
+                add(if data { Kind::ArgsEgress } else { Kind::ArgsLeave });
             }
         }
     }
@@ -286,13 +303,15 @@ fn decisions(told: &Told, source: &Source, tool: &str, runs: &[usize], misses: &
                 let data = is_told(told, from, tool, |task| &task.data_from);
                 add(if data { Kind::Decision } else { Kind::Made });
             }
-            if leaves(told, from, tool) {
+            if leaves(told, from, tool, false) {
                 add(Kind::Leaves);
             }
         }
         Source::Args(field) => {
-            let mut away = told.of_tool(tool).filter(|place| told.tasks[*place].away).peekable();
-            if away.peek().is_some() && !away.any(|place| is_listed(told, place, field)) {
+            if !decides(told, source, tool) {
+                add(Kind::ArgsDecision);
+            }
+            if args_leave(told, field, tool, false) {
                 add(Kind::ArgsLeave);
             }
         }
@@ -307,14 +326,19 @@ fn orders(
     runs: &[usize],
     misses: &mut Misses,
 ) {
+    let (made, left) = match source {
+        Source::Tool(_) => (Kind::Made, Kind::Leaves),
+        Source::Args(_) => (Kind::ArgsDecision, Kind::ArgsLeave),
+    };
+    let leaves = |to: &str| match source {
+        Source::Tool(from) => leaves(told, from, to, false),
+        Source::Args(field) => args_leave(told, field, to, false),
+    };
     if !decides(told, source, first) && !decides(told, source, second) {
-        misses.add(Kind::Made, Some(source), first, runs.to_vec());
+        misses.add(made, Some(source), first, runs.to_vec());
     }
-    if let Source::Tool(from) = source
-        && leaves(told, from, first)
-        && leaves(told, from, second)
-    {
-        misses.add(Kind::Leaves, Some(source), first, runs.to_vec());
+    if leaves(first) && leaves(second) {
+        misses.add(left, Some(source), first, runs.to_vec());
     }
 }
 
@@ -352,24 +376,19 @@ fn alone(told: &Told, run: &Run, place: usize, misses: &mut Misses) {
     }
 }
 
-/// Returns the pairs of tools between which something flows: any number of times with data, and
-/// in the last step also by a decision.
-fn closure(given: &Reached, made: &Reached) -> BTreeSet<(String, String)> {
-    let steps = |of: &Reached, from: &str| -> Vec<String> {
-        let tools = of.get(&Source::Tool(from.to_owned()));
-        tools.map(|tools| tools.keys().cloned().collect()).unwrap_or_default()
+/// Returns the pairs of tools between which ways lead that were seen, directly or through others.
+fn closure(ways: &[&Reached]) -> BTreeSet<(String, String)> {
+    let steps = |from: &str| -> Vec<&String> {
+        let from = Source::Tool(from.to_owned());
+        ways.iter().filter_map(|way| way.get(&from)).flat_map(BTreeMap::keys).collect()
     };
     let mut pairs = BTreeSet::new();
-    let sources = given.keys().chain(made.keys());
-    for source in sources {
+    for source in ways.iter().flat_map(|way| way.keys()) {
         let Source::Tool(from) = source else { continue };
-        let mut seen: BTreeSet<String> = BTreeSet::new();
-        let mut waiting = vec![from.clone()];
+        let mut waiting = vec![from];
         while let Some(at) = waiting.pop() {
-            pairs.extend(steps(made, &at).into_iter().map(|to| (from.clone(), to)));
-            for to in steps(given, &at) {
-                pairs.insert((from.clone(), to.clone()));
-                if seen.insert(to.clone()) {
+            for to in steps(at) {
+                if pairs.insert((from.clone(), to.clone())) {
                     waiting.push(to);
                 }
             }

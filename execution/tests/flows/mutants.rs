@@ -98,6 +98,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by.clear()),
     },
     Mutant {
+        name: "no decisions by `args`",
+        found_as: &[Kind::ArgsDecision],
+        least: 50,
+        change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by_args.clear()),
+    },
+    Mutant {
+        name: "another part of `args` decides",
+        found_as: &[Kind::ArgsDecision],
+        least: 50,
+        change: |told| {
+            for task in &mut told.tasks {
+                task.decided_by_args.iter_mut().for_each(|part| *part = "args.unheard".to_owned());
+            }
+        },
+    },
+    Mutant {
         name: "one decision less",
         found_as: &[Kind::Made, Kind::Decision],
         least: 50,
@@ -146,12 +162,29 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "only what is next leaves",
-        found_as: &[Kind::Egress],
+        found_as: &[Kind::Egress, Kind::Leaves],
         least: 0,
         change: |told| {
             let tasks = &told.tasks;
-            told.egress.retain(|(from, to)| tasks[*to].data_from.contains(from));
+            told.egress.retain(|(from, to)| {
+                tasks[*to].data_from.contains(from) || tasks[*to].decided_by.contains(from)
+            });
         },
+    },
+    Mutant {
+        name: "what decides does not leave",
+        found_as: &[Kind::Leaves],
+        least: 50,
+        change: |told| {
+            let only_decide = std::mem::take(&mut told.only_decide);
+            told.egress.retain(|pair| !only_decide.contains(pair));
+        },
+    },
+    Mutant {
+        name: "what leaves only decides",
+        found_as: &[Kind::Egress],
+        least: 50,
+        change: |told| told.only_decide = told.egress.clone(),
     },
     Mutant {
         name: "no `args`",
@@ -164,6 +197,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_as: &[Kind::ArgsEgress],
         least: 50,
         change: |told| told.args_egress.clear(),
+    },
+    Mutant {
+        name: "`args` that decide do not leave",
+        found_as: &[Kind::ArgsLeave],
+        least: 50,
+        change: |told| told.args_only_decide.clear(),
+    },
+    Mutant {
+        name: "`args` that leave only decide",
+        found_as: &[Kind::ArgsEgress],
+        least: 50,
+        change: |told| {
+            for (to, parts) in std::mem::take(&mut told.args_egress) {
+                told.args_only_decide.entry(to).or_default().extend(parts);
+            }
+        },
     },
     Mutant {
         name: "another part of `args`",
@@ -183,6 +232,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             told.tasks.pop();
             let left = told.tasks.len();
             told.egress.retain(|(from, to)| *from < left && *to < left);
+            told.only_decide.retain(|(from, to)| *from < left && *to < left);
             for task in &mut told.tasks {
                 task.data_from.retain(|place| *place < left);
                 task.decided_by.retain(|place| *place < left);

@@ -47,23 +47,33 @@ pub(crate) fn plan(told: &Told) -> String {
         let certainty = if task.will { "will" } else { "may" };
         let times = if task.once { "once" } else { "many" };
         let _ = write!(out, "  {} {} {certainty} {times}", task.id, task.tool);
-        for (word, places) in [("data", &task.data_from), ("by", &task.decided_by)] {
-            if !places.is_empty() {
-                let names: Vec<&str> = places.iter().map(|place| &*told.tasks[*place].id).collect();
+        for (word, parts, places) in [
+            ("data", &task.from_args, &task.data_from),
+            ("by", &task.decided_by_args, &task.decided_by),
+        ] {
+            let parts = parts.iter().map(String::as_str);
+            let names = parts.chain(places.iter().map(|place| &*told.tasks[*place].id));
+            let names: Vec<&str> = names.collect();
+            if !names.is_empty() {
                 let _ = write!(out, " {word} {}", names.join(" "));
             }
-        }
-        if !task.from_args.is_empty() {
-            let _ = write!(out, " from {}", task.from_args.join(" "));
         }
         let shown = serde_json::to_string(&task.shown).unwrap_or_default();
         let _ = writeln!(out, "\n    shown {shown}");
     }
-    let pairs = told
-        .egress
-        .iter()
-        .map(|(from, to)| format!("{}→{}", told.tasks[*from].id, told.tasks[*to].id));
-    let _ = writeln!(out, "  leaves {}", pairs.collect::<Vec<_>>().join(" "));
+    let id = |place: &usize| &told.tasks[*place].id;
+    let how = |only_decides| if only_decides { " (decides)" } else { "" };
+    let pairs = told.egress.iter().map(|pair| {
+        format!("{}→{}{}", id(&pair.0), id(&pair.1), how(told.only_decide.contains(pair)))
+    });
+    let args = [&told.args_egress, &told.args_only_decide].into_iter().enumerate();
+    let args = args.flat_map(|(decides, flows)| {
+        let way = move |(to, parts): (&usize, &Vec<String>)| {
+            format!("{}→{}{}", parts.join(","), id(to), how(decides == 1))
+        };
+        flows.iter().map(way)
+    });
+    let _ = writeln!(out, "  leaves {}", pairs.chain(args).collect::<Vec<_>>().join(" "));
     out
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use analysis::{Argument, Certainty, Limits, Plan, Times, analyze_with_misused_promises, plan};
-use protocol::{RoutingRules, Side, Step};
+use protocol::{ArgsEgress, Egress, RoutingRules, Side, Step};
 
 /// A program that can run, with what is told of it.
 #[derive(Debug, Clone)]
@@ -25,8 +25,12 @@ pub(crate) struct Told {
     pub(crate) complete: bool,
     pub(crate) tasks: Vec<Task>,
     pub(crate) egress: BTreeSet<(usize, usize)>,
+    /// Those of `egress` between which only a decision leads.
+    pub(crate) only_decide: BTreeSet<(usize, usize)>,
     /// The parts of `args` that leave with a task.
     pub(crate) args_egress: BTreeMap<usize, Vec<String>>,
+    /// The parts of `args` that only decide on a task that takes data away.
+    pub(crate) args_only_decide: BTreeMap<usize, Vec<String>>,
     pub(crate) order: Vec<Step>,
 }
 
@@ -43,6 +47,8 @@ pub(crate) struct Task {
     pub(crate) away: bool,
     pub(crate) data_from: BTreeSet<usize>,
     pub(crate) decided_by: BTreeSet<usize>,
+    /// The parts of `args` that decide.
+    pub(crate) decided_by_args: Vec<String>,
     /// The parts of `args` in the arguments.
     pub(crate) from_args: Vec<String>,
     /// The arguments as they are shown.
@@ -65,7 +71,12 @@ impl Told {
     fn of(plan: &Plan) -> Self {
         let place = |id: &String| plan.tasks.iter().position(|task| task.id == *id);
         let places = |ids: &[String]| ids.iter().filter_map(place).collect::<BTreeSet<usize>>();
-        let pair = |from: &String, to: &String| Some((place(from)?, place(to)?));
+        let pair = |one: &Egress| Some((place(&one.from)?, place(&one.to)?));
+        let args = |parts: fn(&ArgsEgress) -> &Vec<String>| {
+            let flows = plan.args_egress.iter();
+            let flows = flows.filter_map(|one| Some((place(&one.to)?, parts(one).clone())));
+            flows.filter(|(_, parts)| !parts.is_empty()).collect::<BTreeMap<_, _>>()
+        };
         let tasks = plan.tasks.iter().map(|task| Task {
             id: task.id.clone(),
             tool: task.tool.to_string(),
@@ -75,18 +86,17 @@ impl Told {
             away: task.side != Side::Client || task.sends_within,
             data_from: places(&task.data_from),
             decided_by: places(&task.decided_by),
+            decided_by_args: task.decided_by_args.clone(),
             from_args: task.arguments.values().flat_map(parts_of_args).collect(),
             shown: Argument::Object { fields: task.arguments.clone() },
         });
         Self {
             complete: plan.complete,
             tasks: tasks.collect(),
-            egress: plan.egress.iter().filter_map(|one| pair(&one.from, &one.to)).collect(),
-            args_egress: plan
-                .args_egress
-                .iter()
-                .filter_map(|one| Some((place(&one.to)?, one.parameters.clone())))
-                .collect(),
+            egress: plan.egress.iter().filter_map(pair).collect(),
+            only_decide: plan.egress.iter().filter(|one| one.decides).filter_map(pair).collect(),
+            args_egress: args(|one| &one.parameters),
+            args_only_decide: args(|one| &one.decides),
             order: plan.order.clone(),
         }
     }

@@ -134,8 +134,10 @@ const TOLD: &[&str] = &[
      await mcp.slack.post_3({ channel: \"x\", text: a.s, n: b.n + 1 });",
     "const a = await mcp.filesystem.read_1({}); if (a.b) await mcp.filesystem.write_2({ path: \"p\" });",
     "const a = await mcp.filesystem.read_1({}); for (const x of a.l ?? []) await mcp.slack.post_2({ x });",
+    "const a = await mcp.filesystem.read_1({}); if (a.b) await mcp.slack.post_2({ channel: \"x\" });",
     "const a = await mcp.filesystem.read_1({}); const b = await mcp.shell.exec_2({ of: a.s });
      await mcp.slack.post_3({ text: b.s });",
+    "await mcp.filesystem.read_1({}); if (args.b) await mcp.slack.post_2({ channel: \"x\" });",
     "await mcp.filesystem.read_1({}); await mcp.slack.post_2({ text: args.s + \"!\" });",
     "const a = await mcp.filesystem.read_1({});
      for (const x of [1, 2]) { await mcp.filesystem.write_2({ x }); await mcp.slack.post_3({ s: a.s }); }",
@@ -151,9 +153,7 @@ pub(crate) fn what_is_told_wrongly_is_found() -> Result<(), Failed> {
     let mut tried = Tried::default();
     let mut said = Vec::new();
     checker.each(programs, |checked| {
-        // That what decides leaves the machine, too, is a promise of its own.
-        let misses = checked.verdict.misses.iter().filter(|miss| miss.kind != Kind::Leaves);
-        let lines: Vec<String> = misses.map(report::line).collect();
+        let lines: Vec<String> = checked.verdict.misses.iter().map(report::line).collect();
         match checked.prepared {
             Ok(prepared) if lines.is_empty() => tried.on(&prepared.told, &checked.observed),
             Ok(_) => said.push(format!("{}: {}", checked.program.name, lines.join(", "))),

@@ -7,7 +7,6 @@ use libtest_mimic::Failed;
 use super::{print, show, verdict};
 use crate::check::{Checked, Checker};
 use crate::explore::Effort;
-use crate::judge::Kind;
 use crate::known::{self, Counts, DYNAMIC};
 use crate::mutants::Tried;
 use crate::options::Options;
@@ -97,9 +96,7 @@ impl Alone {
             if !prepared.told.complete {
                 words.insert(DYNAMIC.to_owned());
             }
-            // That what decides leaves the machine, too, is a promise of its own.
-            let right = kinds.iter().all(|kind| matches!(kind, Kind::Leaves | Kind::ArgsLeave));
-            if right
+            if kinds.is_empty()
                 && prepared.told.complete
                 && prepared.told.pairs().is_subset(&checked.verdict.reached)
             {
