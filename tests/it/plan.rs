@@ -90,6 +90,7 @@ fn the_json_has_exactly_its_fields() {
                 "from_args",
                 "data_from",
                 "decided_by",
+                "decided_by_args",
                 "conditions",
                 "routing_source",
                 "routing_age_s"
@@ -115,6 +116,33 @@ fn the_json_has_exactly_its_fields() {
         json!([{ "from": "t1", "to": "t2" }, { "from": "t1", "to": "t3", "via": ["t2"] }])
     );
     assert_eq!(plan["args_egress"], json!([]));
+}
+
+/// That a tool of the server is called tells what decided on the call.
+#[test]
+fn what_decides_on_a_call_of_the_server_leaves() {
+    let project = Project::offline();
+    let code = "const text = await mcp.filesystem.read_text_file({ path: 'notes.md' });
+if (text && !args.dry_run) await mcp.slack.post_message({ channel: '#ops', text: 'written' });
+for (const topic of args.topics) await mcp.tavily.search({ query: topic });";
+    let (planned, _) = plan(&project, code);
+    assert_eq!(planned["egress"], json!([{ "from": "t1", "to": "t2", "decides": true }]));
+    assert_eq!(
+        planned["args_egress"],
+        json!([
+            { "to": "t2", "parameters": [], "decides": ["args.dry_run"] },
+            { "to": "t3", "parameters": ["args.topics"] },
+        ])
+    );
+    assert_eq!(planned["tasks"][1]["decided_by_args"], json!(["args.dry_run"]));
+    let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
+    let leaving = "Leaves this machine
+  t1 filesystem:read_text_file → t2 slack:post_message (decides)
+  args.topics                  → t3
+  args.dry_run                 → t2 (decides)
+  (decides): not sent, but whether or how often a call is made depends on it
+";
+    assert!(shown.contains(leaving), "{shown}");
 }
 
 /// Piped text has no colours and says what matters.

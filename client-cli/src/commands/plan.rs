@@ -1,6 +1,7 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
 mod graph;
+mod leaving;
 mod mermaid;
 mod shown;
 mod style;

@@ -56,15 +56,21 @@ fn what_flows_nowhere_is_told() -> Result<(), Failed> {
         let _inside = runtime.enter();
         Runner::start()?
     };
-    let source = "const r = await mcp.a.one({}); await mcp.a.two({ x: args.x + r.y });";
-    let mut subject = Subject::of(source).expect("it can run");
-    assert_eq!(runtime.block_on(check(&runner, &subject)).wrong, [""; 0]);
-    let task = subject.tasks.last_mut().expect("it has calls");
-    task.arguments.clear();
-    task.data_from.clear();
-    let wrong = runtime.block_on(check(&runner, &subject)).wrong;
-    for source in ["args.x", "t1"] {
-        assert!(wrong.iter().any(|line| line.contains(source)), "{source}: {wrong:#?}");
+    for source in [
+        "const r = await mcp.a.one({}); await mcp.a.two({ x: args.x + r.y });",
+        "const r = await mcp.a.one({}); for (const x of args.x) for (const y of r.y) await mcp.a.two({});",
+    ] {
+        let mut subject = Subject::of(source).expect("it can run");
+        assert_eq!(runtime.block_on(check(&runner, &subject)).wrong, [""; 0]);
+        let task = subject.tasks.last_mut().expect("it has calls");
+        task.arguments.clear();
+        task.data_from.clear();
+        task.decided_by.clear();
+        task.decided_by_args.clear();
+        let wrong = runtime.block_on(check(&runner, &subject)).wrong;
+        for source in ["args.x", "t1"] {
+            assert!(wrong.iter().any(|line| line.contains(source)), "{source}: {wrong:#?}");
+        }
     }
     Ok(())
 }

@@ -97,14 +97,15 @@ impl Subject {
 
     /// Whether it is said to flow there, or may decide on the calls.
     pub(crate) fn flows_or_decides(&self, source: &Source, key: &str) -> bool {
-        // What `args` decides is not told.
-        let Source::Calls(from) = source else { return true };
         self.flows(source, key)
-            || self.named(key).any(|(place, task)| {
-                self.named(from).any(|(earlier, from)| {
-                    // What a later call decides on is not told either.
+            || self.named(key).any(|(place, task)| match source {
+                Source::Field(field) => {
+                    task.decided_by_args.iter().any(|part| is_part(part, field))
+                }
+                Source::Calls(from) => self.named(from).any(|(earlier, from)| {
+                    // What a later call decides on is not told.
                     earlier >= place || task.decided_by.contains(&from.task)
-                })
+                }),
             })
     }
 }
@@ -120,10 +121,13 @@ fn is_from(argument: &Argument, field: &str) -> bool {
         },
         Argument::Object { fields } => fields.values().any(|one| is_from(one, field)),
         Argument::Array { items } => items.iter().any(|one| is_from(one, field)),
-        Argument::Expression { from_args, .. } => {
-            from_args.iter().any(|part| part == "args" || *part == format!("args.{field}"))
-        }
+        Argument::Expression { from_args, .. } => from_args.iter().any(|part| is_part(part, field)),
     }
+}
+
+/// Whether a part of `args`, as it is told, may be a field.
+fn is_part(part: &str, field: &str) -> bool {
+    part == "args" || part.strip_prefix("args.") == Some(field)
 }
 
 /// Returns the names that a program asks for, and those that it asks `args` for.

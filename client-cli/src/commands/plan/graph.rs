@@ -63,6 +63,8 @@ pub(super) enum EdgeKind {
     Egress,
     /// A result decides whether the call is made.
     Control,
+    /// What decides is of the user's machine, and the server or the like sees that it is called.
+    EgressControl,
     /// One effect follows another, and no other edge shows it.
     Order,
 }
@@ -77,18 +79,25 @@ impl Graph {
             plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
         let mut nodes: Vec<Node> = plan.tasks.iter().map(|task| node(plan, task)).collect();
         let reached: BTreeSet<&str> = plan.egress.iter().map(|pair| &*pair.to).collect();
+        let given = plan.egress.iter().filter(|pair| !pair.decides);
+        let given: BTreeSet<&str> = given.map(|pair| &*pair.to).collect();
+        // Whether what a task returns is of this machine, or carries on what is.
+        let leaves = |from: usize, to: &PlannedTask, on: &BTreeSet<&str>| {
+            plan.runs_on != Side::Server
+                && to.takes_away()
+                && plan
+                    .tasks
+                    .get(from)
+                    .is_some_and(|from| from.may_be_here() || on.contains(&*from.id))
+        };
         let mut data = BTreeMap::new();
-        let mut control = BTreeSet::new();
+        let mut control = BTreeMap::new();
         for (to, task) in plan.tasks.iter().enumerate() {
             for source in &task.data_from {
                 let Some(&from) = places.get(&**source) else { continue };
-                let leaves = plan.runs_on != Side::Server
-                    && task.takes_away()
-                    && plan.tasks.get(from).is_some_and(|source| {
-                        source.may_be_here() || reached.contains(&*source.id)
-                    });
                 // A call that feeds itself is covered by "many".
                 if from != to {
+                    let leaves = leaves(from, task, &given);
                     data.insert((from, to), if leaves { EdgeKind::Egress } else { EdgeKind::Data });
                 }
             }
@@ -96,21 +105,23 @@ impl Graph {
                 if let Some(&from) = places.get(&**source)
                     && from != to
                 {
-                    control.insert((from, to));
+                    let leaves = leaves(from, task, &reached);
+                    let kind = if leaves { EdgeKind::EgressControl } else { EdgeKind::Control };
+                    control.insert((from, to), kind);
                 }
             }
         }
-        control.retain(|pair| !data.contains_key(pair));
+        control.retain(|pair, _| !data.contains_key(pair));
         let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
-        let all = known.union(&control).copied().collect();
+        let decided: BTreeSet<(usize, usize)> = control.keys().copied().collect();
+        let all = known.union(&decided).copied().collect();
         let order = reduced(nodes.len(), all, &effects_in_order(plan, &places));
-        let control = reduced(nodes.len(), known, &control);
+        let left = reduced(nodes.len(), known, &decided);
         let mut edges: Vec<Edge> =
             data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();
-        edges.extend(control.into_iter().map(|(from, to)| Edge {
-            from,
-            to,
-            kind: EdgeKind::Control,
+        edges.extend(left.into_iter().filter_map(|(from, to)| {
+            let kind = control.get(&(from, to)).copied()?;
+            Some(Edge { from, to, kind })
         }));
         edges.extend(order.into_iter().map(|(from, to)| Edge { from, to, kind: EdgeKind::Order }));
         if !plan.args_egress.is_empty() {
@@ -127,7 +138,9 @@ impl Graph {
             });
             for flow in &plan.args_egress {
                 let Some(&to) = places.get(&*flow.to) else { continue };
-                edges.push(Edge { from, to, kind: EdgeKind::Egress });
+                let only_decides = flow.parameters.is_empty();
+                let kind = if only_decides { EdgeKind::EgressControl } else { EdgeKind::Egress };
+                edges.push(Edge { from, to, kind });
             }
         }
         Self { nodes, edges, incomplete: !plan.complete }

@@ -32,9 +32,10 @@ pub(super) fn mermaid(graph: &Graph) -> String {
             EdgeKind::Control => "-.->",
             EdgeKind::Order => "-.->|then|",
             EdgeKind::Egress => "==>|leaves|",
+            EdgeKind::EgressControl => "-.->|leaves|",
         };
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
-        if edge.kind == EdgeKind::Egress {
+        if matches!(edge.kind, EdgeKind::Egress | EdgeKind::EgressControl) {
             marked.push(place.to_string());
         }
     }

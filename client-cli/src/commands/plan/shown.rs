@@ -47,6 +47,8 @@ impl Limit {
     }
 }
 
+/// The longest way to a part of `args` that is shown in full.
+pub(super) const PARAMETER: Limit = Limit::marked(80);
 /// The limit of a name.
 const NAME: Limit = Limit::marked(40);
 

@@ -150,7 +150,7 @@ fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     for (place, edge) in graph.edges.iter().enumerate() {
         // Edges that carry data are kept short and straight.
         let weight = match edge.kind {
-            EdgeKind::Control | EdgeKind::Order => 1,
+            EdgeKind::Control | EdgeKind::EgressControl | EdgeKind::Order => 1,
             EdgeKind::Data | EdgeKind::Egress => 3,
         };
         let label = EdgeLabel { weight, ..EdgeLabel::default() };
@@ -227,6 +227,9 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
         EdgeKind::Control => ("edge control", "control", "decides on"),
         EdgeKind::Order => ("edge order", "control", "comes before"),
         EdgeKind::Egress => ("edge egress", "egress", "leaves this machine, to"),
+        EdgeKind::EgressControl => {
+            ("edge control egress", "egress", "leaves this machine by deciding on")
+        }
     };
     let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);
     let _ = writeln!(

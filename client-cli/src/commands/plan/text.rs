@@ -1,12 +1,13 @@
 //! A plan as text.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use analysis::{Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
-use protocol::{ArgsEgress, Side, Step, ToolId, escape_text};
+use protocol::{Side, Step, ToolId, escape_text};
 
-use super::shown::{Limit, code, named, padded, short, width};
+use super::leaving::leaving;
+use super::shown::{Limit, PARAMETER, code, named, padded, short, width};
 use super::style::{Part, Style};
 
 /// The longest text of an argument that is shown in full.
@@ -15,13 +16,9 @@ const ARGUMENT: Limit = Limit::counted(60);
 const COMMAND: Limit = Limit::counted(400);
 /// The longest condition that is shown in full.
 const CONDITION: Limit = Limit::marked(60);
-/// The longest way to a part of `args` that is shown in full.
-const PARAMETER: Limit = Limit::marked(80);
 
 /// The most parts of `args` that are named for one call.
 const PARTS: usize = 6;
-/// The most tools on the server that are named for one result.
-const TARGETS: usize = 20;
 
 /// The sources of the sides of a plan.
 #[derive(Debug, Default)]
@@ -52,7 +49,7 @@ pub fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     gaps(plan, *style, &mut out);
     groups(plan, *style, basis, &mut out);
     order(plan, *style, &mut out);
-    leaving(plan, *style, basis, &mut out);
+    leaving(plan, *style, &basis.sends_to, &mut out);
     out
 }
 
@@ -187,18 +184,20 @@ fn why(task: &PlannedTask) -> String {
     for argument in task.arguments.values() {
         made_from_args(argument, &mut uses);
     }
-    if uses.len() > PARTS {
-        uses = vec!["args".to_owned()];
-    }
-    uses.extend(task.data_from.iter().cloned());
-    if !uses.is_empty() {
-        parts.push(format!("uses {}", uses.join(" ")));
-    }
+    parts.extend(sources("uses", uses, &task.data_from));
     parts.extend(task.conditions.iter().filter_map(condition));
-    if !task.decided_by.is_empty() {
-        parts.push(format!("decided by {}", task.decided_by.join(" ")));
-    }
+    let deciders = task.decided_by_args.iter().map(|part| short(part, PARAMETER)).collect();
+    parts.extend(sources("decided by", deciders, &task.decided_by));
     parts.join(" · ")
+}
+
+/// Returns the parts of `args` and the tasks that something is from, if there are any.
+fn sources(word: &str, mut parts: Vec<String>, tasks: &[String]) -> Option<String> {
+    if parts.len() > PARTS {
+        parts = vec!["args".to_owned()];
+    }
+    parts.extend(tasks.iter().cloned());
+    (!parts.is_empty()).then(|| format!("{word} {}", parts.join(" ")))
 }
 
 /// Collects the parts of `args` that flow into what is computed in an argument.
@@ -276,120 +275,6 @@ fn step_notes(step: &Step, own: usize) -> Vec<String> {
         });
     }
     notes
-}
-
-/// Data that reaches the server, and data that local tools could send elsewhere.
-fn leaving(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
-    if plan.runs_on == Side::Server {
-        return;
-    }
-    let mut lines = egress_lines(plan);
-    lines.extend(args_lines(plan));
-    let column = lines.iter().map(|(from, _)| width(from)).max().unwrap_or(0);
-    let within: Vec<&PlannedTask> = plan.tasks.iter().filter(|task| task.sends_within).collect();
-    if !lines.is_empty() || !within.is_empty() {
-        let _ = writeln!(out, "\n{}", style.paint(Part::Warning, "Leaves this machine"));
-    } else if plan.complete {
-        let nothing = "No result of a tool on this machine reaches the server.";
-        let _ = writeln!(out, "\n{}", style.paint(Part::Heading, nothing));
-    } else {
-        let nothing = "What leaves this machine cannot be told: a call that is not listed may send any result.";
-        let _ = writeln!(out, "\n{}", style.paint(Part::Warning, nothing));
-    }
-    for (from, to) in lines {
-        let _ = writeln!(out, "  {} → {to}", padded(&from, column));
-    }
-    for task in within {
-        let name = format!("{} {}", task.id, escape_text(task.tool.as_str()));
-        let what = match basis.sends_to.get(&task.tool) {
-            Some(origin) => format!("sends what it is given to {}", escape_text(origin)),
-            None => "may send what it is given, and what it reads here, to the tools that it calls elsewhere".to_owned(),
-        };
-        let _ = writeln!(out, "  {name} {what}");
-    }
-    let open: Vec<String> = plan
-        .tasks
-        .iter()
-        .filter(|task| task.side == Side::Client && !task.sends_within && reaches_out(task.effect))
-        .map(|task| format!("{} {}", task.id, escape_text(task.tool.as_str())))
-        .collect();
-    if !open.is_empty() {
-        let _ = writeln!(
-            out,
-            "  {} {}",
-            style.paint(Part::Warning, "may send what they are given, from here:"),
-            open.join(", ")
-        );
-    }
-}
-
-/// Whether a tool on the user's machine could access the network by itself.
-fn reaches_out(effect: Effect) -> bool {
-    matches!(effect, Effect::Runs | Effect::Sends | Effect::Asks | Effect::Calls)
-}
-
-fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
-    let names: HashMap<&str, String> = plan
-        .tasks
-        .iter()
-        .map(|task| (&*task.id, format!("{} {}", task.id, escape_text(task.tool.as_str()))))
-        .collect();
-    let unknown =
-        |id: &str| plan.tasks.iter().any(|task| task.id == id && task.side == Side::Unknown);
-    let name = |id: &str| names.get(id).cloned().unwrap_or_default();
-    let target = |id: &str| match unknown(id) {
-        true => format!("{} (unknown where)", name(id)),
-        false => name(id),
-    };
-    let mut lines: Vec<(&str, Vec<String>, usize)> = Vec::new();
-    for pair in &plan.egress {
-        if lines.last().is_none_or(|(from, ..)| *from != pair.from) {
-            lines.push((&pair.from, Vec::new(), 0));
-        }
-        let Some((_, to, more)) = lines.last_mut() else { continue };
-        if to.len() == TARGETS {
-            *more += 1;
-        } else if pair.via.is_empty() {
-            to.push(target(&pair.to));
-        } else {
-            to.push(format!("{} (through {})", target(&pair.to), pair.via.join(" ")));
-        }
-    }
-    lines
-        .into_iter()
-        .map(|(from, mut to, more)| {
-            if more > 0 {
-                to.push(format!("and {more} more"));
-            }
-            (name(from), to.join(", "))
-        })
-        .collect()
-}
-
-/// One line for parts of `args` that go to the same tasks; `args` itself, which means any part, has its own.
-fn args_lines(plan: &Plan) -> Vec<(String, String)> {
-    let mut parts: Vec<(&str, Vec<&str>)> = Vec::new();
-    for ArgsEgress { to, parameters } in &plan.args_egress {
-        for part in parameters {
-            match parts.iter_mut().find(|(known, _)| known == part) {
-                Some((_, tasks)) => tasks.push(to),
-                None => parts.push((part, vec![to])),
-            }
-        }
-    }
-    parts.sort_by_key(|(part, _)| *part == "args");
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for (part, tasks) in parts {
-        let name = short(part, PARAMETER);
-        match lines.last_mut() {
-            Some((names, known)) if part != "args" && *known == tasks => {
-                names.push(' ');
-                names.push_str(&name);
-            }
-            _ => lines.push((name, tasks)),
-        }
-    }
-    lines.into_iter().map(|(from, to)| (from, to.join(" "))).collect()
 }
 
 fn heading(effect: Effect) -> &'static str {
