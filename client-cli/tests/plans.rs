@@ -72,6 +72,48 @@ fn graphs_read_as_they_did() {
     });
 }
 
+/// What only decides on a call of the server is drawn as leaving, too, and apart from data.
+#[test]
+fn what_decides_is_drawn_as_leaving() {
+    let plan = plan_of(
+        "const a = await mcp.filesystem.read_text_file({ path: 'a' });
+         if (a) await mcp.slack.post_message({ text: 'x' });
+         if (args.more) await mcp.json.parse({});
+         if (a) await mcp.shell.exec({ command: ['ls'] });",
+    );
+    let svg = draw(&plan, GraphFormat::Svg).unwrap();
+    for (class, title) in [
+        (
+            "edge control egress",
+            "t1 filesystem:read_text_file leaves this machine by deciding on t2 slack:post_message",
+        ),
+        ("edge control egress", "args leaves this machine by deciding on t3 json:parse"),
+        ("edge control", "t1 filesystem:read_text_file decides on t4 shell:exec"),
+    ] {
+        let line = svg.lines().find(|line| line.contains(title)).expect(title);
+        assert_eq!(attribute(line, "class"), class, "{line}");
+    }
+    let mermaid = draw(&plan, GraphFormat::Mermaid).unwrap();
+    for edge in ["  t1 -.->|leaves| t2\n", "  args -.->|leaves| t3\n", "  t1 -.-> t4\n"] {
+        assert!(mermaid.contains(edge), "{mermaid}");
+    }
+}
+
+/// Where a result reaches more tools than are named, those that get it as data are.
+#[test]
+fn data_is_named_before_decisions() {
+    let mut source =
+        String::from("const a = await mcp.filesystem.read_text_file({ path: 'a' });\n");
+    for _ in 0..24 {
+        source += "if (a) await mcp.json.parse({});\n";
+    }
+    source += "await mcp.slack.post_message({ text: a });\n";
+    let shown = text(&plan_of(&source), &Style::PLAIN);
+    let line = shown.lines().find(|line| line.contains('→')).expect("something leaves");
+    assert!(line.contains("→ t26 slack:post_message, t2 json:parse (decides), "), "{line}");
+    assert!(line.ends_with("t20 json:parse (decides), and 5 more"), "{line}");
+}
+
 /// Text of a program that tries to look like something else, in every place
 /// that a plan shows: nothing of it reaches a reader as it is.
 #[test]
