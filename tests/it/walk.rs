@@ -121,6 +121,7 @@ pages! {
     readme: "README.md",
     contributing: "CONTRIBUTING.md",
     deploying: "deploy/README.md",
+    builtins: "docs/builtins.md",
     capabilities: "docs/capabilities.md",
     cli: "docs/cli.md",
     errors: "docs/errors.md",

@@ -1,7 +1,11 @@
 //! What the engine's own functions do, as data.
 //!
 //! A row is a proven rule. What has no row is unknown code: what it gives depends on all that it can
-//! reach, it may change all of that, call any function in it, and fail.
+//! reach, it may change all of that, call any function in it, and fail. `docs/builtins.md` tells the
+//! rows to users.
+
+#[cfg(test)]
+mod table;
 
 /// What a method is given that becomes a part of what it is called on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
