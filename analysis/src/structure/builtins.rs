@@ -7,6 +7,10 @@
 #[cfg(test)]
 mod table;
 
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
 /// What a method is given that becomes a part of what it is called on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
@@ -285,9 +289,84 @@ const OPAQUE: &[&str] = &[
     "Boolean",
 ];
 
+/// Names that every program has.
+const GLOBALS: &[&str] = &[
+    "mcp",
+    "args",
+    "globalThis",
+    "console",
+    "Object",
+    "Function",
+    "Array",
+    "String",
+    "Number",
+    "Boolean",
+    "BigInt",
+    "Symbol",
+    "Math",
+    "JSON",
+    "Date",
+    "RegExp",
+    "Map",
+    "Set",
+    "WeakMap",
+    "WeakSet",
+    "Promise",
+    "Proxy",
+    "Reflect",
+    "Error",
+    "TypeError",
+    "RangeError",
+    "SyntaxError",
+    "ReferenceError",
+    "EvalError",
+    "URIError",
+    "AggregateError",
+    "parseInt",
+    "parseFloat",
+    "isNaN",
+    "isFinite",
+    "encodeURIComponent",
+    "decodeURIComponent",
+    "encodeURI",
+    "decodeURI",
+    "NaN",
+    "Infinity",
+    "structuredClone",
+    "setTimeout",
+    "setInterval",
+    "clearTimeout",
+    "clearInterval",
+    "queueMicrotask",
+    "URL",
+    "URLSearchParams",
+    "TextEncoder",
+    "TextDecoder",
+    "atob",
+    "btoa",
+    "crypto",
+    "performance",
+    "AbortController",
+    "AbortSignal",
+    "Intl",
+    "ArrayBuffer",
+    "DataView",
+    "Uint8Array",
+    "Float64Array",
+];
+
+/// Returns whether a name is one that every program has; others may not be there.
+pub(super) fn is_global(name: &str) -> bool {
+    GLOBALS.contains(&name)
+}
+
 /// Returns what a method does, if it is known.
 pub(super) fn method(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|(names, _)| names.contains(&name)).map(|(_, method)| method)
+    static BY_NAME: LazyLock<HashMap<&str, &Method>> = LazyLock::new(|| {
+        let rows = METHODS.iter();
+        rows.flat_map(|(names, method)| names.iter().map(move |name| (*name, method))).collect()
+    });
+    BY_NAME.get(name).copied()
 }
 
 /// Returns whether a name is that of a method of the engine's lists, texts and the like.

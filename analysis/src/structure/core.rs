@@ -25,6 +25,10 @@ pub(super) const THIS: Slot = 0;
 pub(super) const ARGUMENTS: Slot = 1;
 /// What the function gives back.
 pub(super) const RESULT: Slot = 2;
+/// `new.target` of a function that has one.
+pub(super) const TARGET: Slot = 3;
+/// The object that a constructor was called for, before `super(…)` gives it `this`.
+pub(super) const MADE: Slot = 4;
 /// The region of the whole function.
 pub(super) const WHOLE: Region = 0;
 
@@ -38,6 +42,10 @@ pub(super) struct Core {
     pub(super) accessors: bool,
     /// Whether it names `Symbol`.
     pub(super) symbols: bool,
+    /// Whether it may give objects of the engine other ways to iterate, copy, match or split.
+    pub(super) hooks: bool,
+    /// Whether it may see the order of the properties of an object.
+    pub(super) orders: bool,
 }
 
 /// A function in the core language.
@@ -62,6 +70,8 @@ pub(super) struct Function {
     pub(super) is_generator: bool,
     /// Whether it names `arguments`.
     pub(super) uses_arguments: bool,
+    /// Whether it names `new.target`.
+    pub(super) uses_target: bool,
     pub(super) body: Block,
 }
 
@@ -139,8 +149,10 @@ pub(super) enum Sum {
     IsNothing,
     IsUndefined,
     Not,
-    /// Arithmetic, comparisons, `in`, `instanceof`: what converts its operands.
+    /// Arithmetic, comparisons, `in`: what converts its operands.
     Convert,
+    /// `instanceof`, which looks at the prototypes, too.
+    Instance,
 }
 
 /// How a function is called.
@@ -233,6 +245,7 @@ pub(super) enum Op {
     Above {
         to: Slot,
         home: Slot,
+        this: Slot,
         key: Key,
     },
     Set {

@@ -15,17 +15,25 @@ use swc_ecma_ast as ast;
 
 use self::scope::{Frame, Label};
 use super::core::{
-    ARGUMENTS, Block, Core, FuncForm, FuncId, Function, Inst, Key, Op, RESULT, Region, Scalar,
-    Slot, Sum, THIS, WHOLE,
+    ARGUMENTS, Block, Core, FuncForm, FuncId, Function, Inst, Key, MADE, Op, RESULT, Region,
+    Scalar, Slot, Sum, TARGET, THIS, WHOLE,
 };
 use crate::parse::offset;
 
 /// Lowers a program, which is the body of a function.
 pub(super) fn lower(main: &ast::Function) -> Core {
     let mut lower = Lower {
-        core: Core { functions: Vec::new(), converts: false, accessors: false, symbols: false },
+        core: Core {
+            functions: Vec::new(),
+            converts: false,
+            accessors: false,
+            symbols: false,
+            hooks: false,
+            orders: false,
+        },
         frames: Vec::new(),
         next: 1,
+        declares: false,
     };
     lower.main(main);
     lower.core
@@ -37,6 +45,37 @@ struct Lower {
     frames: Vec<Frame>,
     /// The number of the next instruction.
     next: u32,
+    /// Whether names are given their first values.
+    declares: bool,
+}
+
+/// Whether a symbol makes the engine's own functions do something else.
+fn is_hook(symbol: &str) -> bool {
+    !matches!(
+        symbol,
+        "iterator"
+            | "asyncIterator"
+            | "toPrimitive"
+            | "hasInstance"
+            | "toStringTag"
+            | "for"
+            | "keyFor"
+    )
+}
+
+/// Whether a function of the engine shows the order in which properties were added.
+fn sees_order(name: &str) -> bool {
+    matches!(
+        name,
+        "keys"
+            | "values"
+            | "entries"
+            | "stringify"
+            | "ownKeys"
+            | "getOwnPropertyNames"
+            | "getOwnPropertyDescriptors"
+            | "assign"
+    )
 }
 
 /// Names of methods that the engine calls by itself.
@@ -130,7 +169,9 @@ impl Lower {
             None if &**name == "undefined" => self.undefined(span),
             None => {
                 let to = self.fresh();
-                self.core.symbols |= matches!(&**name, "Symbol" | "globalThis");
+                let leads = matches!(&**name, "Symbol" | "globalThis");
+                self.core.symbols |= leads;
+                self.core.hooks |= leads;
                 self.emit(span, Op::Global { to, name: name.clone() });
                 to
             }
@@ -139,6 +180,11 @@ impl Lower {
 
     /// Writes a name.
     fn write(&mut self, span: Span, name: &Atom, from: Slot) {
+        if !self.declares && self.is_constant(name) {
+            let from = self.undefined(span);
+            self.emit(span, Op::Throw { from });
+            return;
+        }
         let op = match self.lookup(name) {
             Some((0, slot)) => Op::Copy { to: slot, from },
             Some((up, slot)) => Op::SetOuter { up, slot, from },
@@ -147,12 +193,39 @@ impl Lower {
         self.emit(span, op);
     }
 
+    /// Returns whether a name is that of a constant.
+    fn is_constant(&self, name: &Atom) -> bool {
+        for frame in self.frames.iter().rev() {
+            if let Some(slot) = frame.scopes.iter().rev().find_map(|scope| scope.get(name)) {
+                return frame.constants.contains(slot);
+            }
+        }
+        false
+    }
+
+    /// Lowers something that names `Symbol` in a way that tells which symbol is meant.
+    fn with_symbol<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.core.hooks;
+        let made = make(self);
+        self.core.hooks = before;
+        made
+    }
+
+    /// Returns whether an expression is the engine's `Symbol`.
+    fn is_symbol(&mut self, expr: &ast::Expr) -> bool {
+        matches!(bare(expr), ast::Expr::Ident(name) if &*name.sym == "Symbol")
+            && self.lookup(&"Symbol".into()).is_none()
+    }
+
     /// Reads a variable that the lowering itself declared.
     fn read_own(&mut self, span: Span, name: &str) -> Slot {
         self.read(span, &name.into())
     }
 
     fn name_key(&mut self, name: &Atom) -> Key {
+        self.core.hooks |= name.strip_prefix("@@").is_some_and(is_hook)
+            || matches!(&**name, "getOwnPropertySymbols" | "ownKeys");
+        self.core.orders |= sees_order(name);
         self.core.converts |= is_called_by_engine(name);
         Key::Name(name.clone())
     }
@@ -167,14 +240,10 @@ impl Lower {
             ast::Expr::Lit(ast::Lit::Num(number)) if is_index(number.value) => {
                 Key::Name(format!("{}", number.value as u64).into())
             }
-            ast::Expr::Member(member) if matches!(bare(&member.obj), ast::Expr::Ident(name) if &*name.sym == "Symbol" && self.lookup(&"Symbol".into()).is_none()) => {
-                match &member.prop {
-                    ast::MemberProp::Ident(name) => {
-                        self.name_key(&format!("@@{}", name.sym).into())
-                    }
-                    _ => Key::Slot(self.expr(key)),
-                }
-            }
+            ast::Expr::Member(member) if self.is_symbol(&member.obj) => match &member.prop {
+                ast::MemberProp::Ident(name) => self.name_key(&format!("@@{}", name.sym).into()),
+                _ => Key::Slot(self.expr(key)),
+            },
             _ => {
                 self.core.converts = true;
                 Key::Slot(self.expr(key))

@@ -38,7 +38,7 @@ use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::task::Tasks;
 use super::core::{Core, FuncId};
-use super::domain::{CellId, Deps, Domain, Heap, NONE, NameId, ObjId, SiteId, Value};
+use super::domain::{Birth, CellId, Deps, Domain, Heap, NONE, NameId, ObjId, SiteId, Value};
 use crate::Limits;
 use crate::diagnostic::Code;
 
@@ -87,6 +87,19 @@ struct Known {
     sent: NameId,
     fields: NameId,
     constructor: NameId,
+    /// The order in which the properties of an object were added.
+    order: NameId,
+    /// What a generator is thrown.
+    raised: NameId,
+    /// What decides when a promise is settled, and where it is.
+    when: NameId,
+    settles: NameId,
+    /// An iterator that gives promises.
+    later: NameId,
+    /// What a promise fails with.
+    error: NameId,
+    length_text: NameId,
+    proto_text: NameId,
 }
 
 pub(super) struct Solver<'a> {
@@ -114,10 +127,20 @@ pub(super) struct Solver<'a> {
     /// The promises whose failure someone else than the end of the program sees.
     caught: HashSet<ObjId>,
     awaited: HashSet<ObjId>,
+    /// The objects that may not be changed any more.
+    frozen: HashSet<ObjId>,
     /// The promises that functions which run beside give.
     unwaited: HashSet<ObjId>,
     /// What decides whether timers are stopped.
     cancels: Deps,
+    /// What decides which numbers timers have, what the clock shows, and what is drawn by chance.
+    timers: Deps,
+    clock: Deps,
+    chance: Deps,
+    /// Whether a property has the name of a method that the engine calls by itself.
+    converts: bool,
+    /// Whether properties may be more than they seem: unknown code may add getters and traps.
+    traps: bool,
     changed: bool,
     round: u32,
     work: usize,
@@ -137,8 +160,18 @@ pub(super) struct Solver<'a> {
     handlers: Vec<Handler>,
     recorders: Vec<HashMap<CellId, Value>>,
     acts: Vec<Act>,
+    /// `new.target` of the function that is called next.
+    target: Value,
     /// How many of the functions that are walked run beside others.
     beside: u32,
+    /// Whether something runs beside the program whose end nobody waits for.
+    threads: bool,
+    /// What runs beside the program and changes something, by its promise.
+    running: HashMap<ObjId, Birth>,
+    /// How much was changed that others may see.
+    effects: usize,
+    /// What decides when the code that is walked runs, beyond what decides whether it does.
+    when: Deps,
     finals: u32,
     /// How many expressions are walked that fail whatever they do.
     doomed: u32,
@@ -211,6 +244,14 @@ impl<'a> Solver<'a> {
             sent: name("%sent"),
             fields: name("%fields"),
             constructor: name("constructor"),
+            order: name("%order"),
+            raised: name("%raised"),
+            when: name("%when"),
+            settles: name("%settles"),
+            later: name("%later"),
+            error: name("%error"),
+            length_text: name("length"),
+            proto_text: name("__proto__"),
         };
         Self {
             core,
@@ -227,6 +268,7 @@ impl<'a> Solver<'a> {
             drives: HashMap::default(),
             caught: HashSet::default(),
             awaited: HashSet::default(),
+            frozen: HashSet::default(),
             changed: false,
             round: 0,
             work: 0,
@@ -242,7 +284,12 @@ impl<'a> Solver<'a> {
             handlers: Vec::new(),
             recorders: Vec::new(),
             acts: Vec::new(),
+            target: Value::UNDEFINED,
             beside: 0,
+            threads: false,
+            running: HashMap::default(),
+            effects: 0,
+            when: NONE,
             finals: 0,
             doomed: 0,
             replays: 0,
@@ -260,6 +307,11 @@ impl<'a> Solver<'a> {
             end: 0,
             place: 0,
             cancels: NONE,
+            timers: NONE,
+            clock: NONE,
+            chance: NONE,
+            converts: core.converts,
+            traps: false,
             unwaited: HashSet::default(),
         }
     }
@@ -276,7 +328,11 @@ impl<'a> Solver<'a> {
         self.handlers.clear();
         self.recorders.clear();
         self.acts.clear();
+        self.target = Value::UNDEFINED;
         self.beside = 0;
+        self.threads = false;
+        self.running.clear();
+        self.when = NONE;
         self.finals = 0;
         self.doomed = 0;
         self.replays = 0;

@@ -67,7 +67,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
         Op::Param { to, index } => format!("${to} = param {index}"),
         Op::Rest { to, index } => format!("${to} = params from {index}"),
         Op::Get { to, object, key: name, .. } => format!("${to} = ${object}{}", key(name)),
-        Op::Above { to, home, key: name } => format!("${to} = above ${home}{}", key(name)),
+        Op::Above { to, home, key: name, .. } => format!("${to} = above ${home}{}", key(name)),
         Op::Set { object, key: name, from } => format!("${object}{} = ${from}", key(name)),
         Op::Delete { object, key: name } => format!("delete ${object}{}", key(name)),
         Op::New { to, made } => format!("${to} = new {made:?}"),

@@ -29,6 +29,19 @@ impl Names {
         self.ids.get(name).copied()
     }
 
+    /// Returns whether a name is one of the analysis itself, and of no property.
+    pub(in crate::structure) fn is_own(&self, id: NameId) -> bool {
+        self.texts.get(id as usize).is_none_or(|text| text.starts_with('%'))
+    }
+
+    /// Returns whether a name is that of a method which the engine calls by itself.
+    pub(in crate::structure) fn is_hook(&self, id: NameId) -> bool {
+        let Some(text) = self.texts.get(id as usize) else { return false };
+        let text = text.strip_prefix("get:").unwrap_or(text);
+        matches!(text, "toString" | "valueOf" | "toJSON" | "then" | "return")
+            || text.starts_with("@@")
+    }
+
     pub(in crate::structure) fn text(&self, id: NameId) -> Atom {
         self.texts.get(id as usize).cloned().unwrap_or_default()
     }

@@ -74,6 +74,13 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Returns whether it may be a part of the engine that is not there.
+    pub(in crate::structure) fn may_be_missing(&self) -> bool {
+        self.refs.iter().any(|one| matches!(one, Ref::Method(_) | Ref::Builtin(_)))
+    }
+}
+
 /// The shapes that the analysis met.
 pub(in crate::structure) struct Shapes {
     shapes: Vec<Rc<Shape>>,

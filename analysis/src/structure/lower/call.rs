@@ -1,6 +1,6 @@
 //! Calls, `new`, optional chains, tagged templates.
 
-use super::super::core::{Arg, CallForm, Told, Wait};
+use super::super::core::{Arg, CallForm, Put, Told, Wait};
 use super::*;
 
 impl Lower {
@@ -10,10 +10,11 @@ impl Lower {
             ast::Callee::Super(_) => {
                 let callee = self.read_own(span, "%parent");
                 let args = self.args(&call.args);
-                let this = Some(self.read_own(span, "this"));
+                let this = Some(self.read_own(span, "%made"));
                 let to = self.fresh();
                 let (form, wait) = (CallForm::Super, Wait::Now);
                 self.emit(span, Op::Call { to, callee, this, args, form, wait });
+                self.made_above(span, to);
                 self.init_fields(span);
                 to
             }
@@ -57,6 +58,7 @@ impl Lower {
                 (to, Some(this))
             }
             ast::Expr::OptChain(chain) => self.chain_callee(chain),
+            other if self.is_symbol(other) => (self.with_symbol(|lower| lower.expr(other)), None),
             other => (self.expr(other), None),
         }
     }
@@ -85,6 +87,13 @@ impl Lower {
             let from = self.constant(quasi.span, Scalar::Text(text.into()));
             self.emit(span, Op::Push { list, from, spread: false });
         }
+        let raw = self.array(span, &[]);
+        for quasi in &tagged.tpl.quasis {
+            let from = self.constant(quasi.span, Scalar::Text(quasi.raw.clone()));
+            self.emit(span, Op::Push { list: raw, from, spread: false });
+        }
+        let key = Key::Name("raw".into());
+        self.emit(span, Op::Put { object: list, key, from: raw, how: Put::Value });
         let mut args = vec![Arg { slot: list, spread: false }];
         for value in &tagged.tpl.exprs {
             args.push(Arg { slot: self.expr(value), spread: false });
@@ -100,20 +109,38 @@ impl Lower {
         let span = chain.span;
         let to = self.undefined(span);
         self.in_chain(span, |lower| {
-            let value = lower.link(chain, wait).0;
+            let value = lower.link(chain, wait, false).0;
             lower.emit(span, Op::Copy { to, from: value });
         });
         to
     }
 
+    /// Lowers `delete a?.b`.
+    pub(super) fn delete_in_chain(&mut self, span: Span, chain: &ast::OptChainExpr) {
+        self.in_chain(span, |lower| {
+            let ast::OptChainBase::Member(member) = &*chain.base else {
+                let _ = lower.link(chain, Wait::Other, false);
+                return;
+            };
+            let object = lower.chain_base(&member.obj);
+            lower.unless_nothing(chain, object);
+            let key = lower.apart(|lower| match &member.prop {
+                ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
+                ast::MemberProp::PrivateName(name) => Key::Name(format!("#{}", name.name).into()),
+                ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
+            });
+            lower.emit(span, Op::Delete { object, key });
+        });
+    }
+
     /// Lowers `(a?.b)(…)`, of which `this` is needed, too.
     fn chain_callee(&mut self, chain: &ast::OptChainExpr) -> (Slot, Option<Slot>) {
         if self.frame().chain.is_some() {
-            return self.link(chain, Wait::Other);
+            return self.link(chain, Wait::Other, true);
         }
         let (to, own) = (self.undefined(chain.span), self.undefined(chain.span));
         self.in_chain(chain.span, |lower| {
-            let (value, this) = lower.link(chain, Wait::Other);
+            let (value, this) = lower.link(chain, Wait::Other, true);
             lower.emit(chain.span, Op::Copy { to, from: value });
             if let Some(from) = this {
                 lower.emit(chain.span, Op::Copy { to: own, from });
@@ -133,7 +160,7 @@ impl Lower {
     /// Lowers what a link of a chain stands on.
     fn chain_base(&mut self, base: &ast::Expr) -> Slot {
         let inner = match base {
-            ast::Expr::OptChain(chain) => return self.link(chain, Wait::Other).0,
+            ast::Expr::OptChain(chain) => return self.link(chain, Wait::Other, false).0,
             other => other,
         };
         // In what stands within, another chain may begin.
@@ -143,7 +170,13 @@ impl Lower {
         slot
     }
 
-    fn link(&mut self, chain: &ast::OptChainExpr, wait: Wait) -> (Slot, Option<Slot>) {
+    /// Lowers the last link of a chain; `called` if it is read to be called.
+    fn link(
+        &mut self,
+        chain: &ast::OptChainExpr,
+        wait: Wait,
+        called: bool,
+    ) -> (Slot, Option<Slot>) {
         let span = chain.span;
         match &*chain.base {
             ast::OptChainBase::Member(member) => {
@@ -157,12 +190,12 @@ impl Lower {
                     ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
                 });
                 let to = self.fresh();
-                self.emit(span, Op::Get { to, object, key, called: true });
+                self.emit(span, Op::Get { to, object, key, called });
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
                 let (callee, this) = match &*call.callee {
-                    ast::Expr::OptChain(inner) => self.link(inner, Wait::Other),
+                    ast::Expr::OptChain(inner) => self.link(inner, Wait::Other, true),
                     ast::Expr::Member(member) => {
                         let object = self.chain_base(&member.obj);
                         let key = self.apart(|lower| match &member.prop {

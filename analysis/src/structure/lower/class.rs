@@ -60,11 +60,12 @@ impl Lower {
                     let rest = lower.fresh();
                     lower.emit(span, Op::Rest { to: rest, index: 0 });
                     let callee = lower.read_own(span, "%parent");
-                    let this = Some(THIS);
+                    let this = Some(MADE);
                     let args = vec![Arg { slot: rest, spread: true }];
                     let to = lower.fresh();
                     let (form, wait) = (CallForm::Super, Wait::Now);
                     lower.emit(span, Op::Call { to, callee, this, args, form, wait });
+                    lower.made_above(span, to);
                     lower.init_fields(span);
                 }
                 None => {}
@@ -86,6 +87,14 @@ impl Lower {
             let from = self.read(prop.span, name);
             let key = self.name_key(name);
             self.emit(prop.span, Op::Set { object: THIS, key, from });
+        }
+    }
+
+    /// Takes what `super(…)` gave for the new object.
+    pub(super) fn made_above(&mut self, span: Span, from: Slot) {
+        self.write(span, &"this".into(), from);
+        if matches!(self.frame().form, FuncForm::Constructor { .. }) {
+            self.emit(span, Op::Copy { to: RESULT, from });
         }
     }
 
@@ -144,9 +153,11 @@ impl Lower {
             }
         }
         self.set_fields(class.span, made, &fields);
-        for member in statics {
-            self.static_member(made, member);
-        }
+        self.homed(made, class.span, |lower| {
+            for member in statics {
+                lower.static_member(made, member);
+            }
+        });
     }
 
     /// Keeps a computed key for the function that sets the fields.
@@ -172,8 +183,17 @@ impl Lower {
             ast::MethodKind::Setter => Put::Setter,
         };
         self.core.accessors |= how != Put::Value;
-        let from = self.method_value(function);
+        let from = self.homed(object, span, |lower| lower.method_value(function));
         self.emit(span, Op::Put { object, key, from, how });
+    }
+
+    /// Lowers something in which `super` means what is above an object.
+    fn homed<T>(&mut self, object: Slot, span: Span, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.scoped(|lower| {
+            let home = lower.frame().declare(&"%home".into());
+            lower.emit(span, Op::Copy { to: home, from: object });
+            make(lower)
+        })
     }
 
     fn set_fields(&mut self, span: Span, made: Slot, fields: &[(Key, Option<&ast::Expr>, Span)]) {
@@ -232,9 +252,10 @@ impl Lower {
     /// Lowers `super.key`.
     pub(super) fn above(&mut self, prop: &ast::SuperPropExpr) -> Slot {
         let home = self.read_own(prop.span, "%home");
+        let this = self.read_own(prop.span, "this");
         let key = self.super_key(&prop.prop);
         let to = self.fresh();
-        self.emit(prop.span, Op::Above { to, home, key });
+        self.emit(prop.span, Op::Above { to, home, this, key });
         to
     }
 }

@@ -66,6 +66,9 @@ impl Lower {
                 self.emit(span, Op::Yield { to, from, all: given.delegate });
                 to
             }
+            Expr::MetaProp(meta) if meta.kind == ast::MetaPropKind::NewTarget => {
+                self.read_own(span, "new.target")
+            }
             Expr::MetaProp(_) => self.unknown(span, Vec::new()),
             // What is left is refused by the parser, or has no meaning alone.
             _ => self.unknown(span, Vec::new()),

@@ -61,6 +61,7 @@ impl Lower {
             is_async: frame.is_async,
             is_generator: frame.is_generator,
             uses_arguments: false,
+            uses_target: false,
             body: Block::new(),
         });
         self.frames.push(frame);
@@ -74,6 +75,7 @@ impl Lower {
             function.per_turn = frame.per_turn;
             function.loops = frame.around;
             function.uses_arguments = frame.uses_arguments;
+            function.uses_target = frame.uses_target;
             function.body = frame.out;
         }
         id
@@ -102,7 +104,12 @@ impl Lower {
             hoisted(statement, &mut names);
         }
         for name in names {
-            if self.frame().scopes.first().is_some_and(|scope| scope.contains_key(&name)) {
+            if let Some(from) = self.frame().first_scope(&name) {
+                // The functions in default values see the parameter, and not the variable.
+                if self.frame().captured[from as usize] {
+                    let to = self.frame().redeclare_var(&name);
+                    self.emit(swc_common::DUMMY_SP, Op::Copy { to, from });
+                }
                 continue;
             }
             let to = self.frame().declare_var(&name);

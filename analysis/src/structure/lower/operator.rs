@@ -1,6 +1,6 @@
 //! Operators, and assignments of all kinds.
 
-use super::super::core::{Told, Wait};
+use super::super::core::Told;
 use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
@@ -15,10 +15,7 @@ impl Lower {
                         let (object, key) = self.member_parts(member);
                         self.emit(span, Op::Delete { object, key });
                     }
-                    ast::Expr::OptChain(chain) => {
-                        let of = self.chain(chain, Wait::Other);
-                        return self.unknown(span, vec![of]);
-                    }
+                    ast::Expr::OptChain(chain) => self.delete_in_chain(span, chain),
                     other => {
                         let _ = self.expr(other);
                     }
@@ -50,9 +47,26 @@ impl Lower {
     }
 
     pub(super) fn update(&mut self, update: &ast::UpdateExpr) -> Slot {
-        let before = self.expr(&update.arg);
-        let after = self.compute(update.span, Sum::Convert, vec![before]);
-        self.assign_to(&update.arg, after);
+        let span = update.span;
+        // The object and the key are computed once.
+        let parts = match bare(&update.arg) {
+            ast::Expr::Member(member) => Some(self.member_parts(member)),
+            _ => None,
+        };
+        let before = match &parts {
+            Some((object, key)) => {
+                let to = self.fresh();
+                let (object, key) = (*object, key.clone());
+                self.emit(span, Op::Get { to, object, key, called: false });
+                to
+            }
+            None => self.expr(&update.arg),
+        };
+        let after = self.compute(span, Sum::Convert, vec![before]);
+        match parts {
+            Some((object, key)) => self.emit(span, Op::Set { object, key, from: after }),
+            None => self.assign_to(&update.arg, after),
+        }
         if update.prefix { after } else { self.compute(update.span, Sum::Convert, vec![before]) }
     }
 
@@ -75,6 +89,7 @@ impl Lower {
                 let how = match op {
                     B::Add => Sum::Add,
                     B::EqEqEq | B::NotEqEq => Sum::Look,
+                    B::InstanceOf => Sum::Instance,
                     _ => Sum::Convert,
                 };
                 self.compute(span, how, vec![left, right])

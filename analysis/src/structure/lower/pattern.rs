@@ -185,7 +185,13 @@ impl Lower {
 
     /// Lowers the object and the key of a member.
     pub(super) fn member_parts(&mut self, member: &ast::MemberExpr) -> (Slot, Key) {
-        let object = self.expr(&member.obj);
+        let names_symbol = matches!(&member.prop, ast::MemberProp::Ident(name) if !is_hook(&name.sym))
+            && self.is_symbol(&member.obj);
+        let object = if names_symbol {
+            self.with_symbol(|lower| lower.expr(&member.obj))
+        } else {
+            self.expr(&member.obj)
+        };
         let key = match &member.prop {
             ast::MemberProp::Ident(name) => self.name_key(&name.sym),
             ast::MemberProp::PrivateName(name) => Key::Name(format!("#{}", name.name).into()),

@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 use swc_atoms::Atom;
 
-use super::{ARGUMENTS, Block, FuncForm, RESULT, Region, Slot, THIS};
+use super::{ARGUMENTS, Block, FuncForm, MADE, Region, Slot, TARGET, THIS};
 
 /// What `break` and `continue` may name.
 pub(super) struct Label {
@@ -35,6 +35,9 @@ pub(super) struct Frame {
     /// The names of the labels that stand before the next statement.
     pub(super) pending: Vec<Atom>,
     pub(super) uses_arguments: bool,
+    pub(super) uses_target: bool,
+    /// The variables that cannot be assigned.
+    pub(super) constants: foldhash::HashSet<Slot>,
     /// Where the optional chain that is lowered ends.
     pub(super) chain: Option<Region>,
 }
@@ -47,16 +50,18 @@ impl Frame {
             is_generator,
             out: Block::new(),
             scopes: vec![HashMap::default()],
-            slots: RESULT + 1,
-            captured: vec![false; RESULT as usize + 1],
-            in_loop: vec![0; RESULT as usize + 1],
-            per_turn: vec![false; RESULT as usize + 1],
+            slots: MADE + 1,
+            captured: vec![false; MADE as usize + 1],
+            in_loop: vec![0; MADE as usize + 1],
+            per_turn: vec![false; MADE as usize + 1],
             around: vec![0],
             regions: 0,
             within: 0,
             labels: Vec::new(),
             pending: Vec::new(),
             uses_arguments: false,
+            uses_target: false,
+            constants: foldhash::HashSet::default(),
             chain: None,
         }
     }
@@ -102,15 +107,34 @@ impl Frame {
         slot
     }
 
+    /// Finds a name in the scope of the whole function.
+    pub(super) fn first_scope(&self, name: &Atom) -> Option<Slot> {
+        self.scopes.first().and_then(|scope| scope.get(name)).copied()
+    }
+
+    /// Declares a name in the scope of the whole function, over what it was before.
+    pub(super) fn redeclare_var(&mut self, name: &Atom) -> Slot {
+        let slot = self.fresh();
+        if let Some(scope) = self.scopes.first_mut() {
+            scope.insert(name.clone(), slot);
+        }
+        slot
+    }
+
     pub(super) fn find(&mut self, name: &Atom) -> Option<Slot> {
         if let Some(slot) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             return Some(*slot);
         }
         match &**name {
             "this" if self.form != FuncForm::Arrow => Some(THIS),
+            "%made" if self.form != FuncForm::Arrow => Some(MADE),
             "arguments" if self.form != FuncForm::Arrow => {
                 self.uses_arguments = true;
                 Some(ARGUMENTS)
+            }
+            "new.target" if self.form != FuncForm::Arrow => {
+                self.uses_target = true;
+                Some(TARGET)
             }
             _ => None,
         }

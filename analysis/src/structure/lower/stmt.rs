@@ -34,7 +34,12 @@ impl Lower {
             ast::Stmt::Decl(ast::Decl::Var(declared))
                 if declared.kind != ast::VarDeclKind::Var && !declared.declare =>
             {
+                let first = self.frame().slots;
                 declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
+                if declared.kind == ast::VarDeclKind::Const {
+                    let slots = first..self.frame().slots;
+                    self.frame().constants.extend(slots);
+                }
             }
             ast::Stmt::Decl(ast::Decl::Using(declared)) => {
                 declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
@@ -109,8 +114,12 @@ impl Lower {
             }
             Stmt::Throw(thrown) => {
                 let from = self.fresh();
-                let (body, ()) = self.block(|lower| lower.value_to(&thrown.arg, from));
-                self.emit(span, Op::Doomed { body });
+                let (mut body, ()) = self.block(|lower| lower.value_to(&thrown.arg, from));
+                if is_quiet(&body, from) {
+                    self.emit(span, Op::Doomed { body });
+                } else {
+                    self.frame().out.append(&mut body);
+                }
                 self.emit(span, Op::Throw { from });
             }
             Stmt::Try(attempt) if !labels.is_empty() => {
@@ -155,7 +164,9 @@ impl Lower {
                 None if declared.kind == ast::VarDeclKind::Var => continue,
                 None => self.undefined(one.span),
             };
+            let before = std::mem::replace(&mut self.declares, true);
             self.bind(&one.name, from);
+            self.declares = before;
         }
     }
 
@@ -206,8 +217,22 @@ impl Lower {
         let mut matches = Vec::new();
         for case in cases {
             let Some(test) = &case.test else { continue };
-            let value = self.expr(test);
-            matches.push(self.compute(test.span(), Sum::Look, vec![of, value]));
+            if is_plain(test) || matches.is_empty() {
+                let value = self.expr(test);
+                matches.push(self.compute(test.span(), Sum::Look, vec![of, value]));
+                continue;
+            }
+            // It is only computed if none before it is the one.
+            let is_it = self.constant(test.span(), Scalar::Bool(false));
+            let cond = self.compute(test.span(), Sum::Look, matches.clone());
+            let (other, ()) = self.block(|lower| {
+                let value = lower.expr(test);
+                let from = lower.compute(test.span(), Sum::Look, vec![of, value]);
+                lower.emit(test.span(), Op::Copy { to: is_it, from });
+            });
+            let (then, told) = (Block::new(), Told::Hidden);
+            self.emit(test.span(), Op::If { cond, then, other, told });
+            matches.push(is_it);
         }
         // Whether a case before this one was taken, and was not left.
         let fell = self.constant(span, Scalar::Bool(false));
@@ -359,6 +384,7 @@ impl Lower {
         names: bool,
         waits: bool,
     ) {
+        self.core.orders |= names;
         let of = self.expr(list);
         let (serial, around) = self.frame().begin_loop();
         let item = self.fresh();
@@ -387,6 +413,43 @@ impl Lower {
         let over = bounds(list.span());
         self.emit(span, Op::Each { serial, exit, turn, of, item, names, waits, over, body });
     }
+}
+
+/// Returns whether an expression does nothing but name a value.
+fn is_plain(expr: &ast::Expr) -> bool {
+    match bare(expr) {
+        ast::Expr::Lit(_) | ast::Expr::Ident(_) => true,
+        ast::Expr::Unary(unary) => is_plain(&unary.arg),
+        _ => false,
+    }
+}
+
+/// Returns whether code does nothing but make a value in slots from `first` on, of the engine's own classes at most.
+fn is_quiet(block: &Block, first: Slot) -> bool {
+    let mut engine: Vec<Slot> = Vec::new();
+    block.iter().all(|inst| match &inst.op {
+        Op::Global { to, .. } => {
+            engine.push(*to);
+            true
+        }
+        Op::Get { to, object, .. } => {
+            if engine.contains(object) {
+                engine.push(*to);
+            }
+            true
+        }
+        Op::Call { callee, .. } => engine.contains(callee),
+        Op::Copy { to, .. } => *to >= first,
+        Op::Const { .. }
+        | Op::Outer { .. }
+        | Op::New { .. }
+        | Op::Put { .. }
+        | Op::Push { .. }
+        | Op::Spread { .. }
+        | Op::Make { .. }
+        | Op::Compute { .. } => true,
+        _ => false,
+    })
 }
 
 pub(super) fn bounds(span: Span) -> (u32, u32) {

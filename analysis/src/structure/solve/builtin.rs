@@ -12,13 +12,20 @@ impl Solver<'_> {
     /// Returns a member of an object of the engine.
     pub(super) fn builtin_member(&mut self, base: NameId, name: NameId) -> Value {
         let (base, member) = (self.dom.names.text(base), self.dom.names.text(name));
+        let traps = match &*member {
+            "defineProperty" | "defineProperties" | "setPrototypeOf" => true,
+            "Proxy" => &*base == "globalThis",
+            "__proto__" => true,
+            _ => false,
+        };
+        self.set_traps(traps);
         if &*base == "globalThis" {
             return self.global(&member);
         }
         if builtins::is_prototype_only(&base) {
             return self.dom.reference(Ref::Method(name));
         }
-        if matches!(&*member, "call" | "apply" | "bind") {
+        if matches!(&*member, "call" | "apply" | "bind") && &*base != "Reflect" {
             return self.dom.reference(Ref::Method(name));
         }
         let is_number = matches!(&*base, "Math" | "Number")
@@ -28,6 +35,13 @@ impl Solver<'_> {
         }
         let full = self.dom.name(&format!("{base}.{member}").into());
         self.dom.reference(Ref::Builtin(full))
+    }
+
+    /// Notes that the program may make objects whose properties are more than they seem.
+    pub(super) fn set_traps(&mut self, traps: bool) {
+        if traps && !self.traps {
+            (self.traps, self.changed) = (true, true);
+        }
     }
 
     /// Returns all that flows into what a call is given.
@@ -67,7 +81,22 @@ impl Solver<'_> {
         wait: bool,
     ) -> Value {
         let text = self.dom.names.text(name);
+        if let Some(drawn) = self.hidden_state(&text) {
+            let deps = self.convert_args(args);
+            let deps = self.dom.union(deps, drawn);
+            return if &*text == "crypto.getRandomValues" {
+                self.unknown_call(this, args)
+            } else {
+                Value::computed(deps)
+            };
+        }
         if builtins::is_pure(&text) {
+            if text.starts_with("console.") {
+                // Getters are read to show an object.
+                for value in args.list.iter().chain(&args.rest) {
+                    self.shown_fields(*value);
+                }
+            }
             let deps = self.convert_args(args);
             self.may_fail_by(Value::computed(deps));
             return match &*text {
@@ -77,9 +106,14 @@ impl Solver<'_> {
             };
         }
         let first = self.arg(args, 0);
+        if text.starts_with("Object.") && self.dom.shape(first).may_be_nothing() {
+            self.may_fail_by(first);
+        }
         match &*text {
             "JSON.parse" | "structuredClone" => {
+                let read = if &*text == "JSON.parse" { NONE } else { self.shown_fields(first) };
                 let deps = self.convert_args(args);
+                let deps = self.dom.union(deps, read);
                 self.may_fail_by(Value::computed(deps));
                 let leads = self.leads_to_functions(args);
                 if leads || args.list.len() > 1 {
@@ -121,13 +155,22 @@ impl Solver<'_> {
                 first
             }
             "Object.freeze" | "Object.seal" | "Object.preventExtensions" => {
+                for one in &self.dom.shapes.kept(first.shape).refs {
+                    if let Ref::Obj(object) | Ref::Data(object, _) = one {
+                        self.changed |= self.frozen.insert(*object);
+                    }
+                }
                 // Later writes fail or not by what decides on this.
                 if self.control_above(0) != NONE {
                     let _ = self.unknown_call(this, args);
                 }
                 first
             }
-            "Object.create" if args.list.len() == 1 => {
+            "Object.create" if args.list.len() != 1 => {
+                self.set_traps(true);
+                self.unknown_call(this, args)
+            }
+            "Object.create" => {
                 let made = self.make(1, Kind::Plain);
                 self.set_own(made, self.known.proto, first);
                 made
@@ -142,6 +185,15 @@ impl Solver<'_> {
                 list
             }
             "Array" => self.construct_builtin(name, args),
+            "Reflect.apply" => {
+                let own = self.arg(args, 1);
+                let list = self.arg(args, 2);
+                let given = match self.spread_items(list) {
+                    (Some(items), _) => Args { list: items.into(), rest: None },
+                    (None, some) => Args { list: SmallVec::new(), rest: Some(some) },
+                };
+                self.call_any(first, Some(own), &given, wait).unwrap_or(Value::NEVER)
+            }
             "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask"
             | "process.nextTick" => self.later(&text, args),
             "clearTimeout" | "clearInterval" | "clearImmediate" => {
@@ -166,16 +218,45 @@ impl Solver<'_> {
         }
     }
 
-    pub(super) fn leads_to_functions(&mut self, args: &Args) -> bool {
-        args.list.iter().chain(&args.rest).any(|value| {
-            self.dom.shape(*value).refs.iter().any(|one| match one {
-                Ref::Obj(object) => matches!(
-                    self.heap.objects[*object as usize].kind,
-                    Kind::Func { .. } | Kind::Bound
-                ),
-                Ref::Tool(..) | Ref::Mcp | Ref::Namespace(_) => true,
-                _ => false,
-            })
+    /// Returns what decides on what a function of the engine gives that has a state which nobody names.
+    fn hidden_state(&mut self, name: &str) -> Option<Deps> {
+        let control = self.control_above(0);
+        match name {
+            "Math.random" | "crypto.randomUUID" | "crypto.getRandomValues" => {
+                let all = self.dom.union(self.chance, control);
+                self.changed |= all != self.chance;
+                self.chance = all;
+                Some(all)
+            }
+            "Date.now" | "performance.now" => Some(self.clock),
+            _ => None,
+        }
+    }
+
+    /// Calls the getters of a value of which all fields are read; returns what flows into what they give.
+    fn shown_fields(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        let _ = self.perhaps(NONE, |solver| {
+            deps = solver.serialise(value).unwrap_or(NONE);
+            let got = solver.got_deep(value);
+            deps = solver.dom.union(deps, got);
+            Value::NEVER
+        });
+        deps
+    }
+
+    pub(super) fn leads_to_functions(&self, args: &Args) -> bool {
+        args.list.iter().chain(&args.rest).any(|value| self.leads_to_code(*value))
+    }
+
+    /// Returns whether a value may be a function.
+    pub(super) fn leads_to_code(&self, value: Value) -> bool {
+        self.dom.shape(value).refs.iter().any(|one| match one {
+            Ref::Obj(object) => {
+                matches!(self.heap.objects[*object as usize].kind, Kind::Func { .. } | Kind::Bound)
+            }
+            Ref::Tool(..) | Ref::Mcp | Ref::Namespace(_) | Ref::Pool => true,
+            _ => false,
         })
     }
 
@@ -217,6 +298,8 @@ impl Solver<'_> {
             }
             _ if builtins::is_opaque(&text) => {
                 let deps = self.convert_args(args);
+                let is_now = &*text == "Date" && args.list.is_empty() && args.rest.is_none();
+                let deps = if is_now { self.dom.union(deps, self.clock) } else { deps };
                 self.may_fail_by(Value::computed(deps));
                 let made = self.make(1, Kind::Opaque);
                 self.set_own(made, self.known.elem, Value::computed(deps));
@@ -247,28 +330,52 @@ impl Solver<'_> {
         let text = self.dom.names.text(name);
         if builtins::is_error(&text) {
             let deps = self.convert_args(args);
-            let message = self.arg(args, 0);
+            let of_several = usize::from(&*text == "AggregateError");
+            if of_several > 0 {
+                let errors = self.arg(args, 0);
+                let (item, count) = self.iterated(errors);
+                let list = self.list_of(2, item, count);
+                let name = self.dom.name(&"errors".into());
+                self.set_own(this, name, list);
+            }
+            let message = self.arg(args, of_several);
             let message = if self.dom.shape(message).refs.is_empty() {
                 message
             } else {
                 Value::computed(deps)
             };
+            // Without a text, that of the class is seen.
+            let has_message = match self.dom.shape(message).only() {
+                Some(crate::structure::core::Scalar::Undefined) => None,
+                _ => Some(!self.dom.shape(message).may_be_nothing()),
+            };
+            if has_message == Some(false) {
+                let name = self.dom.name(&"message".into());
+                for one in &self.dom.shapes.kept(this.shape).refs {
+                    if let Ref::Obj(object) = one {
+                        self.put_own(*object, name, message, false);
+                    }
+                }
+            }
             for (field, value) in [
                 ("message", message),
                 ("stack", Value::computed(deps)),
                 ("name", Value::computed(NONE)),
             ] {
+                if field == "message" && has_message != Some(true) {
+                    continue;
+                }
                 let name = self.dom.name(&field.into());
                 self.set_own(this, name, value);
             }
-            let options = self.arg(args, 1);
+            let options = self.arg(args, 1 + of_several);
             let cause = self.dom.name(&"cause".into());
             let value = self.get(
                 options,
                 &At { names: Some(smallvec::smallvec![cause]), deps: NONE },
                 false,
             );
-            if args.list.len() > 1 {
+            if args.list.len() > 1 + of_several || args.rest.is_some() {
                 self.set_own(this, cause, value);
             }
             return;
@@ -285,10 +392,36 @@ impl Solver<'_> {
             "next" | "return" | "throw" => return self.advance(&text, this, args),
             _ => {}
         }
-        let Some(method) = builtins::method(&text) else {
+        self.set_traps(text.starts_with("__"));
+        let Some(method) = builtins::method(&text).filter(|_| !self.core.hooks) else {
             return self.unknown_call(Some(this), args);
         };
+        // What goes over an iterator does so as far as it is asked.
+        if self.has_kind(this, Kind::Iterator) && &*text != "toArray" {
+            return self.unknown_call(Some(this), args);
+        }
         self.by_table(&text, *method, this, args)
+    }
+
+    /// Notes that a pattern may go on from another place.
+    fn move_pattern(&mut self, pattern: Value, deps: Deps) {
+        let deps = self.dom.union(deps, pattern.deps);
+        for one in &self.dom.shapes.kept(pattern.shape).refs {
+            if let Ref::Obj(object) = one
+                && self.heap.objects[*object as usize].kind == Kind::Opaque
+            {
+                let cell = self.heap.cell(*object, self.known.elem);
+                self.write(cell, Value::computed(deps), false);
+            }
+        }
+    }
+
+    /// Returns whether one of those that a value may be is of a kind.
+    pub(super) fn has_kind(&self, value: Value, kind: Kind) -> bool {
+        self.dom.shape(value).refs.iter().any(|one| match one {
+            Ref::Obj(object) => self.heap.objects[*object as usize].kind == kind,
+            _ => false,
+        })
     }
 
     fn by_table(&mut self, name: &str, method: Method, this: Value, args: &Args) -> Value {
@@ -311,6 +444,11 @@ impl Solver<'_> {
         if !is_each {
             given = self.reach_args(args);
         }
+        let sorts = method.calls == Calls::Order && self.dom.shape(callee).refs.is_empty();
+        if sorts {
+            let own = self.under(NONE, true, true, |solver| solver.convert(this));
+            given = self.dom.union(given, own);
+        }
         if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts) {
             let own = self.convert(this);
             given = self.dom.union(given, own);
@@ -321,7 +459,14 @@ impl Solver<'_> {
         }
         let both = self.dom.union(deep, given);
         self.may_fail_by(Value::computed(both));
-        let called = self.callbacks(method.calls, callee, this, args, item, count, deep);
+        if matches!(name, "match" | "matchAll" | "replace" | "replaceAll" | "search" | "split") {
+            self.move_pattern(first, both);
+        }
+        let called = if sorts {
+            Value::computed(given)
+        } else {
+            self.callbacks(method.calls, callee, this, args, item, count, deep)
+        };
         if !self.take(name, method, this, args, called) {
             return self.unknown_call(Some(this), args);
         }
@@ -343,33 +488,31 @@ impl Solver<'_> {
         let item = self.dom.with(item, count);
         match calls {
             Calls::Never => Value::NEVER,
-            Calls::Each => {
-                let list: SmallVec<[Value; 4]> =
-                    smallvec::smallvec![item, Value::computed(count), this];
+            Calls::Each | Calls::Until => {
                 let own = self.arg(args, 1);
-                self.call_each(callee, Some(own), count, &Args { list, rest: None }, false)
-            }
-            Calls::Until => {
-                let list: SmallVec<[Value; 4]> =
-                    smallvec::smallvec![item, Value::computed(count), this];
-                let own = self.arg(args, 1);
-                self.call_each(callee, Some(own), count, &Args { list, rest: None }, true)
+                let over = (count, Some(this));
+                let until = calls == Calls::Until;
+                self.call_each(callee, Some(own), over, until, |_, item| {
+                    let (item, count) = item.unwrap_or((Value::UNDEFINED, NONE));
+                    let list: SmallVec<[Value; 4]> =
+                        smallvec::smallvec![item, Value::computed(count), this];
+                    Args { list, rest: None }
+                })
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
             Calls::Order => {
-                let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, item];
                 // Which are compared next depends on how these did.
-                self.call_each(callee, None, count, &Args { list, rest: None }, true)
+                self.call_each(callee, None, (count, Some(this)), true, |_, item| {
+                    let (item, _) = item.unwrap_or((Value::UNDEFINED, NONE));
+                    Args { list: smallvec::smallvec![item, item], rest: None }
+                })
             }
             Calls::Match => {
                 let text = Value::computed(deep);
-                self.call_each(
-                    callee,
-                    None,
-                    deep,
-                    &Args { list: SmallVec::new(), rest: Some(text) },
-                    false,
-                )
+                self.call_each(callee, None, (deep, None), false, |_, _| Args {
+                    list: SmallVec::new(),
+                    rest: Some(text),
+                })
             }
             Calls::Fold => {
                 let start = match args.list.get(1) {
@@ -382,7 +525,9 @@ impl Solver<'_> {
                 self.hold_in_object(start, key);
                 self.write(cell, start, false);
                 let mut last = start;
-                self.repeat(count, |solver| {
+                self.repeat(count, Some(this), |solver| {
+                    let (more, _) = solver.iterated(this);
+                    let item = solver.dom.join(item, more);
                     let before = solver.read(cell);
                     let before = solver.here(before);
                     let list: SmallVec<[Value; 4]> =

@@ -3,7 +3,9 @@
 
 use super::shared::Shared;
 use super::*;
-use crate::structure::core::{Arg, CallForm, FuncForm, Inst, RESULT, Slot, THIS, WHOLE, Wait};
+use crate::structure::core::{
+    Arg, CallForm, FuncForm, Inst, MADE, RESULT, Slot, THIS, WHOLE, Wait,
+};
 use crate::structure::domain::{Kind, Ref};
 
 /// The deepest nesting of calls that are walked apart.
@@ -24,6 +26,8 @@ pub(super) struct Act {
     pub(super) level: usize,
     /// What a generator gives its values to.
     pub(super) iterator: Option<ObjId>,
+    /// `new.target`
+    pub(super) target: Value,
 }
 
 /// A function in one of the ways in which it is called.
@@ -60,6 +64,7 @@ impl<'a> Solver<'a> {
             wait: true,
             level,
             iterator: None,
+            target: Value::UNDEFINED,
         });
         let body: &'a [Inst] = &self.function(0).body;
         if self.region(WHOLE, |solver| solver.run(body)) {
@@ -188,7 +193,11 @@ impl<'a> Solver<'a> {
             [] => None,
             [one] => {
                 let value = self.under(deps, false, false, |solver| walk(solver, *one))?;
-                Some(value)
+                let is_one = match one {
+                    Ref::Obj(object) => self.is_one(*object),
+                    _ => true,
+                };
+                Some(if is_one { value } else { self.dom.with(value, deps) })
             }
             _ => {
                 // Of these, one is taken; that any of them may be is more than that.
@@ -222,9 +231,19 @@ impl<'a> Solver<'a> {
     ) -> Option<Value> {
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
+                Kind::Func { func, .. }
+                    if matches!(self.function(func).form, FuncForm::Constructor { .. }) =>
+                {
+                    // A class is not called.
+                    self.may_fail(NONE, Value::computed(NONE));
+                    None
+                }
                 Kind::Func { func, env } => self.invoke(object, func, env, this, args, wait),
                 Kind::Bound => self.call_bound(object, args, wait),
-                Kind::Opaque => Some(self.unknown_call(this, args)),
+                Kind::Opaque => Some(self.unknown_callee(callee, this, args)),
+                _ if self.heap.objects[object as usize].escaped => {
+                    Some(self.unknown_callee(callee, this, args))
+                }
                 _ => {
                     let value = self.dom.reference(callee);
                     self.may_fail_by(value);
@@ -244,6 +263,17 @@ impl<'a> Solver<'a> {
             // Data is no function: the call fails.
             Ref::Data(..) => None,
         }
+    }
+
+    /// Calls something of which it is not known what it does.
+    fn unknown_callee(&mut self, callee: Ref, this: Option<Value>, args: &Args) -> Value {
+        let callee = self.dom.reference(callee);
+        let values: SmallVec<[Value; 4]> = std::iter::once(callee)
+            .chain(this)
+            .chain(args.list.iter().copied())
+            .chain(args.rest)
+            .collect();
+        self.unknown(&values, Code::DynamicEscape)
     }
 
     fn call_bound(&mut self, object: ObjId, args: &Args, wait: bool) -> Option<Value> {
@@ -272,7 +302,7 @@ impl<'a> Solver<'a> {
     }
 
     /// `new callee(…)`
-    fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
+    pub(super) fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
         let shape = self.dom.shapes.kept(callee.shape);
         self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args))
     }
@@ -282,14 +312,19 @@ impl<'a> Solver<'a> {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
                 Kind::Func { func, env } => {
                     let made = self.make(0, Kind::Plain);
+                    self.prototype_of(object);
                     let prototype = self.own(object, self.known.prototype);
                     self.set_own(made, self.known.proto, prototype);
-                    let given = self.invoke(object, func, env, Some(made), args, true)?;
+                    let target = self.dom.reference(callee);
+                    let before = std::mem::replace(&mut self.target, target);
+                    let given = self.invoke(object, func, env, Some(made), args, true);
+                    self.target = before;
+                    let given = given?;
                     let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
                     let given = Value { deps: given.deps, shape: refs };
                     if given.is_never() { Some(made) } else { Some(self.dom.join(made, given)) }
                 }
-                _ => Some(self.unknown_call(None, args)),
+                _ => Some(self.unknown_callee(callee, None, args)),
             },
             Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, true)),
             Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
@@ -310,17 +345,29 @@ impl<'a> Solver<'a> {
     /// `super(…)`
     fn call_parent(&mut self, parent: Value, this: Option<Value>, args: &Args) -> Option<Value> {
         let shape = self.dom.shapes.kept(parent.shape);
-        self.each_way(parent.deps, &shape.refs, |solver, one| match one {
+        let given = self.each_way(parent.deps, &shape.refs, |solver, one| match one {
             Ref::Obj(object) => match solver.heap.objects[object as usize].kind {
-                Kind::Func { func, env } => solver.invoke(object, func, env, this, args, true),
-                _ => Some(solver.unknown_call(this, args)),
+                Kind::Func { func, env } => {
+                    let act = solver.acts.last();
+                    let target = act.map_or(Value::UNDEFINED, |act| act.target);
+                    let before = std::mem::replace(&mut solver.target, target);
+                    let given = solver.invoke(object, func, env, this, args, true);
+                    solver.target = before;
+                    given
+                }
+                _ => Some(solver.unknown_callee(one, this, args)),
             },
             Ref::Builtin(name) => {
                 solver.init_builtin(name, this.unwrap_or(Value::UNDEFINED), args);
                 Some(Value::UNDEFINED)
             }
-            _ => Some(solver.unknown_call(this, args)),
-        })
+            _ => Some(solver.unknown_callee(one, this, args)),
+        })?;
+        // A constructor may give another object than the one that was made.
+        let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
+        let given = Value { deps: given.deps, shape: refs };
+        let this = this.unwrap_or(Value::UNDEFINED);
+        Some(if given.is_never() { this } else { self.dom.join(this, given) })
     }
 
     /// Calls a function of the program.
@@ -369,6 +416,8 @@ impl<'a> Solver<'a> {
             || self.inlined > INLINED
             || (!is_known && self.contexts.len() >= CONTEXTS);
         if is_recursive || too_much {
+            // The stack has an end.
+            self.may_fail(NONE, Value::computed(NONE));
             return self.call_shared(object, func, env, this, args, iterator);
         }
         let unique = self.is_single();
@@ -398,16 +447,29 @@ impl<'a> Solver<'a> {
         let at = (self.at, self.end, self.place);
         let level = self.levels.len();
         let before = self.work;
-        self.acts.push(Act { context, base, args, wait, level, iterator });
+        let target = std::mem::replace(&mut self.target, Value::UNDEFINED);
+        self.acts.push(Act { context, base, args, wait, level, iterator, target });
         self.begin_frame(context);
         self.set_slot(RESULT, Value::UNDEFINED);
-        self.set_slot(THIS, this.unwrap_or(Value::UNDEFINED));
+        let this = this.unwrap_or(Value::UNDEFINED);
+        let is_derived = self.function(func).form == FuncForm::Constructor { derived: true };
+        if is_derived {
+            self.set_slot(MADE, this);
+        }
+        self.set_slot(THIS, if is_derived { Value::ABSENT } else { this });
         if self.function(func).uses_arguments {
             let list = self.given_from(0);
             self.set_slot(crate::structure::core::ARGUMENTS, list);
         }
+        if self.function(func).uses_target {
+            self.set_slot(crate::structure::core::TARGET, target);
+        }
         let ends = self.region(WHOLE, |solver| solver.run(body));
         let value = self.slot(RESULT);
+        if is_derived {
+            let this = self.slot(THIS);
+            let _ = self.declared(this);
+        }
         self.acts.pop();
         (self.at, self.end, self.place) = at;
         self.inlined += self.work - before;

@@ -10,14 +10,24 @@ const TURN: Region = Region::MAX - 2;
 
 impl Solver<'_> {
     /// Walks what is done any number of times, which `count` decides.
-    pub(super) fn repeat(&mut self, count: Deps, mut walk: impl FnMut(&mut Self) -> bool) {
+    pub(super) fn repeat(
+        &mut self,
+        count: Deps,
+        over: Option<Value>,
+        mut walk: impl FnMut(&mut Self) -> bool,
+    ) {
         let key = (self.context(), self.place | 1 << 31);
         let at = (self.at, self.end, self.place);
         self.looped(
             key,
             u32::MAX,
             (EXIT, TURN),
-            |solver| solver.under(count, false, false, |solver| solver.jump(EXIT)),
+            |solver| {
+                // The call before may have changed how many there are.
+                let more = over.map_or(NONE, |over| solver.iterated(over).1);
+                let count = solver.dom.union(count, more);
+                solver.under(count, false, false, |solver| solver.jump(EXIT));
+            },
             |solver| {
                 let goes_on = walk(solver);
                 (solver.at, solver.end, solver.place) = at;
@@ -29,26 +39,34 @@ impl Solver<'_> {
     }
 
     /// Calls a function once for each of something, or until what it gives is enough; returns what the
-    /// calls give.
+    /// calls give. `args` makes what a call is given from an item.
     pub(super) fn call_each(
         &mut self,
         callee: Value,
         this: Option<Value>,
-        count: Deps,
-        args: &Args,
+        (count, over): (Deps, Option<Value>),
         until: bool,
+        args: impl Fn(&mut Self, Option<(Value, Deps)>) -> Args,
     ) -> Value {
         let mut out = Value::NEVER;
-        self.repeat(count, |solver| match solver.call_any(callee, this, args, false) {
-            Some(value) => {
-                out = solver.dom.join(out, value);
-                if until {
-                    let deps = solver.reach(value);
-                    solver.under(deps, false, false, |solver| solver.jump(EXIT));
+        self.repeat(count, over, |solver| {
+            let item = over.map(|over| {
+                let (item, more) = solver.iterated(over);
+                let count = solver.dom.union(count, more);
+                (solver.dom.with(item, count), count)
+            });
+            let args = args(solver, item);
+            match solver.call_any(callee, this, &args, false) {
+                Some(value) => {
+                    out = solver.dom.join(out, value);
+                    if until {
+                        let deps = solver.reach(value);
+                        solver.under(deps, false, false, |solver| solver.jump(EXIT));
+                    }
+                    true
                 }
-                true
+                None => false,
             }
-            None => false,
         });
         out
     }
@@ -66,6 +84,7 @@ impl Solver<'_> {
         self.keep_given(this, args);
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
+        let when = self.begin_thread(NONE);
         let mut given = Value::NEVER;
         let walk = |solver: &mut Self| {
             let value = solver.walk_call(object, func, env, this, args, true, None);
@@ -74,21 +93,68 @@ impl Solver<'_> {
         let caught = self.caught.contains(&promise);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         if end.any {
-            self.settle(
-                promise,
-                self.known.fails,
-                Value { deps: end.thrown, shape: end.error.shape },
-            );
+            self.settle_failure(promise, end.thrown, end.error);
         }
         if end.ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(end.ends));
         }
         let given = self.settled(given);
+        self.end_thread(when, promise);
         self.settle(promise, self.known.value, given);
         self.dom.reference(Ref::Obj(promise))
     }
 
-    /// Notes that what a function is given may be seen after the call.
+    /// Notes that something begins to run beside what follows, at a time that `deps` decide.
+    pub(super) fn begin_thread(&mut self, deps: Deps) -> (Deps, usize) {
+        let when = self.dom.union(self.when, deps);
+        (std::mem::replace(&mut self.when, when), self.effects)
+    }
+
+    /// Notes what decides when something that ran beside has settled a promise.
+    pub(super) fn end_thread(&mut self, (before, effects): (Deps, usize), promise: ObjId) {
+        let when = std::mem::replace(&mut self.when, before);
+        if self.effects > effects {
+            let birth = self.birth();
+            self.running.insert(promise, birth);
+        }
+        if when != NONE {
+            self.settle(promise, self.known.when, Value::computed(when));
+        }
+    }
+
+    /// Returns what decides when the promises of a value are settled.
+    pub(super) fn when_of(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            if self.heap.objects[*object as usize].kind == Kind::Promise {
+                let own = self.own(*object, self.known.when);
+                deps = self.dom.union(deps, own.deps);
+                deps = self.dom.union(deps, value.deps);
+                if let Some(cell) = self.heap.find(*object, self.known.elem) {
+                    // It is settled with others.
+                    let parts = self.read(cell);
+                    let (parts, _) = self.iterated(parts);
+                    for one in &self.dom.shapes.kept(parts.shape).refs {
+                        if let Ref::Obj(part) = one {
+                            let own = self.own(*part, self.known.when);
+                            deps = self.dom.union(deps, own.deps);
+                        }
+                    }
+                }
+            }
+        }
+        deps
+    }
+
+    /// Returns what decides which of several ways to settle a promise is the first.
+    fn first_of(&mut self, promise: ObjId) -> Deps {
+        let settles = self.own(promise, self.known.settles);
+        let is_one = settles.is_never() || self.dom.shape(settles).only().is_some();
+        if is_one { NONE } else { settles.deps }
+    }
+
+    /// Notes what a function is given may be seen after the call.
     pub(super) fn keep_given(&mut self, this: Option<Value>, args: &Args) {
         for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
             self.keep(value);
@@ -100,6 +166,12 @@ impl Solver<'_> {
         self.hold_in_object(value, promise);
         let cell = self.heap.cell(promise, name);
         self.write(cell, value, false);
+    }
+
+    /// Puts into a promise what decides whether it fails, and with what.
+    pub(super) fn settle_failure(&mut self, promise: ObjId, thrown: Deps, error: Value) {
+        self.settle(promise, self.known.fails, Value { deps: thrown, shape: error.shape });
+        self.settle(promise, self.known.error, error);
     }
 
     /// Returns what a value is once it is waited for, without a look at failures.
@@ -118,6 +190,8 @@ impl Solver<'_> {
             let value = match one {
                 Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
                     let given = self.own(*object, self.known.value);
+                    let first = self.first_of(*object);
+                    let given = self.dom.with(given, first);
                     let given = self.dom.with(given, value.deps);
                     let deep = self.heap.find(*object, self.known.value).is_some();
                     if deep { given } else { Value::UNDEFINED }
@@ -142,16 +216,24 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
                     let own = self.own(*object, self.known.fails);
+                    if own.is_never() && own.deps == NONE {
+                        continue;
+                    }
+                    let first = self.first_of(*object);
+                    let own = self.dom.with(own, first);
                     let used = self.dom.union(own.deps, value.deps);
                     deps = self.dom.union(deps, used);
                     error = self.dom.join(error, own);
+                    let with = self.own(*object, self.known.error);
+                    error = self.dom.join(error, with);
                 }
                 Ref::Data(object, _) => {
-                    let own = match self.heap.objects[*object as usize].kind {
-                        Kind::Data(Origin::Task(site)) => self.dom.sources.one(site),
-                        _ => NONE,
+                    let Kind::Data(Origin::Task(site)) = self.heap.objects[*object as usize].kind
+                    else {
+                        continue;
                     };
-                    let own = if own == NONE { NONE } else { self.dom.union(own, value.deps) };
+                    let own = self.dom.sources.one(site);
+                    let own = self.dom.union(own, value.deps);
                     deps = self.dom.union(deps, own);
                     error = self.dom.join(error, Value::computed(own));
                 }
@@ -167,7 +249,9 @@ impl Solver<'_> {
     }
 
     /// Notes that someone sees whether the promises of a value fail, or only that they end.
-    pub(super) fn sees(&mut self, value: Value, caught: bool) {
+    ///
+    /// Returns these promises.
+    pub(super) fn sees(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
         let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {
@@ -193,15 +277,47 @@ impl Solver<'_> {
                 }
             }
         }
+        seen
+    }
+
+    /// Notes that what settles promises is done: all of them, and not only the first.
+    fn end_running(&mut self, value: Value, seen: &HashSet<ObjId>) {
+        let mut ended: SmallVec<[ObjId; 4]> = SmallVec::new();
+        for (promise, birth) in self.running.clone() {
+            if !seen.contains(&promise) || self.may_since(birth) {
+                continue;
+            }
+            let is_itself = self.dom.shape(value).refs.contains(&Ref::Obj(promise));
+            if !is_itself || self.is_one(promise) {
+                ended.push(promise);
+            }
+        }
+        let is_first = self.dom.shapes.kept(value.shape).refs.iter().any(|one| match one {
+            Ref::Obj(object) => self.heap.find(*object, self.known.target).is_some(),
+            _ => false,
+        });
+        if !is_first {
+            self.running.retain(|promise, _| !ended.contains(promise));
+        }
+    }
+
+    /// Returns whether something else may run while this waits.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.beside > 0 || self.threads || !self.running.is_empty()
     }
 
     /// Waits for a value.
     pub(super) fn wait(&mut self, value: Value) -> Value {
         if self.dom.shape(value).refs.is_empty() {
+            self.takes_time(value);
             return value;
         }
         let caught = !self.handlers.is_empty();
-        self.sees(value, caught);
+        let seen = self.sees(value, caught);
+        let concurrent = self.is_concurrent();
+        if self.beside == 0 && !self.running.is_empty() {
+            self.end_running(value, &seen);
+        }
         if caught {
             let (deps, error) = self.failure(value);
             if deps != NONE || !error.is_never() {
@@ -215,11 +331,26 @@ impl Solver<'_> {
                 self.gap(Code::DynamicEscape);
             }
         }
+        if !self.is_concurrent() {
+            self.when = NONE;
+        } else if concurrent {
+            self.takes_time(value);
+        }
         let settled = self.settled(value);
-        if !self.core.converts {
+        if !self.converts {
             return settled;
         }
         self.wait_for_objects(settled)
+    }
+
+    /// Notes that what follows comes later by what decides on this place and on a value.
+    pub(super) fn takes_time(&mut self, value: Value) {
+        if self.is_concurrent() {
+            let control = self.control_above(0);
+            let when = self.when_of(value);
+            let when = self.dom.union(when, control);
+            self.when = self.dom.union(self.when, when);
+        }
     }
 
     /// Notes that the program may end here with what an async function throws.
@@ -291,6 +422,14 @@ impl Solver<'_> {
         } else {
             self.object(3, Kind::Iterator)
         };
+        if self.function(func).is_async {
+            self.settle(iterator, self.known.later, Value::computed(NONE));
+        }
+        // What it is sent later is looked at by its code.
+        self.keep_object(iterator);
+        for name in [self.known.sent, self.known.raised] {
+            let _ = self.heap.cell(iterator, name);
+        }
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
         let may = !self.driven.contains(&iterator);
         let walk = |solver: &mut Self| {
@@ -338,6 +477,7 @@ impl Solver<'_> {
             return self.unknown(&[value], Code::DynamicEscape);
         };
         let (given, count) = if all {
+            self.may_fail_by(value);
             let (item, count) = self.iterated(value);
             (self.dom.with(item, count), count)
         } else {
@@ -346,8 +486,16 @@ impl Solver<'_> {
         self.settle(iterator, self.known.elem, given);
         // How many there are is decided by what decides whether this is reached.
         self.settle(iterator, self.known.length, Value::computed(count));
+        let raised = self.own(iterator, self.known.raised);
+        if !raised.is_never() || raised.deps != NONE {
+            let before = std::mem::replace(&mut self.throwing, true);
+            self.may_fail(raised.deps, raised);
+            self.throwing = before;
+        }
         let sent = self.own(iterator, self.known.sent);
         let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        // What is delegated to gives a result, too.
+        let sent = if all { self.dom.join(sent, given) } else { sent };
         let sent = self.dom.join(sent, Value::UNDEFINED);
         self.dom.with(sent, driven)
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::{Scalar, Sum};
-use crate::structure::domain::{Prim, Ref, key_text};
+use crate::structure::domain::{Kind, Prim, Ref, key_text};
 
 /// The longest text that is put together.
 const TEXT: usize = 4096;
@@ -26,7 +26,10 @@ impl Solver<'_> {
                 let shape = of.first().map(|one| self.dom.shape(*one));
                 let is_args = of.first().is_some_and(|one| self.is_args(*one));
                 let known = match shape {
-                    Some(_) if is_args => Some(false),
+                    Some(shape) if is_args && matches!(shape.refs.as_slice(), [Ref::Data(..)]) => {
+                        Some(false)
+                    }
+                    Some(shape) if shape.may_be_missing() => None,
                     Some(shape) if !shape.may_be_nothing() => Some(false),
                     Some(shape) => match shape.only() {
                         Some(Scalar::Undefined) => Some(true),
@@ -41,13 +44,17 @@ impl Solver<'_> {
                     None => Value::computed(deps),
                 }
             }
-            Sum::Convert => {
+            Sum::Convert | Sum::Instance => {
                 let mut deps = self.all_own(of);
+                if let (Sum::Instance, Some(class)) = (how, of.get(1)) {
+                    let own = self.prototypes(*class);
+                    deps = self.dom.union(deps, own);
+                }
                 for one in of {
                     let converted = self.convert(*one);
                     deps = self.dom.union(deps, converted);
                 }
-                self.may_fail_by_objects(of);
+                self.may_fail_by_objects(of, deps);
                 Value::computed(deps)
             }
             Sum::Add | Sum::Text => self.text(how, of),
@@ -88,12 +95,12 @@ impl Solver<'_> {
             }
         }
         if how == Sum::Add || self.core.symbols {
-            self.may_fail_by_objects(of);
+            self.may_fail_by_objects(of, deps);
         } else {
             for one in of {
                 // Of what is no object, symbols alone are no texts.
                 if !self.dom.shape(*one).refs.is_empty() {
-                    self.may_fail_by_objects(&[*one]);
+                    self.may_fail_by_objects(&[*one], deps);
                 }
             }
         }
@@ -104,17 +111,32 @@ impl Solver<'_> {
         Value::computed(deps)
     }
 
-    /// Notes that converting objects may fail.
-    fn may_fail_by_objects(&mut self, of: &[Value]) {
+    /// Notes that converting objects may fail, by all that flows into what they are converted to.
+    fn may_fail_by_objects(&mut self, of: &[Value], deps: Deps) {
         if self.handlers.is_empty() {
             return;
         }
         for one in of {
             let shape = self.dom.shape(*one);
-            if !shape.refs.is_empty() || matches!(shape.prim, Prim::Any) {
+            if !shape.refs.is_empty() {
+                self.may_fail_by(Value::computed(deps));
+            } else if matches!(shape.prim, Prim::Any) {
                 self.may_fail_by(*one);
             }
         }
+    }
+
+    /// Returns what decides on the objects that classes give to what they construct.
+    fn prototypes(&mut self, class: Value) -> Deps {
+        let mut deps = NONE;
+        for one in &self.dom.shapes.kept(class.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            for above in self.lineage(*object).0 {
+                let own = self.own(above, self.known.prototype);
+                deps = self.dom.union(deps, own.deps);
+            }
+        }
+        deps
     }
 
     /// Converts a value to text or a number; returns what flows into that from its parts.
@@ -122,38 +144,103 @@ impl Solver<'_> {
         if self.dom.shape(value).refs.is_empty() {
             return NONE;
         }
-        let shape = self.dom.shapes.kept(value.shape);
         let mut deps = NONE;
-        for one in &shape.refs {
-            match one {
-                Ref::Obj(object) => {
-                    let own = self.reach(Value { deps: NONE, shape: value.shape });
-                    deps = self.dom.union(deps, own);
-                    if self.core.converts {
-                        let called = self.call_conversions(value, *object);
+        let mut seen: SmallVec<[ObjId; 4]> = SmallVec::new();
+        let mut open: SmallVec<[Value; 4]> = smallvec::smallvec![value];
+        let mut many = false;
+        while let Some(value) = open.pop() {
+            for one in &self.dom.shapes.kept(value.shape).refs {
+                match one {
+                    Ref::Obj(object) => {
+                        if seen.contains(object) {
+                            continue;
+                        }
+                        seen.push(*object);
+                        let own = self.reach(Value { deps: NONE, shape: value.shape });
+                        deps = self.dom.union(deps, own);
+                        self.touch(*object, value.deps);
+                        if !self.converts && !self.core.accessors {
+                            continue;
+                        }
+                        let called = self.call_conversions(value, *object, many);
+                        many = true;
                         deps = self.dom.union(deps, called);
+                        // The text of a list is that of its items.
+                        if self.heap.objects[*object as usize].kind == Kind::Array {
+                            for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
+                                let item = self.read(cell);
+                                if !self.dom.shape(item).refs.is_empty() {
+                                    open.push(item);
+                                }
+                            }
+                        }
                     }
+                    Ref::Data(object, _) => {
+                        self.touch(*object, value.deps);
+                        let own = self.written_into(*object);
+                        deps = self.dom.union(deps, own);
+                        if self.converts
+                            && let Some(cell) = self.heap.find(*object, self.known.elem)
+                        {
+                            let written = self.read(cell);
+                            if !self.dom.shape(written).refs.is_empty() && !seen.contains(object) {
+                                seen.push(*object);
+                                let _ = self.unknown(&[written], Code::DynamicEscape);
+                            }
+                        }
+                    }
+                    Ref::Pool => {
+                        self.touch_pool(value.deps);
+                        deps = self.dom.union(deps, self.pool_deps);
+                    }
+                    Ref::Mcp | Ref::Namespace(_) => self.gap(Code::DynamicEscape),
+                    _ => {}
                 }
-                Ref::Data(object, _) => {
-                    let own = self.written_into(*object);
-                    deps = self.dom.union(deps, own);
-                }
-                Ref::Pool => deps = self.dom.union(deps, self.pool_deps),
-                Ref::Mcp | Ref::Namespace(_) => self.gap(Code::DynamicEscape),
-                _ => {}
             }
         }
         deps
     }
 
-    /// Calls the methods of an object that make a text or a number of it.
-    fn call_conversions(&mut self, value: Value, object: ObjId) -> Deps {
+    /// Calls the methods of an object that make a text or a number of it; one of them is called.
+    fn call_conversions(&mut self, value: Value, object: ObjId, many: bool) -> Deps {
         let mut deps = NONE;
-        for name in ["toString", "valueOf", "@@toPrimitive", "@@hasInstance"] {
-            let given = self.call_named(value, object, name);
+        let names = ["toString", "valueOf", "@@toPrimitive", "@@hasInstance"];
+        let is_array = self.heap.objects[object as usize].kind == Kind::Array;
+        let names = if is_array { &["toString", "valueOf", "join"][..] } else { &names[..] };
+        for name in names {
+            let mut given = None;
+            self.fork(
+                NONE,
+                |solver| {
+                    solver.under(NONE, true, many, |solver| {
+                        given = solver.call_named(value, object, name);
+                    });
+                    true
+                },
+                |_| true,
+            );
             if let Some(given) = given {
                 let own = self.reach(given);
                 deps = self.dom.union(deps, own);
+            }
+        }
+        if self.core.accessors {
+            // The engine's own methods read these.
+            let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
+            let (lineage, above) = self.lineage(object);
+            for name in ["@@toStringTag", "name", "message"] {
+                let name = self.dom.name(&name.into());
+                for object in &lineage {
+                    let Some(getter) = self.accessor(*object, "get", name) else { continue };
+                    let getter = self.here(getter);
+                    let given = self.perhaps(above, |solver| {
+                        solver.call_value(getter, Some(this), &Args::default(), false)
+                    });
+                    let own = self.reach(given);
+                    for own in [own, above, getter.deps] {
+                        deps = self.dom.union(deps, own);
+                    }
+                }
             }
         }
         deps
@@ -161,13 +248,15 @@ impl Solver<'_> {
 
     /// Calls a method of an object if the program gives it one; returns what that gives.
     pub(super) fn call_named(&mut self, value: Value, object: ObjId, name: &str) -> Option<Value> {
-        let name = self.dom.names.known(&name.into())?;
+        let name = self.dom.name(&name.into());
         let method = self.own_method(object, name)?;
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
-        Some(
-            self.chosen(value, |solver| {
+        let deps = method.deps;
+        let given = self.chosen(value, |solver| {
+            solver.maybe(deps, |solver| {
                 solver.call_value(method, Some(this), &Args::default(), false)
-            }),
-        )
+            })
+        });
+        Some(self.dom.with(given, deps))
     }
 }

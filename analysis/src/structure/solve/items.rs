@@ -115,6 +115,12 @@ impl Solver<'_> {
         {
             return None;
         }
+        if self.converts {
+            let name = self.dom.name(&"@@iterator".into());
+            if self.own_method(id, name).is_some() {
+                return None;
+            }
+        }
         let length = self.length(id)?;
         let mut items = Vec::with_capacity(length);
         let deps = self.dom.sources.used(value.deps);

@@ -28,6 +28,7 @@ impl Solver<'_> {
                     self.get_of(*one, list, &any, false)
                 }
                 Ref::Pool => {
+                    self.touch_pool(list.deps);
                     count = self.dom.union(count, self.pool_deps);
                     self.pooled()
                 }
@@ -49,7 +50,7 @@ impl Solver<'_> {
             self.heap.objects[object as usize].keys.iter().copied().collect();
         for (name, cell) in cells {
             let value = self.read(cell);
-            if name == self.known.length {
+            if name == self.known.length || name == self.known.order {
                 count = self.dom.union(count, value.deps);
             } else if name == self.known.proto
                 || name == self.known.keys
@@ -94,19 +95,20 @@ impl Solver<'_> {
                 count = self.dom.union(count, own);
                 out = self.dom.join(out, Value::computed(own));
             }
-            Kind::Plain if self.core.converts => {
-                let this = self.dom.reference(Ref::Obj(object));
-                for name in ["@@iterator", "@@asyncIterator"] {
-                    if let Some(given) = self.call_named(this, object, name) {
-                        let unknown = self.unknown(&[given, this], Code::DynamicEscape);
-                        count = self.dom.union(count, unknown.deps);
-                        out = self.dom.join(out, unknown);
-                    }
-                }
-            }
             _ => {}
         }
+        if self.converts {
+            let this = self.dom.reference(Ref::Obj(object));
+            for name in ["@@iterator", "@@asyncIterator"] {
+                if let Some(given) = self.call_named(this, object, name) {
+                    let unknown = self.unknown(&[given, this], Code::DynamicEscape);
+                    count = self.dom.union(count, unknown.deps);
+                    out = self.dom.join(out, unknown);
+                }
+            }
+        }
         if self.heap.objects[object as usize].escaped {
+            self.touch(object, list.deps);
             count = self.dom.union(count, self.pool_deps);
             let pooled = self.pooled();
             out = self.dom.join(out, pooled);
@@ -130,7 +132,12 @@ impl Solver<'_> {
             for (name, cell) in has.keys.clone() {
                 let text = self.dom.names.text(name);
                 if text.starts_with('%') {
-                    known &= name == self.known.proto;
+                    if name == self.known.order {
+                        let order = self.read(cell);
+                        known &= self.dom.shape(order).only().is_some();
+                    } else {
+                        known &= name == self.known.proto;
+                    }
                     continue;
                 }
                 if self.now(cell).is_never() || self.now(cell) == Value::ABSENT {
@@ -148,6 +155,23 @@ impl Solver<'_> {
         let out = self.dom.with(out, own);
         let count = self.dom.union(count, own);
         (if known { out } else { self.dom.with(out, count) }, count)
+    }
+
+    /// Returns the names that a loop over the properties of a value and of what stands above it gives.
+    pub(super) fn names_within(&mut self, value: Value) -> (Value, Deps) {
+        let (mut names, mut count) = self.names_in(value);
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            let (lineage, decides) = self.lineage(*object);
+            count = self.dom.union(count, decides);
+            for above in lineage.into_iter().skip(1) {
+                let above = self.dom.reference(Ref::Obj(above));
+                let (more, own) = self.names_in(above);
+                count = self.dom.union(count, own);
+                names = self.dom.join(names, more);
+            }
+        }
+        (self.dom.with(names, count), count)
     }
 
     /// Returns data that is made of other values.

@@ -73,6 +73,17 @@ impl Solver<'_> {
 
     /// Returns what decides whether this place is reached, given that `birth` is.
     pub(super) fn control_since(&mut self, birth: Birth) -> Deps {
+        let depth = self.depth_of(birth);
+        self.control_above(depth)
+    }
+
+    /// Returns whether a run that reaches `birth` may skip this place.
+    pub(super) fn may_since(&self, birth: Birth) -> bool {
+        self.may_above(self.depth_of(birth))
+    }
+
+    /// Returns how many of the levels are also around the place of a birth.
+    fn depth_of(&self, birth: Birth) -> usize {
         let mut depth = (birth.depth as usize).min(self.levels.len());
         let is_same =
             depth == 0 || self.levels.get(depth - 1).is_some_and(|level| level.id == birth.level);
@@ -81,7 +92,7 @@ impl Solver<'_> {
             depth = self.levels.partition_point(|level| level.id <= birth.level).min(depth);
             depth = depth.saturating_sub(1);
         }
-        self.control_above(depth)
+        depth
     }
 
     /// Returns what the levels from a place on decide by.

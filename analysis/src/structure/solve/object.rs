@@ -3,7 +3,7 @@
 use super::walk::At;
 use super::*;
 use crate::structure::builtins;
-use crate::structure::core::Scalar;
+use crate::structure::core::{FuncForm, Scalar};
 use crate::structure::domain::{Kind, Paths, Prim, Ref};
 
 /// The longest chain of prototypes that is followed.
@@ -15,8 +15,10 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(object.shape);
         let is_args = self.is_args(object);
         if shape.may_be_nothing() && !is_args {
-            self.may_fail_by(object);
+            let deps = self.dom.union(object.deps, key.deps);
+            self.may_fail_by(Value { deps, shape: object.shape });
         }
+        self.check_private(object, key);
         let mut out = Value::NEVER;
         let calls = self.core.accessors;
         for one in &shape.refs {
@@ -44,6 +46,32 @@ impl Solver<'_> {
             self.may_fail_by(out);
         }
         out
+    }
+
+    /// Notes that a private name may not be there, which fails.
+    pub(super) fn check_private(&mut self, object: Value, key: &At) {
+        let Some(&[name]) = key.names.as_deref() else { return };
+        if self.handlers.is_empty() || !self.dom.names.text(name).starts_with('#') {
+            return;
+        }
+        let shape = self.dom.shapes.kept(object.shape);
+        let mut is_there = shape.prim == Prim::None;
+        for one in &shape.refs {
+            let Ref::Obj(id) = one else {
+                is_there = false;
+                continue;
+            };
+            let (lineage, _) = self.lineage(*id);
+            is_there &= lineage.into_iter().any(|id| {
+                let has = |cell: CellId| !self.dom.shape(self.now(cell)).absent;
+                self.heap.find(id, name).is_some_and(has)
+                    || self.accessor(id, "get", name).is_some()
+                    || self.accessor(id, "set", name).is_some()
+            });
+        }
+        if !is_there {
+            self.may_fail_by(Value::computed(object.deps));
+        }
     }
 
     pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
@@ -93,14 +121,7 @@ impl Solver<'_> {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Pool => {
-                if !self.pool.is_empty() {
-                    // Code that escaped may run now.
-                    let control = self.control_above(0);
-                    let deps = self.dom.union(control, key.deps);
-                    self.add_to_pool(deps);
-                    let pooled = self.pooled();
-                    self.may_fail_by(pooled);
-                }
+                self.touch_pool(key.deps);
                 self.pooled()
             }
         }
@@ -187,6 +208,7 @@ impl Solver<'_> {
             out = self.dom.join(out, Value { deps: written.deps, shape });
         }
         if self.heap.objects[id as usize].escaped {
+            self.touch(id, object.deps);
             let pooled = self.pooled();
             out = self.dom.join(out, pooled);
         }
@@ -200,12 +222,12 @@ impl Solver<'_> {
             if !calls {
                 return self.get_any(object, this);
             }
-            return self.maybe(key.deps, |solver| solver.get_any(object, this));
+            return self.perhaps(key.deps, |solver| solver.get_any(object, this));
         };
         let mut out = Value::NEVER;
         for name in names.clone() {
             let value = if calls && names.len() > 1 {
-                self.maybe(key.deps, |solver| solver.look_up(object, this, name, called, 0))
+                self.perhaps(key.deps, |solver| solver.look_up(object, this, name, called, 0))
             } else {
                 self.look_up(object, this, name, called, 0)
             };
@@ -214,7 +236,7 @@ impl Solver<'_> {
         out
     }
 
-    fn look_up(
+    pub(super) fn look_up(
         &mut self,
         object: ObjId,
         this: Value,
@@ -227,6 +249,9 @@ impl Solver<'_> {
         }
         let mut out = Value::NEVER;
         let mut is_there = false;
+        if name == self.known.prototype {
+            self.prototype_of(object);
+        }
         if let Some(cell) = self.heap.find(object, name) {
             let value = self.read(cell);
             is_there = !value.is_never() && !self.dom.shape(value).absent;
@@ -235,7 +260,12 @@ impl Solver<'_> {
         if self.core.accessors
             && let Some(getter) = self.accessor(object, "get", name)
         {
-            let given = self.call_value(getter, Some(this), &Args::default(), false);
+            let may_lack = self.dom.shape(getter).absent;
+            let getter = self.here(getter);
+            let walk =
+                |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
+            let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
+            let given = self.dom.with(given, getter.deps);
             out = self.dom.join(out, given);
         }
         // The items of a list have numbers for names.
@@ -253,6 +283,7 @@ impl Solver<'_> {
             out = self.dom.join(out, value);
         }
         if self.heap.objects[object as usize].escaped {
+            self.touch(object, this.deps);
             let pooled = self.pooled();
             out = self.dom.join(out, pooled);
         }
@@ -299,6 +330,8 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(proto.shape);
         for one in &shape.refs {
             let value = match one {
+                Ref::Obj(above) if self.core.accessors => self
+                    .chosen(proto, |solver| solver.look_up(*above, this, name, called, depth + 1)),
                 Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
                 Ref::Builtin(base) if !builtins::is_prototype_only(&self.dom.names.text(*base)) => {
                     self.builtin_member(*base, name)
@@ -308,27 +341,41 @@ impl Solver<'_> {
             };
             out = self.dom.join(out, value);
         }
+        out = self.dom.with(out, proto.deps);
         if &*text == "length" || &*text == "size" {
             let (_, count) = self.iterated(this);
             return self.dom.join(out, Value::computed(count));
         }
-        let has_method = match kind {
-            Kind::Plain => builtins::is_of_objects(&text),
-            Kind::Func { .. } | Kind::Bound => {
-                builtins::is_of_objects(&text) || matches!(&*text, "call" | "apply" | "bind")
+        let is_place = text.starts_with(|c: char| c.is_ascii_digit());
+        let value = match kind {
+            Kind::Plain if builtins::is_of_objects(&text) || called && text.starts_with("__") => {
+                self.dom.reference(Ref::Method(name))
             }
-            _ => builtins::is_method(&text),
-        };
-        let value = if has_method || kind == Kind::Opaque && called {
-            self.dom.reference(Ref::Method(name))
-        } else if kind == Kind::Opaque {
-            // It may be a view of the whole, as `searchParams` of a URL is.
-            let deps = self.reach(this);
-            self.dom.join(this, Value::computed(deps))
-        } else if matches!(kind, Kind::Func { .. } | Kind::Bound) && &*text == "name" {
-            Value::computed(NONE)
-        } else {
-            Value::UNDEFINED
+            Kind::Plain => Value::UNDEFINED,
+            Kind::Func { .. } | Kind::Bound => match &*text {
+                "call" | "apply" | "bind" => self.dom.reference(Ref::Method(name)),
+                text if builtins::is_of_objects(text) => self.dom.reference(Ref::Method(name)),
+                "name" => Value::computed(NONE),
+                _ => Value::UNDEFINED,
+            },
+            Kind::Opaque if called => self.dom.reference(Ref::Method(name)),
+            Kind::Opaque if builtins::is_method(&text) => self.dom.reference(Ref::Method(name)),
+            Kind::Opaque => {
+                // It may be a view of the whole, as `searchParams` of a URL is.
+                let deps = self.reach(this);
+                self.dom.join(this, Value::computed(deps))
+            }
+            Kind::Pattern if !called && !builtins::is_method(&text) => {
+                let deps = self.reach(this);
+                Value::computed(deps)
+            }
+            _ if is_place => Value::UNDEFINED,
+            _ if called || builtins::is_method(&text) => self.dom.reference(Ref::Method(name)),
+            _ => {
+                // The engine may have more methods than are known.
+                let method = self.dom.reference(Ref::Method(name));
+                self.dom.join(method, Value::UNDEFINED)
+            }
         };
         self.dom.join(out, value)
     }
@@ -336,17 +383,12 @@ impl Solver<'_> {
     /// Reads any property of an object.
     fn get_any(&mut self, object: ObjId, this: Value) -> Value {
         let mut out = Value::UNDEFINED;
-        let mut next = Some(object);
-        for _ in 0..CHAIN {
-            let Some(object) = next.take() else { break };
+        for object in self.lineage(object).0 {
             let cells: Vec<(NameId, CellId)> = self.heap.objects[object as usize].keys.clone();
             for (name, cell) in cells {
                 let value = self.read(cell);
-                if name == self.known.proto {
-                    next = self.dom.shape(value).refs.iter().find_map(|one| match one {
-                        Ref::Obj(object) => Some(*object),
-                        _ => None,
-                    });
+                if name == self.known.proto || name == self.known.order {
+                    out = self.dom.with(out, value.deps);
                     continue;
                 }
                 if name == self.known.fields || value.is_never() {
@@ -355,13 +397,16 @@ impl Solver<'_> {
                 let value = self.here(value);
                 let text = self.dom.names.text(name);
                 if self.core.accessors && text.starts_with("get:") {
-                    let given = self.call_value(value, Some(this), &Args::default(), false);
+                    let given = self.perhaps(NONE, |solver| {
+                        solver.call_value(value, Some(this), &Args::default(), false)
+                    });
                     out = self.dom.join(out, given);
                 } else {
                     out = self.dom.join(out, value);
                 }
             }
             if self.heap.objects[object as usize].escaped {
+                self.touch(object, NONE);
                 let pooled = self.pooled();
                 out = self.dom.join(out, pooled);
             }
@@ -371,16 +416,37 @@ impl Solver<'_> {
     }
 
     /// Reads what is above an object, for `super.key`.
-    pub(super) fn get_above(&mut self, home: Value, key: &At) -> Value {
+    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &At) -> Value {
         let shape = self.dom.shapes.kept(home.shape);
         let mut out = Value::NEVER;
         for one in &shape.refs {
             let Ref::Obj(object) = one else { continue };
             let proto = self.own(*object, self.known.proto);
-            let value = self.get(proto, key, true);
-            out = self.dom.join(out, value);
+            let above = self.dom.shapes.kept(proto.shape);
+            for one in &above.refs {
+                let value = match one {
+                    Ref::Obj(id) => {
+                        self.chosen(proto, |solver| solver.get_own_or_above(*id, this, key, true))
+                    }
+                    _ => self.get_of(*one, proto, key, true),
+                };
+                let value = self.dom.with(value, proto.deps);
+                out = self.dom.join(out, value);
+            }
+            if above.refs.is_empty() {
+                let own = At { names: key.names.clone(), deps: key.deps };
+                let value = self.named(&own, |solver, name| {
+                    let text = solver.dom.names.text(name);
+                    if builtins::is_of_objects(&text) {
+                        solver.dom.reference(Ref::Method(name))
+                    } else {
+                        Value::UNDEFINED
+                    }
+                });
+                out = self.dom.join(out, value);
+            }
         }
-        out
+        self.dom.with(out, key.deps)
     }
 
     /// Returns what an object itself has by a name.
@@ -396,41 +462,101 @@ impl Solver<'_> {
 
     /// Returns the method that an object has by a name, if the program gives it one.
     pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
-        let mut next = Some(object);
-        for _ in 0..CHAIN {
-            let object = next?;
-            let mut value = self.own(object, name);
-            let elem = self.own(object, self.known.elem);
-            value = self.dom.join(value, elem);
-            let refs = self.dom.shapes.only_refs(
-                value.shape,
-                |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)),
-                false,
-            );
-            let value = Value { deps: value.deps, shape: refs };
-            let is_callable = self.dom.shape(value).refs.iter().any(|one| match one {
-                Ref::Obj(id) => {
-                    matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound)
-                }
-                _ => true,
-            });
-            if is_callable {
-                return Some(value);
+        let this = self.dom.reference(Ref::Obj(object));
+        let value = self.look_up(object, this, name, true, 0);
+        let refs = self.dom.shapes.only_refs(
+            value.shape,
+            |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)),
+            false,
+        );
+        let value = Value { deps: value.deps, shape: refs };
+        let is_callable = self.dom.shape(value).refs.iter().any(|one| match one {
+            Ref::Obj(id) => {
+                matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound)
             }
+            _ => true,
+        });
+        is_callable.then_some(value)
+    }
+
+    /// Returns an object and all that may stand above it, and what decides what does.
+    pub(super) fn lineage(&mut self, object: ObjId) -> (SmallVec<[ObjId; 4]>, Deps) {
+        let mut deps = NONE;
+        let mut all: SmallVec<[ObjId; 4]> = smallvec::smallvec![object];
+        let mut place = 0;
+        while let Some(object) = all.get(place).copied() {
+            place += 1;
             let proto = self.own(object, self.known.proto);
-            next = self.dom.shape(proto).refs.iter().find_map(|one| match one {
-                Ref::Obj(object) => Some(*object),
-                _ => None,
-            });
+            deps = self.dom.union(deps, proto.deps);
+            for one in &self.dom.shapes.kept(proto.shape).refs {
+                if let Ref::Obj(above) = one
+                    && !all.contains(above)
+                    && all.len() < 4 * CHAIN as usize
+                {
+                    all.push(*above);
+                }
+            }
         }
-        None
+        (all, deps)
+    }
+
+    /// Notes that an object which unknown code knows is used: getters and traps may run.
+    pub(super) fn touch(&mut self, object: ObjId, deps: Deps) {
+        if !self.traps || !self.heap.objects[object as usize].escaped {
+            return;
+        }
+        let control = self.control_above(0);
+        let deps = self.dom.union(control, deps);
+        let deps = self.dom.sources.used(deps);
+        self.add_to_pool(deps);
+        let pooled = self.pooled();
+        self.may_fail_by(pooled);
+    }
+
+    /// Notes that what escaped is used: code that escaped may run now.
+    pub(super) fn touch_pool(&mut self, deps: Deps) {
+        if self.pool.is_empty() {
+            return;
+        }
+        let control = self.control_above(0);
+        let deps = self.dom.union(control, deps);
+        let deps = self.dom.sources.used(deps);
+        self.add_to_pool(deps);
+        let pooled = self.pooled();
+        self.may_fail_by(pooled);
+    }
+
+    /// Returns the object that a function of the program gives to what it constructs.
+    pub(super) fn prototype_of(&mut self, function: ObjId) {
+        let known = &self.heap.objects[function as usize];
+        let (Kind::Func { func, .. }, birth, unique) = (known.kind, known.birth, known.unique)
+        else {
+            return;
+        };
+        let code = self.function(func);
+        if code.form != FuncForm::Plain || code.is_async {
+            return;
+        }
+        if let Some(cell) = self.heap.find(function, self.known.prototype)
+            && !matches!(self.now(cell), Value::ABSENT | Value::NEVER)
+        {
+            return;
+        }
+        let made = self.heap.object(u32::MAX - 1, function << 3, Kind::Plain, unique, birth);
+        self.keep_object(made);
+        let value = self.dom.reference(Ref::Obj(made));
+        let cell = self.heap.cell(function, self.known.prototype);
+        // It is there from the beginning, whatever decides on this place.
+        let joined = self.dom.join(value, Value::NEVER);
+        self.changed |= self.heap.note(&mut self.dom, cell, joined);
+        self.set_now(cell, joined);
     }
 
     /// Returns the getter or setter that an object itself has by a name.
     pub(super) fn accessor(&mut self, object: ObjId, kind: &str, name: NameId) -> Option<Value> {
         let text = self.dom.names.text(name);
         let name = self.dom.names.known(&format!("{kind}:{text}").into())?;
-        let value = self.own(object, name);
-        (!value.is_never() && !self.dom.shape(value).refs.is_empty()).then_some(value)
+        let value = self.read(self.heap.find(object, name)?);
+        (!self.dom.shape(value).refs.is_empty()).then_some(value)
     }
 }

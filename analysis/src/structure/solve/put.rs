@@ -10,7 +10,17 @@ impl Solver<'_> {
     pub(super) fn put(&mut self, object: Value, key: &At, value: Value) {
         let shape = self.dom.shapes.kept(object.shape);
         if shape.may_be_nothing() {
-            self.may_fail_by(object);
+            let deps = self.dom.union(object.deps, key.deps);
+            self.may_fail_by(Value::computed(deps));
+        }
+        self.check_private(object, key);
+        let is_frozen = |one: &Ref| match one {
+            Ref::Obj(id) | Ref::Data(id, _) => self.frozen.contains(id),
+            _ => false,
+        };
+        if shape.refs.iter().any(is_frozen) {
+            let deps = self.dom.union(object.deps, key.deps);
+            self.may_fail_by(Value::computed(deps));
         }
         let is_one = shape.refs.len() == 1;
         // Which object is changed, and which part of it, flows into what it has then.
@@ -32,7 +42,11 @@ impl Solver<'_> {
                     let value = self.dom.with(value, key.deps);
                     self.put_any(*id, value);
                 }
-                Ref::Pool => self.escape(value, Code::DynamicWrite),
+                Ref::Pool => {
+                    let deps = self.dom.union(chosen, key.deps);
+                    self.touch_pool(deps);
+                    self.escape(value, Code::DynamicWrite);
+                }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     self.gap(Code::DynamicWrite);
                     self.escape(value, Code::DynamicWrite);
@@ -59,26 +73,26 @@ impl Solver<'_> {
 
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         if self.heap.objects[object as usize].escaped {
+            self.touch(object, this.deps);
             self.escape(value, Code::DynamicWrite);
         }
-        if self.heap.objects[object as usize].kind == Kind::Array {
-            self.grows(object, value);
+        let is_array = self.heap.objects[object as usize].kind == Kind::Array;
+        if is_array {
+            self.grows(object, key.deps);
         }
         match &key.names {
             Some(names) => {
                 let names = names.clone();
                 let strong = is_one && names.len() == 1;
                 for name in names {
-                    if self.core.accessors {
-                        let deps = if strong { NONE } else { key.deps };
-                        self.chosen(this, |solver| {
-                            solver.maybe(deps, |solver| {
-                                solver.call_setter(object, this, name, value);
-                                Value::NEVER
-                            })
-                        });
+                    if is_array && name == self.known.length_text {
+                        self.cut(object, value);
+                    } else if name == self.known.proto_text {
+                        self.put_own(object, self.known.proto, value, strong);
+                    } else {
+                        let has_own = self.set_by_setter(object, this, name, value, strong, key);
+                        self.put_own(object, name, value, strong && has_own);
                     }
-                    self.put_own(object, name, value, strong);
                 }
             }
             None => {
@@ -93,8 +107,63 @@ impl Solver<'_> {
         }
     }
 
+    /// Calls the setters that a write may reach; returns whether there is none and no getter either.
+    fn set_by_setter(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        name: NameId,
+        value: Value,
+        strong: bool,
+        key: &At,
+    ) -> bool {
+        if !self.core.accessors {
+            return true;
+        }
+        let (mut gets, mut sets) = (false, false);
+        let (lineage, above) = self.lineage(object);
+        let is_certain = strong && lineage.len() <= 2;
+        for object in lineage {
+            gets |= self.accessor(object, "get", name).is_some();
+            let Some(setter) = self.accessor(object, "set", name) else { continue };
+            sets = true;
+            let args = Args { list: smallvec::smallvec![value], rest: None };
+            let is_there = !self.dom.shape(setter).absent;
+            let setter = self.here(setter);
+            let walk = |solver: &mut Self| solver.call_value(setter, Some(this), &args, false);
+            let _ = if is_certain && is_there {
+                self.chosen(this, walk)
+            } else {
+                let deps = self.dom.union(this.deps, key.deps);
+                let deps = self.dom.union(deps, setter.deps);
+                let deps = self.dom.union(deps, above);
+                self.perhaps(deps, walk)
+            };
+        }
+        if gets && !sets {
+            let deps = self.dom.union(this.deps, key.deps);
+            self.may_fail_by(Value::computed(deps));
+        }
+        !gets && !sets
+    }
+
+    /// Sets the length of a list, by which items may be lost.
+    fn cut(&mut self, object: ObjId, length: Value) {
+        let deps = self.reach(length);
+        self.may_fail_by(Value::computed(deps));
+        self.put_any(object, Value { deps, shape: Value::UNDEFINED.shape });
+        let cell = self.heap.cell(object, self.known.length);
+        self.write(cell, Value::computed(deps), false);
+    }
+
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
         self.hold_in_object(value, object);
+        if self.core.orders && value != Value::ABSENT {
+            self.add_in_order(object, name);
+        }
+        if !self.converts && self.dom.names.is_hook(name) {
+            (self.converts, self.changed) = (true, true);
+        }
         let cell = self.heap.cell(object, name);
         self.heap.cells[cell as usize].span = (self.at, self.end);
         let known = &self.heap.objects[object as usize];
@@ -114,29 +183,70 @@ impl Solver<'_> {
             self.escape(value, Code::DynamicWrite);
         }
         self.hold_in_object(value, object);
+        if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
+            (self.converts, self.changed) = (true, true);
+        }
         let cell = self.heap.cell(object, self.known.elem);
         self.write(cell, value, false);
     }
 
-    /// Notes that an array may be longer after a write.
-    fn grows(&mut self, object: ObjId, value: Value) {
+    /// Notes that an array may be longer after a write, at a place that `deps` choose.
+    fn grows(&mut self, object: ObjId, deps: Deps) {
         let cell = self.heap.cell(object, self.known.length);
-        self.write(cell, Value::computed(NONE), false);
-        let _ = value;
+        self.write(cell, Value::computed(deps), false);
+    }
+
+    /// Notes at which place among the properties of an object one stands that is added.
+    fn add_in_order(&mut self, object: ObjId, name: NameId) {
+        let known = &self.heap.objects[object as usize];
+        if matches!(known.kind, Kind::Array | Kind::Map | Kind::Set | Kind::Promise)
+            || self.dom.names.is_own(name)
+        {
+            return;
+        }
+        let strong = known.unique || !known.kept;
+        let before = match self.heap.find(object, name) {
+            Some(cell) => self.read(cell),
+            None => Value::ABSENT,
+        };
+        let shape = self.dom.shape(before);
+        if !before.is_never() && !shape.absent {
+            return;
+        }
+        let is_new = before.is_never() || before.shape == Value::ABSENT.shape;
+        let cell = self.heap.cell(object, self.known.order);
+        let order = self.read(cell);
+        let bits = match self.dom.shape(order).only() {
+            Some(crate::structure::core::Scalar::Number(bits)) => Some(*bits),
+            None if order == Value::ABSENT || order.is_never() => Some(0),
+            _ => None,
+        };
+        let deps = self.dom.union(order.deps, before.deps);
+        let next = match bits {
+            Some(bits) if is_new => {
+                let mixed = (bits ^ u64::from(name)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                self.dom.scalar(crate::structure::core::Scalar::Number(mixed.rotate_left(23)))
+            }
+            _ => Value::computed(NONE),
+        };
+        let next = self.dom.with(next, deps);
+        self.write(cell, next, strong);
     }
 
     /// Does something with one of those that a value may be.
     pub(super) fn chosen(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let shape = self.dom.shape(of);
         let is_one = shape.refs.len() == 1 && shape.prim == Prim::None && !shape.absent;
-        if is_one { walk(self) } else { self.maybe(of.deps, walk) }
+        if is_one { walk(self) } else { self.perhaps(of.deps, walk) }
     }
 
-    /// Does something that is done or not, which `deps` decide.
+    /// Does something that is done or not, if `deps` decide that.
     pub(super) fn maybe(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
-        if deps == NONE {
-            return walk(self);
-        }
+        if deps == NONE { walk(self) } else { self.perhaps(deps, walk) }
+    }
+
+    /// Does something that is done or not.
+    pub(super) fn perhaps(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let mut given = Value::NEVER;
         self.fork(
             deps,
@@ -147,22 +257,6 @@ impl Solver<'_> {
             |_| true,
         );
         given
-    }
-
-    fn call_setter(&mut self, object: ObjId, this: Value, name: NameId, value: Value) {
-        let mut next = Some(object);
-        for _ in 0..16 {
-            let Some(object) = next else { break };
-            if let Some(setter) = self.accessor(object, "set", name) {
-                let args = Args { list: smallvec::smallvec![value], rest: None };
-                let _ = self.call_value(setter, Some(this), &args, false);
-            }
-            let proto = self.own(object, self.known.proto);
-            next = self.dom.shape(proto).refs.iter().find_map(|one| match one {
-                Ref::Obj(object) => Some(*object),
-                _ => None,
-            });
-        }
     }
 
     /// Puts a property into an object that is being written down.
@@ -235,6 +329,10 @@ impl Solver<'_> {
                         if left_out(name) || name == self.known.proto || name == self.known.fields {
                             continue;
                         }
+                        if name == self.known.order {
+                            self.spread_order(object, cell, deps);
+                            continue;
+                        }
                         let value = self.read(cell);
                         if value.is_never() || value == Value::ABSENT {
                             continue;
@@ -242,7 +340,14 @@ impl Solver<'_> {
                         let may_lack = self.dom.shape(value).absent;
                         let value = self.dom.with(value, deps);
                         if let Some(real) = text.strip_prefix("get:") {
-                            let given = self.call_value(value, Some(from), &Args::default(), false);
+                            let walk = |solver: &mut Self| {
+                                solver.call_value(value, Some(from), &Args::default(), false)
+                            };
+                            let given = if only && !may_lack {
+                                walk(self)
+                            } else {
+                                self.perhaps(deps, walk)
+                            };
                             let given = self.dom.with(given, deps);
                             let name = self.dom.name(&real.into());
                             self.copy_field(object, name, given, only);
@@ -253,6 +358,7 @@ impl Solver<'_> {
                         }
                     }
                     if escaped {
+                        self.touch(*id, deps);
                         let pooled = self.pooled();
                         self.put(object, &At { names: None, deps: NONE }, pooled);
                     }
@@ -272,6 +378,21 @@ impl Solver<'_> {
         }
         if shape.prim != Prim::None && deps != NONE {
             self.put(object, &At { names: None, deps: NONE }, Value::computed(deps));
+        }
+    }
+
+    /// Adds what decides on the order of the fields that are copied.
+    fn spread_order(&mut self, object: Value, order: CellId, deps: Deps) {
+        let order = self.read(order);
+        if order.deps == NONE && self.dom.shape(order).only().is_some() {
+            return;
+        }
+        let deps = self.dom.union(order.deps, deps);
+        for one in &self.dom.shapes.kept(object.shape).refs {
+            if let Ref::Obj(id) = one {
+                let cell = self.heap.cell(*id, self.known.order);
+                self.write(cell, Value::computed(deps), false);
+            }
         }
     }
 

@@ -33,6 +33,8 @@ impl Solver<'_> {
         let mut value = known.now;
         if !known.beside.is_never() {
             value = self.dom.join(value, known.beside);
+            // When it is read decides what of that is there.
+            value = self.dom.with(value, self.when);
         }
         if self.beside > 0 {
             let known = &mut self.heap.cells[cell as usize];
@@ -58,6 +60,12 @@ impl Solver<'_> {
             return;
         }
         let since = self.control_since(known.birth);
+        let since = self.dom.union(since, self.when);
+        let value = self.dom.with(value, self.when);
+        let is_promise = known.object.is_some_and(|object| {
+            self.heap.objects[object as usize].kind == crate::structure::domain::Kind::Promise
+        });
+        self.effects += usize::from(!is_promise);
         let marked = self.dom.with(value, since);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
         if strong && self.beside == 0 {
@@ -121,7 +129,7 @@ impl Solver<'_> {
         }
     }
 
-    fn is_one(&self, object: ObjId) -> bool {
+    pub(super) fn is_one(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
         known.unique || !known.kept
     }

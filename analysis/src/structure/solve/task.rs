@@ -80,6 +80,8 @@ impl Solver<'_> {
             self.shown_arguments(args, data)
         };
         let decides = self.control_above(0);
+        let decides = self.dom.union(decides, self.when);
+        self.effects += 1;
         let (may, many) = (self.may_above(0), self.is_repeated());
         let found = FoundTask { site, tool, at: self.at, arguments, data, decides, may, many };
         match self.tasks.places.get(&site) {
@@ -214,7 +216,7 @@ impl Solver<'_> {
     /// its place, if anything is.
     pub(super) fn serialise(&mut self, value: Value) -> Option<Deps> {
         let mut rewritten = None;
-        if !self.core.converts && !self.core.accessors {
+        if !self.converts && !self.core.accessors && !self.traps {
             return None;
         }
         let mut open: Vec<Value> = vec![value];
@@ -226,6 +228,7 @@ impl Solver<'_> {
                 if !seen.insert(*object) {
                     continue;
                 }
+                self.touch(*object, value.deps);
                 if let Some(given) = self.call_named(value, *object, "toJSON") {
                     let own = self.reach(given);
                     rewritten = Some(self.dom.union(rewritten.unwrap_or(NONE), own));
@@ -248,6 +251,29 @@ impl Solver<'_> {
             }
         }
         rewritten
+    }
+
+    /// Calls the getters that a value and its parts have or inherit; returns what flows into what they give.
+    pub(super) fn got_deep(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        if !self.core.accessors {
+            return deps;
+        }
+        let mut open: Vec<Value> = vec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            for one in &self.dom.shapes.kept(value.shape).refs {
+                let Ref::Obj(object) = one else { continue };
+                if !seen.insert(*object) {
+                    continue;
+                }
+                let own = self.dom.reference(*one);
+                let any = self.any_of(own);
+                deps = self.dom.union(deps, any.deps);
+                open.push(any);
+            }
+        }
+        deps
     }
 
     fn shown_arguments(&mut self, args: &Args, data: Deps) -> Vec<(Atom, Shown)> {
@@ -415,7 +441,7 @@ impl Solver<'_> {
             if text.starts_with("get:") || &*text == "toJSON" && leads || name == self.known.proto {
                 return None;
             }
-            if text.starts_with("set:") {
+            if text.starts_with("set:") || name == self.known.order {
                 continue;
             }
             if name == self.known.elem {

@@ -4,6 +4,7 @@
 use super::level::Sees;
 use super::walk::At;
 use super::*;
+use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
 impl Solver<'_> {
@@ -22,14 +23,17 @@ impl Solver<'_> {
         for value in values {
             self.escape(*value, code);
         }
+        self.effects += 1;
         // That it runs at all is seen by all that it reaches.
         let control = self.control_above(0);
+        let control = self.dom.union(control, self.when);
         self.add_to_pool(control);
         let given = self.pooled();
         self.may_fail_by(given);
         given
     }
 
+    /// Calls what is not known with what a call is given.
     pub(super) fn unknown_call(&mut self, this: Option<Value>, args: &Args) -> Value {
         let values: SmallVec<[Value; 4]> =
             this.into_iter().chain(args.list.iter().copied()).chain(args.rest).collect();
@@ -85,10 +89,14 @@ impl Solver<'_> {
         if matches!(kind, Kind::Func { .. } | Kind::Bound) {
             self.pool.push(object);
         }
+        if kind == Kind::Iterator {
+            let _ = self.drive(object);
+        }
     }
 
     /// Calls what escaped, as unknown code may: at any time, any number of times, with anything.
     pub(super) fn call_pool(&mut self) {
+        self.drive_escaped();
         let mut place = 0;
         while let Some(object) = self.pool.get(place).copied() {
             place += 1;
@@ -98,9 +106,8 @@ impl Solver<'_> {
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
             let end = self.beside(|solver| {
-                given = solver.under(deps, true, true, |solver| {
-                    solver.call_value(callee, Some(pooled), &args, false)
-                });
+                given =
+                    solver.under(deps, true, true, |solver| solver.use_code(callee, pooled, &args));
             });
             // Whoever called it may fail by that.
             let thrown = self.dom.sources.used(end.thrown);
@@ -108,6 +115,25 @@ impl Solver<'_> {
             self.escape(given, Code::DynamicEscape);
         }
         self.call_unseen();
+    }
+
+    /// Notes that unknown code may ask the generators that it has for values.
+    fn drive_escaped(&mut self) {
+        for object in 0..self.heap.objects.len() as ObjId {
+            let known = &self.heap.objects[object as usize];
+            if !known.escaped || known.kind != Kind::Iterator {
+                continue;
+            }
+            let before = self.drives.get(&object).copied().unwrap_or(NONE);
+            let all = self.dom.union(before, self.pool_deps);
+            if all != before {
+                self.drives.insert(object, all);
+                self.changed = true;
+            }
+            let pooled = self.pooled();
+            self.settle(object, self.known.sent, pooled);
+            self.settle(object, self.known.raised, pooled);
+        }
     }
 
     /// Calls the functions of which no call was found: what they call is told all the same.
@@ -118,10 +144,30 @@ impl Solver<'_> {
             let callee = self.dom.reference(Ref::Obj(object));
             let _ = self.beside(|solver| {
                 solver.under(NONE, true, true, |solver| {
-                    let _ = solver.call_value(callee, Some(some), &args, false);
+                    let _ = solver.use_code(callee, some, &args);
                 });
             });
         }
+    }
+
+    /// Calls a function, or constructs an object of a class.
+    fn use_code(&mut self, callee: Value, this: Value, args: &Args) -> Value {
+        let is_class = self.dom.shape(callee).refs.iter().any(|one| match one {
+            Ref::Obj(object) => match self.heap.objects[*object as usize].kind {
+                Kind::Func { func, .. } => {
+                    matches!(self.function(func).form, FuncForm::Constructor { .. })
+                }
+                _ => false,
+            },
+            _ => false,
+        });
+        if !is_class {
+            return self.call_value(callee, Some(this), args, false);
+        }
+        let at = (self.at, self.end, self.place);
+        let made = self.construct_any(callee, args);
+        (self.at, self.end, self.place) = at;
+        made.unwrap_or(Value::NEVER)
     }
 
     /// When nothing new is learned: finds functions of which no call was found.

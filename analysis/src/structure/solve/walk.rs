@@ -44,21 +44,28 @@ impl<'a> Solver<'a> {
                 self.set_slot(*to, value);
             }
             Op::Copy { to, from } => {
-                let value = self.slot(*from);
+                let cell = self.base() + *from;
+                let value = self.read(cell);
+                let value = self.declared(value);
                 self.set_slot(*to, value);
             }
             Op::Outer { to, up, slot } => {
                 let cell = self.outer(*up, *slot);
                 let value = self.read(cell);
-                let value = if value.is_never() { Value::UNDEFINED } else { value };
+                let value = self.declared(value);
                 self.set_slot(*to, value);
             }
             Op::SetOuter { up, slot, from } => {
                 let (cell, value) = (self.outer(*up, *slot), self.slot(*from));
+                let before = self.read(cell);
+                let _ = self.declared(before);
                 self.hold_outer(value, *up, *slot);
                 self.write_variable(cell, value);
             }
             Op::Global { to, name } => {
+                if !self.handlers.is_empty() && !crate::structure::builtins::is_global(name) {
+                    self.may_fail(NONE, Value::computed(NONE));
+                }
                 let value = self.global(name);
                 self.set_slot(*to, value);
             }
@@ -79,9 +86,9 @@ impl<'a> Solver<'a> {
                 let value = self.get(object, &key, *called);
                 self.set_slot(*to, value);
             }
-            Op::Above { to, home, key } => {
-                let (home, key) = (self.slot(*home), self.key(key));
-                let value = self.get_above(home, &key);
+            Op::Above { to, home, this, key } => {
+                let (home, this, key) = (self.slot(*home), self.slot(*this), self.key(key));
+                let value = self.get_above(home, this, &key);
                 self.set_slot(*to, value);
             }
             Op::Set { object, key, from } => {
@@ -90,6 +97,8 @@ impl<'a> Solver<'a> {
             }
             Op::Delete { object, key } => {
                 let (object, key) = (self.slot(*object), self.key(key));
+                let deps = self.dom.union(object.deps, key.deps);
+                self.may_fail_by(Value::computed(deps));
                 self.put(object, &key, Value::ABSENT);
             }
             Op::New { to, made } => {
@@ -199,6 +208,8 @@ impl<'a> Solver<'a> {
                 )
             }
             Op::Decide { body, .. } => self.run(body),
+            // Getters and conversions may do more than fail.
+            Op::Doomed { body } if self.core.accessors || self.converts => self.run(body),
             Op::Doomed { body } => {
                 self.doomed += 1;
                 let goes_on = self.run(body);
@@ -243,7 +254,7 @@ impl<'a> Solver<'a> {
         body: &'a [Inst],
     ) -> bool {
         let key = (self.context(), id);
-        let (mut value, count) = if names { self.names_in(list) } else { self.iterated(list) };
+        let (mut value, count) = if names { self.names_within(list) } else { self.iterated(list) };
         if waits {
             value = self.wait(value);
         }
@@ -255,8 +266,7 @@ impl<'a> Solver<'a> {
             (exit, turn),
             |solver| {
                 // The list may have grown in the turn before.
-                let (value, count) =
-                    if names { (value, count) } else { solver.again(list, value, count) };
+                let (value, count) = solver.again(list, value, count, names);
                 solver.under(count, false, false, |solver| solver.jump(exit));
                 solver.set_slot(item, value);
             },
@@ -267,8 +277,8 @@ impl<'a> Solver<'a> {
     }
 
     /// Returns the item of a turn, for which the list is looked at again.
-    fn again(&mut self, list: Value, before: Value, known: Deps) -> (Value, Deps) {
-        let (value, count) = self.iterated(list);
+    fn again(&mut self, list: Value, before: Value, known: Deps, names: bool) -> (Value, Deps) {
+        let (value, count) = if names { self.names_within(list) } else { self.iterated(list) };
         let value = self.dom.with(value, count);
         let count = self.dom.union(known, count);
         (self.dom.join(before, value), count)
@@ -291,9 +301,10 @@ impl<'a> Solver<'a> {
             }
             Key::Slot(slot) => {
                 let value = self.slot(*slot);
-                self.convert(value);
+                let converted = self.convert(value);
                 let names = self.dom.keys(value);
                 let deps = self.dom.sources.used(value.deps);
+                let deps = self.dom.union(deps, converted);
                 At { names, deps }
             }
         }
@@ -345,6 +356,19 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Returns what a variable has; one that is not declared yet cannot be read.
+    pub(super) fn declared(&mut self, value: Value) -> Value {
+        if self.dom.shape(value).absent {
+            self.may_fail_by(value);
+            return self.here(value);
+        }
+        if value.is_never() {
+            self.may_fail(NONE, Value::computed(NONE));
+            return Value::UNDEFINED;
+        }
+        value
+    }
+
     fn closure(&mut self, func: FuncId) -> Value {
         let env = self.context();
         self.make(0, Kind::Func { func, env })
@@ -357,6 +381,10 @@ impl<'a> Solver<'a> {
         self.define(class, &at(known.0), prototype, Put::Value);
         self.define(prototype, &at(known.2), class, Put::Value);
         if let Some(parent) = parent {
+            let shape = self.dom.shape(parent);
+            if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
+                self.may_fail_by(parent);
+            }
             let above = self.get(parent, &at(known.0), false);
             self.define(prototype, &at(known.1), above, Put::Value);
             self.define(class, &at(known.1), parent, Put::Value);

@@ -37,6 +37,10 @@ impl Solver<'_> {
                 _ => false,
             })
         };
+        // Of what is no list, it is not known how it is changed.
+        if self.has_kind(this, Kind::Plain) || shape.refs.contains(&Ref::Pool) {
+            return false;
+        }
         match method.takes {
             Takes::All if name == "push" => {
                 args.list.iter().for_each(|value| self.push(this, *value, false));
@@ -54,7 +58,7 @@ impl Solver<'_> {
             }
             Takes::Pair => {
                 let (key, value) = (self.arg(args, 0), self.arg(args, 1));
-                if !all_own(self, &[Kind::Map, Kind::Opaque, Kind::Plain]) {
+                if !all_own(self, &[Kind::Map, Kind::Opaque]) {
                     return false;
                 }
                 self.set_pair(this, key, value);
@@ -135,6 +139,11 @@ impl Solver<'_> {
                 Value::computed(deps)
             }
             Gives::Data => self.data(both),
+            Gives::Texts if name == "matchAll" => {
+                let data = self.data(both);
+                let list = self.list_of(1, data, both);
+                self.iterator_over(list)
+            }
             Gives::Texts => {
                 let text = Value::computed(both);
                 self.list_of(1, text, both)
@@ -174,18 +183,21 @@ impl Solver<'_> {
                 if self.is_text(this) {
                     return Value::computed(both);
                 }
-                if name == "values" && self.is_kind(this, Kind::Array) {
-                    let made = self.make(1, Kind::Iterator);
-                    self.set_own(made, self.known.target, this);
-                    return made;
+                match name {
+                    "values" if self.is_kind(this, Kind::Array) => self.iterator_over(this),
+                    "values" => {
+                        let list = self.list_of(1, item, count);
+                        self.iterator_over(list)
+                    }
+                    _ => self.list_of(1, item, count),
                 }
-                self.list_of(1, item, count)
             }
             Gives::Pairs => {
                 let (item, count) = self.iterated(this);
                 let is_map = self.is_kind(this, Kind::Map);
                 let pair = if is_map { item } else { self.pair(6, Value::computed(count), item) };
-                self.list_of(1, pair, count)
+                let list = self.list_of(1, pair, count);
+                self.iterator_over(list)
             }
             Gives::Keys => {
                 let (_, count) = self.iterated(this);
@@ -200,7 +212,8 @@ impl Solver<'_> {
                         }
                     }
                 }
-                self.list_of(1, keys, count)
+                let list = self.list_of(1, keys, count);
+                self.iterator_over(list)
             }
             Gives::Mapped => {
                 let (_, count) = self.iterated(this);
@@ -215,6 +228,13 @@ impl Solver<'_> {
             }
             Gives::Folded => called,
         }
+    }
+
+    /// Makes an iterator over a list.
+    fn iterator_over(&mut self, list: Value) -> Value {
+        let made = self.make(2, Kind::Iterator);
+        self.set_own(made, self.known.target, list);
+        made
     }
 
     /// Returns what chooses among the parts of something.
@@ -312,7 +332,8 @@ impl Solver<'_> {
             }
             let text = self.dom.names.text(name);
             let is_place = text.starts_with(|c: char| c.is_ascii_digit());
-            if name == self.known.elem || is_place || self.dom.shape(held).absent {
+            let is_ordered = name != self.known.order || self.dom.shape(held).only().is_some();
+            if name == self.known.elem || is_place || !is_ordered || self.dom.shape(held).absent {
                 return None;
             }
             if !text.starts_with('%') {
@@ -346,6 +367,9 @@ impl Solver<'_> {
 
     pub(super) fn of_entries(&mut self, list: Value) -> Value {
         let made = self.make(1, Kind::Plain);
+        let (item, count) = self.iterated(list);
+        let deps = self.dom.union(item.deps, count);
+        self.may_fail_by(Value::computed(deps));
         let place = |solver: &mut Self, index: &str| {
             let name = solver.dom.name(&index.into());
             At { names: Some(smallvec::smallvec![name]), deps: NONE }
@@ -415,13 +439,11 @@ impl Solver<'_> {
             },
             Some(callee) => {
                 let list: SmallVec<[Value; 4]> = smallvec::smallvec![item, Value::computed(count)];
-                let called = self.call_each(
-                    *callee,
-                    args.list.get(2).copied(),
-                    count,
-                    &Args { list, rest: None },
-                    false,
-                );
+                let this = args.list.get(2).copied();
+                let called = self.call_each(*callee, this, (count, None), false, |_, _| Args {
+                    list: list.clone(),
+                    rest: None,
+                });
                 self.list_of(1, called, count)
             }
         }
@@ -429,6 +451,7 @@ impl Solver<'_> {
 
     /// Fills a new map or set.
     pub(super) fn fill(&mut self, made: Value, from: Value, is_map: bool) {
+        self.may_fail_by(from);
         let shape = self.dom.shape(from);
         if shape.only().is_some_and(|one| matches!(one, Scalar::Undefined | Scalar::Null)) {
             return;

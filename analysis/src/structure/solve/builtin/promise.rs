@@ -29,9 +29,8 @@ impl Solver<'_> {
                 let settled = self.settled(first);
                 let promise = self.object(1, Kind::Promise);
                 self.settle(promise, self.known.value, settled);
-                if fails != NONE {
-                    let thrown = Value { deps: fails, shape: error.shape };
-                    self.settle(promise, self.known.fails, thrown);
+                if fails != NONE || !error.is_never() {
+                    self.settle_failure(promise, fails, error);
                 }
                 let ends = self.ends_of(first);
                 if ends != NONE {
@@ -88,12 +87,25 @@ impl Solver<'_> {
                 if name == "Promise.any" {
                     self.sees(first, true);
                 }
-                let (fails, error) = self.failure_of_items(first);
+                let (mut fails, mut error) = self.failure_of_items(first);
+                if name == "Promise.any" && !error.is_never() {
+                    let deps = self.reach(error);
+                    error = self.data(deps);
+                }
                 let (item, count) = self.iterated(first);
+                // Which of them is the first is in how long they take.
+                let when = self.when_of(item);
+                let count = self.dom.union(count, when);
+                if fails != NONE || !error.is_never() {
+                    fails = self.dom.union(fails, when);
+                }
                 let item = self.settled(item);
                 let item = self.dom.with(item, count);
                 let item = if name == "Promise.any" { self.dom.with(item, fails) } else { item };
-                self.promise_of(first, item, fails, error)
+                let made = self.promise_of(first, item, fails, error);
+                // Others may still run when it is settled.
+                self.set_own(made, self.known.target, Value::computed(NONE));
+                made
             }
             "Promise.withResolvers" => {
                 let promise = self.object(1, Kind::Promise);
@@ -132,9 +144,12 @@ impl Solver<'_> {
     fn failure_of_items(&mut self, list: Value) -> (Deps, Value) {
         let (item, count) = self.iterated(list);
         let (fails, error) = self.failure(item);
-        let mut fails = fails;
-        if fails != NONE {
+        let (mut fails, mut error) = (fails, error);
+        if fails != NONE || !error.is_never() {
+            let when = self.when_of(item);
             fails = self.dom.union(fails, count);
+            fails = self.dom.union(fails, when);
+            error = self.dom.with(error, when);
         }
         (fails, error)
     }
@@ -144,7 +159,7 @@ impl Solver<'_> {
         let promise = self.object(2, Kind::Promise);
         self.settle(promise, self.known.value, value);
         if fails != NONE || !error.is_never() {
-            self.settle(promise, self.known.fails, Value { deps: fails, shape: error.shape });
+            self.settle_failure(promise, fails, error);
         }
         let (item, _) = self.iterated(parts);
         let ends = if fails == NONE { NONE } else { self.ends_of(item) };
@@ -179,8 +194,9 @@ impl Solver<'_> {
         });
         self.handlers = handlers;
         if handler.any {
-            let thrown = Value { deps: handler.thrown, shape: handler.error.shape };
-            self.settle(promise, self.known.fails, thrown);
+            self.settle_failure(promise, handler.thrown, handler.error);
+            let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
+            self.settle(promise, self.known.settles, Value { deps: handler.thrown, ..place });
         }
         value
     }
@@ -190,16 +206,19 @@ impl Solver<'_> {
         let settled = self.settled(value);
         let (fails, error) = self.failure(value);
         self.sees(value, true);
+        let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
+        let late = self.when_of(value);
+        let when = self.dom.union(self.when, late);
         for one in &shape.refs {
             let Ref::Obj(promise) = one else { continue };
+            self.settle(*promise, self.known.settles, place);
+            if when != NONE {
+                self.settle(*promise, self.known.when, Value::computed(when));
+            }
             if name == "%resolve" {
                 self.settle(*promise, self.known.value, settled);
-                if fails != NONE {
-                    self.settle(
-                        *promise,
-                        self.known.fails,
-                        Value { deps: fails, shape: error.shape },
-                    );
+                if fails != NONE || !error.is_never() {
+                    self.settle_failure(*promise, fails, error);
                 }
             } else {
                 let deps = self.reach(value);
@@ -218,6 +237,7 @@ impl Solver<'_> {
         };
         self.sees(this, handles || !self.handlers.is_empty());
         let (fails, error) = self.failure(this);
+        let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
         let at = (self.at, self.end, self.place);
         let (first, second) = (self.arg(args, 0), self.arg(args, 1));
@@ -243,6 +263,9 @@ impl Solver<'_> {
                     call(solver)
                 };
                 (solver.at, solver.end, solver.place) = at;
+                if let Some(given) = given {
+                    solver.takes_time(given);
+                }
                 given
             };
             let failed = solver.dom.with(error, fails);
@@ -250,13 +273,14 @@ impl Solver<'_> {
             let with = |value: Value| Args { list: smallvec::smallvec![value], rest: None };
             out = match name {
                 "then" => {
-                    if !solver.handlers.is_empty() && args.list.len() < 2 && fails != NONE {
+                    if !solver.handlers.is_empty() && args.list.len() < 2 && may_fail {
                         solver.may_fail(fails, failed);
                     }
                     // With two of them, one is called.
-                    let fails = if args.list.len() < 2 { NONE } else { fails };
+                    let is_either = args.list.len() > 1 && may_fail;
+                    let fails = if is_either { fails } else { NONE };
                     let mut given = settled;
-                    if fails == NONE {
+                    if !is_either {
                         given = done(solver, first, with(settled), false).unwrap_or(settled);
                     } else {
                         let mut walked = None;
@@ -287,7 +311,7 @@ impl Solver<'_> {
                     solver.dom.with(joined, fails)
                 }
                 _ => {
-                    if !solver.handlers.is_empty() && fails != NONE {
+                    if !solver.handlers.is_empty() && may_fail {
                         solver.may_fail(fails, failed);
                     }
                     let _ = done(solver, first, Args::default(), false);
@@ -303,10 +327,16 @@ impl Solver<'_> {
         self.keep_given(Some(this), args);
         let promise = self.object(2, Kind::Promise);
         self.unwaited.insert(promise);
+        let before = self.when_of(this);
+        let when = self.begin_thread(before);
         let mut thrown = NONE;
+        let mut with = Value::NEVER;
         let caught = self.caught.contains(&promise);
         let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         thrown = self.dom.union(thrown, ended.thrown);
+        if ended.any {
+            with = self.dom.join(with, ended.error);
+        }
         let mut ends = ended.ends;
         if name != "catch" {
             let own = self.ends_of(this);
@@ -316,6 +346,7 @@ impl Solver<'_> {
             self.settle(promise, self.known.ends, Value::computed(ends));
         }
         (self.at, self.end, self.place) = at;
+        self.end_thread(when, promise);
         self.settle(promise, self.known.value, out);
         if !handles {
             // Who sees that this one fails sees that the other does.
@@ -323,9 +354,10 @@ impl Solver<'_> {
         }
         if name != "catch" {
             thrown = self.dom.union(thrown, fails);
+            with = self.dom.join(with, error);
         }
-        if thrown != NONE {
-            self.settle(promise, self.known.fails, Value::computed(thrown));
+        if thrown != NONE || !with.is_never() {
+            self.settle_failure(promise, thrown, with);
         }
         self.dom.reference(Ref::Obj(promise))
     }
@@ -387,13 +419,24 @@ impl Solver<'_> {
             }
             _ => false,
         };
-        if shape.refs.is_empty() || !shape.refs.iter().all(known) || name == "throw" {
+        if shape.refs.is_empty() || !shape.refs.iter().all(known) {
             return self.unknown_call(Some(this), args);
         }
+        let mut later = false;
         for one in &shape.refs {
             if let Ref::Obj(object) = one {
-                self.settle(*object, self.known.sent, sent);
+                let name = if name == "throw" { self.known.raised } else { self.known.sent };
+                let control = self.control_above(0);
+                let sent = self.dom.with(sent, control);
+                self.settle(*object, name, sent);
+                later |= self.heap.find(*object, self.known.later).is_some();
             }
+        }
+        if name == "throw" {
+            // What nobody catches in the generator is thrown here.
+            let before = std::mem::replace(&mut self.throwing, true);
+            self.may_fail(sent.deps, sent);
+            self.throwing = before;
         }
         let (mut item, mut count) = self.iterated(this);
         for one in &shape.refs {
@@ -412,7 +455,23 @@ impl Solver<'_> {
         self.set_own(made, value, item);
         let done = self.dom.name(&"done".into());
         self.set_own(made, done, Value::computed(count));
-        made
+        if !later {
+            return made;
+        }
+        let promise = self.object(2, Kind::Promise);
+        self.settle(promise, self.known.value, made);
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let fails = self.own(*object, self.known.fails);
+                if !fails.is_never() || fails.deps != NONE {
+                    self.settle(promise, self.known.fails, fails);
+                }
+            }
+        }
+        if name == "throw" {
+            self.settle(promise, self.known.fails, sent);
+        }
+        self.dom.reference(Ref::Obj(promise))
     }
 
     /// Timers: what they call runs later, unless it is stopped.
@@ -423,6 +482,19 @@ impl Solver<'_> {
         self.keep_given(None, args);
         let (cancels, many) = (self.cancels, name == "setInterval");
         let may = cancels != NONE || many;
+        // How long it takes decides what comes before it.
+        let delay = if skip == 2 { self.arg(args, 1) } else { Value::UNDEFINED };
+        let mut late = self.convert(delay);
+        let control = self.control_above(0);
+        for deps in [delay.deps, control, self.when] {
+            late = self.dom.union(late, deps);
+        }
+        let late = self.dom.sources.used(late);
+        let clock = self.dom.union(self.clock, late);
+        let timers = self.dom.union(self.timers, control);
+        self.changed |= clock != self.clock || timers != self.timers;
+        (self.clock, self.timers) = (clock, timers);
+        let (when, effects) = self.begin_thread(late);
         let at = (self.at, self.end, self.place);
         let is_text = self.dom.shape(callee).refs.is_empty()
             && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
@@ -435,6 +507,8 @@ impl Solver<'_> {
             });
         });
         (self.at, self.end, self.place) = at;
-        Value::computed(NONE)
+        self.when = when;
+        self.threads |= self.effects > effects;
+        Value::computed(self.timers)
     }
 }
