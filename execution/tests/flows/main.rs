@@ -10,6 +10,7 @@
 //! - `PML_TEST_PROGRAM` is a part of the name of those to look at: `odd 88`, `throw/`.
 //! - `PML_TEST_MISS` is a kind of miss of which examples are shown, `all`, or `unconfirmed`.
 //! - `PML_TEST_KNOWN=write` writes `known.txt`.
+//! - `PML_TEST_ROWS` is a folder with rows of one's own, `choose.txt` and so on, in place of the table.
 
 #![expect(clippy::print_stdout, reason = "what was tested is told")]
 

@@ -45,6 +45,11 @@ impl Kind {
     }
 
     fn text(self) -> &'static str {
+        // A reviewer's own rows stand in for the table.
+        if let Some(folder) = std::env::var_os("PML_TEST_ROWS") {
+            let path = std::path::Path::new(&folder).join(format!("{}.txt", self.name()));
+            return std::fs::read_to_string(path).unwrap_or_default().leak();
+        }
         match self {
             Self::Carry => include_str!("rows/carry.txt"),
             Self::Write => include_str!("rows/write.txt"),

@@ -26,9 +26,7 @@ impl Solver<'_> {
                 let shape = of.first().map(|one| self.dom.shape(*one));
                 let is_args = of.first().is_some_and(|one| self.is_args(*one));
                 let known = match shape {
-                    Some(shape) if is_args && matches!(shape.refs.as_slice(), [Ref::Data(..)]) => {
-                        Some(false)
-                    }
+                    Some(_) if is_args => Some(false),
                     Some(shape) if shape.may_be_missing() => None,
                     Some(shape) if !shape.may_be_nothing() => Some(false),
                     Some(shape) => match shape.only() {
