@@ -6,11 +6,13 @@
 //! out; what has no spelling is [`Op::Unknown`], which may do everything.
 
 mod print;
+mod uses;
 
 use swc_atoms::Atom;
 
 #[cfg(test)]
 pub(super) use self::print::print;
+pub(super) use self::uses::{Text, Use};
 
 /// A variable or an intermediate result of one function.
 pub(super) type Slot = u32;
@@ -46,6 +48,8 @@ pub(super) struct Core {
     pub(super) hooks: bool,
     /// Whether it may see the order of the properties of an object.
     pub(super) orders: bool,
+    /// The places of names that nothing declares and that look like others.
+    pub(super) unknown_names: Vec<(u32, Atom)>,
 }
 
 /// A function in the core language.
@@ -63,6 +67,8 @@ pub(super) struct Function {
     pub(super) in_loop: Vec<u32>,
     /// The slots of which there is one for each turn of a loop.
     pub(super) per_turn: Vec<bool>,
+    /// The text of what each slot has.
+    pub(super) texts: Vec<Text>,
     /// The loop around each loop.
     pub(super) loops: Vec<u32>,
     pub(super) form: FuncForm,
@@ -72,6 +78,8 @@ pub(super) struct Function {
     pub(super) uses_arguments: bool,
     /// Whether it names `new.target`.
     pub(super) uses_target: bool,
+    /// Whether it asks whether something is a promise.
+    pub(super) asks_for_promises: bool,
     pub(super) body: Block,
 }
 
@@ -399,5 +407,10 @@ pub(super) enum Op {
     Unknown {
         to: Slot,
         of: Vec<Slot>,
+    },
+    /// Does nothing: what comes next uses the value in a way that makes no sense for a promise.
+    Take {
+        of: Slot,
+        how: Use,
     },
 }

@@ -12,7 +12,7 @@ use swc_atoms::Atom;
 
 pub(super) use self::heap::{Birth, CellId, Heap, Kind, ObjId, Origin};
 pub(super) use self::names::{Names, Paths};
-pub(super) use self::shape::{Prim, Ref, Shape, Shapes};
+pub(super) use self::shape::{Prim, Promised, Ref, Shape, Shapes};
 pub(super) use self::sources::{INPUT, Sources};
 use super::core::Scalar;
 
@@ -92,6 +92,18 @@ impl Domain {
 
     pub(super) fn shape(&self, value: Value) -> &Shape {
         self.shapes.get(value.shape)
+    }
+
+    /// Returns a value of which is known whether it is a promise.
+    pub(super) fn promised(&mut self, value: Value, promised: Promised) -> Value {
+        Value { deps: value.deps, shape: self.shapes.with_promised(value.shape, promised) }
+    }
+
+    /// Returns whether two values differ in nothing but what is known about promises.
+    pub(super) fn same(&self, left: Value, right: Value) -> bool {
+        left == right
+            || left.deps == right.deps
+                && self.shapes.plain(left.shape) == self.shapes.plain(right.shape)
     }
 
     pub(super) fn name(&mut self, name: &Atom) -> NameId {

@@ -8,6 +8,7 @@ mod operator;
 mod pattern;
 mod scope;
 mod stmt;
+mod uses;
 
 use swc_atoms::Atom;
 use swc_common::{Span, Spanned};
@@ -30,10 +31,12 @@ pub(super) fn lower(main: &ast::Function) -> Core {
             symbols: false,
             hooks: false,
             orders: false,
+            unknown_names: Vec::new(),
         },
         frames: Vec::new(),
         next: 1,
         declares: false,
+        executors: Vec::new(),
     };
     lower.main(main);
     lower.core
@@ -47,6 +50,8 @@ struct Lower {
     next: u32,
     /// Whether names are given their first values.
     declares: bool,
+    /// Where the functions begin that `new Promise(…)` is given.
+    executors: Vec<u32>,
 }
 
 /// Whether a symbol makes the engine's own functions do something else.
@@ -172,6 +177,10 @@ impl Lower {
                 let leads = matches!(&**name, "Symbol" | "globalThis");
                 self.core.symbols |= leads;
                 self.core.hooks |= leads;
+                if !name.is_ascii() {
+                    // No global has such a name; `mсp` with a Cyrillic letter is not `mcp`.
+                    self.core.unknown_names.push((offset(span.lo), name.clone()));
+                }
                 self.emit(span, Op::Global { to, name: name.clone() });
                 to
             }

@@ -1,6 +1,7 @@
 //! What the solver found, in the form that the rest of the crate has.
 
 mod overlay;
+mod promise;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use super::domain::{Deps, SiteId};
 use super::solve::{FoundTask, Shown, Solved};
 use super::{Argument, parameter};
 use crate::Limits;
+use crate::diagnostic::Finding;
 
 /// A call of a tool, as the new analysis tells it.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +43,8 @@ pub(super) struct Report {
     pub(super) dynamic: bool,
     /// Whether its values are too entangled to be followed.
     pub(super) entangled: bool,
+    /// Promises that are taken for what they will give, and names that cannot be.
+    pub(super) findings: Vec<Finding>,
     #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
     pub(super) rounds: u32,
 }
@@ -56,6 +60,7 @@ pub(super) fn report(core: &Core, source: &str, limits: &Limits) -> Report {
         tasks,
         dynamic: !solved.gaps.is_empty(),
         entangled: solved.entangled,
+        findings: promise::findings(core, &solved.misuses, source),
         rounds: solved.rounds,
     }
 }

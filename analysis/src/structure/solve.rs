@@ -15,15 +15,19 @@ mod call;
 mod callback;
 mod compute;
 mod global;
+mod handed;
 mod hold;
 mod items;
 mod iterate;
 mod level;
+mod misuse;
 mod object;
+mod promised;
 mod put;
 mod reach;
 mod shared;
 mod state;
+mod takes;
 mod task;
 mod unknown;
 mod walk;
@@ -36,12 +40,14 @@ use self::branch::RegionState;
 use self::call::{Act, Context, Contexts};
 use self::hold::Turn;
 use self::level::{Handler, Level};
+use self::misuse::{Misuses, Written};
 use self::task::Tasks;
 use super::core::{Core, FuncId};
 use super::domain::{Birth, CellId, Deps, Domain, Heap, NONE, NameId, ObjId, SiteId, Value};
 use crate::Limits;
 use crate::diagnostic::Code;
 
+pub(super) use self::misuse::{Misuse, Wrong};
 pub(super) use self::task::{FoundTask, Shown};
 
 /// The most rounds. Ordinary programs need two to five; loops in loops may need one for each.
@@ -57,6 +63,8 @@ pub(super) struct Solved {
     pub(super) tasks: Vec<FoundTask>,
     /// Places at which a tool may be called that is not among the tasks.
     pub(super) gaps: Vec<(Code, u32)>,
+    /// Promises that are taken for what they will give, and names of tools that cannot exist.
+    pub(super) misuses: Vec<Misuse>,
     /// Whether the values are too entangled: then everything depends on everything.
     pub(super) entangled: bool,
     pub(super) rounds: u32,
@@ -141,6 +149,7 @@ pub(super) struct Solver<'a> {
     converts: bool,
     /// Whether properties may be more than they seem: unknown code may add getters and traps.
     traps: bool,
+    misuses: Misuses,
     changed: bool,
     round: u32,
     work: usize,
@@ -159,7 +168,7 @@ pub(super) struct Solver<'a> {
     regions: Vec<RegionState>,
     handlers: Vec<Handler>,
     recorders: Vec<HashMap<CellId, Value>>,
-    acts: Vec<Act>,
+    acts: Vec<Act<'a>>,
     /// `new.target` of the function that is called next.
     target: Value,
     /// How many of the functions that are walked run beside others.
@@ -187,6 +196,8 @@ pub(super) struct Solver<'a> {
     inlined: usize,
     tasks: Tasks,
     gaps: Vec<(Code, u32)>,
+    /// How the call that is followed is written.
+    written: Written<'a>,
     /// The place of the instruction that is followed, and its number, eightfold.
     at: u32,
     end: u32,
@@ -217,6 +228,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Solved {
         solver.gaps.push((Code::DynamicEscape, 0));
     }
     Solved {
+        misuses: solver.found_misuses(entangled),
         tasks: solver.tasks.found,
         domain: solver.dom,
         gaps: solver.gaps,
@@ -303,6 +315,8 @@ impl<'a> Solver<'a> {
             inlined: 0,
             tasks: Tasks::default(),
             gaps: Vec::new(),
+            misuses: Misuses::default(),
+            written: Written::Nowhere,
             at: 0,
             end: 0,
             place: 0,
@@ -342,6 +356,8 @@ impl<'a> Solver<'a> {
         self.gaps.clear();
         self.awaited.clear();
         self.unwaited.clear();
+        self.misuses.begin_round();
+        self.written = Written::Nowhere;
         self.at = 0;
     }
 

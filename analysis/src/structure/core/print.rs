@@ -18,7 +18,8 @@ pub(in crate::structure) fn print(core: &Core) -> String {
 }
 
 fn block(out: &mut String, body: &Block, depth: usize) {
-    for inst in body {
+    // What is noted for messages does nothing.
+    for inst in body.iter().filter(|inst| !matches!(inst.op, Op::Take { .. })) {
         out.extend(std::iter::repeat_n("  ", depth));
         line(out, &inst.op, depth);
     }
@@ -99,6 +100,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
         Op::Jump { to } => format!("leave r{to}"),
         Op::Throw { from } => format!("throw ${from}"),
         Op::Unknown { to, of } => format!("${to} = unknown {}", list(of)),
+        Op::Take { of, .. } => format!("take ${of}"),
         Op::If { cond, then, other, .. } => {
             return nested(out, &format!("if ${cond}"), &[("", then), ("else", other)], depth);
         }

@@ -42,6 +42,40 @@ pub(in crate::structure) enum Prim {
     Any,
 }
 
+/// Whether a value is a promise that nothing awaited yet.
+///
+/// A call that is not awaited gives the same data as one that is, so that flows do not depend on this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(in crate::structure) enum Promised {
+    /// Not as far as is known.
+    #[default]
+    No,
+    /// No: it is what `await` gave.
+    Awaited,
+    /// On some ways.
+    Perhaps,
+    /// Yes, if it is there at all: an item of a list of promises, or what others set.
+    Likely,
+    /// Yes.
+    Surely,
+}
+
+impl Promised {
+    /// Returns what holds of a value that is either of two.
+    pub(in crate::structure) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            _ if self == other => self,
+            _ if self.is_promise() && other.is_promise() => Self::Likely,
+            (Self::No | Self::Awaited, Self::No | Self::Awaited) => Self::No,
+            _ => Self::Perhaps,
+        }
+    }
+
+    pub(in crate::structure) fn is_promise(self) -> bool {
+        matches!(self, Self::Surely | Self::Likely)
+    }
+}
+
 /// What a value may be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::structure) struct Shape {
@@ -50,6 +84,7 @@ pub(in crate::structure) struct Shape {
     pub(in crate::structure) absent: bool,
     /// Sorted.
     pub(in crate::structure) refs: SmallVec<[Ref; 2]>,
+    pub(in crate::structure) promised: Promised,
 }
 
 impl Shape {
@@ -59,6 +94,11 @@ impl Shape {
             (Prim::Consts(scalars), true) if scalars.len() == 1 => scalars.first(),
             _ => None,
         }
+    }
+
+    /// Returns whether nothing is known to be there.
+    pub(in crate::structure) fn is_empty(&self) -> bool {
+        self.prim == Prim::None && self.refs.is_empty()
     }
 
     /// Returns whether it may be `undefined` or `null`.
@@ -84,15 +124,22 @@ impl Shape {
 /// The shapes that the analysis met.
 pub(in crate::structure) struct Shapes {
     shapes: Vec<Rc<Shape>>,
+    /// Each shape with nothing known about promises.
+    plain: Vec<ShapeId>,
     ids: HashMap<Rc<Shape>, ShapeId>,
     joins: HashMap<(ShapeId, ShapeId), ShapeId>,
 }
 
 impl Default for Shapes {
     fn default() -> Self {
-        let mut shapes =
-            Self { shapes: Vec::new(), ids: HashMap::default(), joins: HashMap::default() };
-        let plain = |prim, absent| Shape { prim, absent, refs: SmallVec::new() };
+        let mut shapes = Self {
+            shapes: Vec::new(),
+            plain: Vec::new(),
+            ids: HashMap::default(),
+            joins: HashMap::default(),
+        };
+        let plain =
+            |prim, absent| Shape { prim, absent, refs: SmallVec::new(), promised: Promised::No };
         // In the order of the numbers below.
         shapes.add(plain(Prim::None, false));
         shapes.add(plain(Prim::None, true));
@@ -121,20 +168,47 @@ impl Shapes {
         if let Some(id) = self.ids.get(&shape) {
             return *id;
         }
+        let plain = match shape.promised {
+            Promised::No => None,
+            _ => Some(self.add(Shape { promised: Promised::No, ..shape.clone() })),
+        };
         let id = self.shapes.len() as ShapeId;
         let shape = Rc::new(shape);
         self.shapes.push(shape.clone());
+        self.plain.push(plain.unwrap_or(id));
         self.ids.insert(shape, id);
         id
     }
 
+    /// Returns a shape of which is known whether it is a promise.
+    pub(in crate::structure) fn with_promised(
+        &mut self,
+        id: ShapeId,
+        promised: Promised,
+    ) -> ShapeId {
+        let shape = self.get(id);
+        // A promise is an object.
+        if shape.promised == promised || shape.refs.is_empty() {
+            return id;
+        }
+        let shape = Shape { promised, ..shape.clone() };
+        self.add(shape)
+    }
+
+    /// Returns a shape with nothing known about promises.
+    pub(in crate::structure) fn plain(&self, id: ShapeId) -> ShapeId {
+        self.plain[id as usize]
+    }
+
     pub(in crate::structure) fn of_scalar(&mut self, value: Scalar) -> ShapeId {
         let prim = Prim::Consts(smallvec![value]);
-        self.add(Shape { prim, absent: false, refs: SmallVec::new() })
+        let refs = SmallVec::new();
+        self.add(Shape { prim, absent: false, refs, promised: Promised::No })
     }
 
     pub(in crate::structure) fn of_ref(&mut self, to: Ref) -> ShapeId {
-        self.add(Shape { prim: Prim::None, absent: false, refs: smallvec![to] })
+        let refs = smallvec![to];
+        self.add(Shape { prim: Prim::None, absent: false, refs, promised: Promised::No })
     }
 
     /// Returns what of a shape is a reference that `keep` keeps, and its other parts if `prim`.
@@ -148,6 +222,9 @@ impl Shapes {
         shape.refs.retain(|one| keep(one));
         if !prim {
             (shape.prim, shape.absent) = (Prim::None, false);
+        }
+        if shape.refs.is_empty() {
+            shape.promised = Promised::No;
         }
         self.add(shape)
     }
@@ -214,5 +291,10 @@ fn joined(left: &Shape, right: &Shape) -> Shape {
             _ => lost.push(one),
         }
     }
-    Shape { prim, absent: left.absent || right.absent, refs: lost }
+    let promised = match (left.is_empty(), right.is_empty()) {
+        (true, _) => right.promised,
+        (_, true) => left.promised,
+        _ => left.promised.or(right.promised),
+    };
+    Shape { prim, absent: left.absent || right.absent, refs: lost, promised }
 }

@@ -1,6 +1,6 @@
 //! Calls, `new`, optional chains, tagged templates.
 
-use super::super::core::{Arg, CallForm, Put, Told, Wait};
+use super::super::core::{Arg, CallForm, Put, Told, Use, Wait};
 use super::*;
 
 impl Lower {
@@ -48,6 +48,7 @@ impl Lower {
         match bare(callee) {
             ast::Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
+                self.takes_part(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(member.span, Op::Get { to, object, key, called: true });
                 (to, Some(object))
@@ -59,18 +60,21 @@ impl Lower {
             }
             ast::Expr::OptChain(chain) => self.chain_callee(chain),
             other if self.is_symbol(other) => (self.with_symbol(|lower| lower.expr(other)), None),
-            other => (self.expr(other), None),
+            other => {
+                let slot = self.expr(other);
+                self.takes(other, slot, Use::Operand);
+                (slot, None)
+            }
         }
     }
 
     pub(super) fn args(&mut self, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
-        args.iter()
-            .map(|arg| Arg { slot: self.expr(&arg.expr), spread: arg.spread.is_some() })
-            .collect()
+        args.iter().map(|arg| Arg { slot: self.item(arg), spread: arg.spread.is_some() }).collect()
     }
 
     pub(super) fn construct(&mut self, new: &ast::NewExpr) -> Slot {
         let callee = self.expr(&new.callee);
+        self.makes_promise(new);
         let args = self.args(new.args.as_deref().unwrap_or_default());
         let to = self.fresh();
         let (form, wait) = (CallForm::New, Wait::Other);
@@ -189,8 +193,11 @@ impl Lower {
                     }
                     ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
                 });
+                self.asks_for(&key);
+                self.takes_part(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called });
+                self.is_written(to, span);
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
@@ -207,6 +214,7 @@ impl Lower {
                                 lower.computed_key(&computed.expr)
                             }
                         });
+                        self.takes_part(&member.obj, object, &key);
                         let to = self.fresh();
                         self.emit(member.span, Op::Get { to, object, key, called: true });
                         (to, Some(object))
@@ -217,6 +225,7 @@ impl Lower {
                 let args = self.apart(|lower| lower.args(&call.args));
                 let to = self.fresh();
                 self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+                self.is_written(to, span);
                 (to, None)
             }
         }

@@ -1,12 +1,18 @@
 //! Expressions.
 
-use super::super::core::{Made, Put, Told, Wait};
+use super::super::core::{Made, Put, Told, Use, Wait};
 use super::stmt::bounds;
 use super::*;
 
 impl Lower {
     /// Lowers an expression and returns the slot that has its value.
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Slot {
+        let slot = self.expr_kind(expr);
+        self.is_written(slot, expr.span());
+        slot
+    }
+
+    fn expr_kind(&mut self, expr: &ast::Expr) -> Slot {
         use ast::Expr;
         let expr = bare(expr);
         let span = expr.span();
@@ -31,6 +37,8 @@ impl Lower {
             Expr::Assign(assign) => self.assign(assign),
             Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
+                self.asks_for(&key);
+                self.takes_part(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called: false });
                 to
@@ -38,7 +46,7 @@ impl Lower {
             Expr::SuperProp(prop) => self.above(prop),
             Expr::Cond(choice) => {
                 let to = self.fresh();
-                let cond = self.expr(&choice.test);
+                let cond = self.condition(&choice.test);
                 let (then, ()) = self.block(|lower| lower.value_to(&choice.cons, to));
                 let (other, ()) = self.block(|lower| lower.value_to(&choice.alt, to));
                 let told = Told::Decision { test: bounds(choice.test.span()) };
@@ -150,7 +158,9 @@ impl Lower {
                 of.push(self.constant(quasi.span, Scalar::Text(text.into())));
             }
             if let Some(value) = template.exprs.get(place) {
-                of.push(self.expr(value));
+                let slot = self.expr(value);
+                self.takes(value, slot, Use::Text);
+                of.push(slot);
             }
         }
         self.compute(span, Sum::Text, of)
@@ -161,7 +171,7 @@ impl Lower {
         self.emit(span, Op::New { to: list, made: Made::Array });
         for item in items {
             let (from, spread) = match item {
-                Some(item) => (self.expr(&item.expr), item.spread.is_some()),
+                Some(item) => (self.item(item), item.spread.is_some()),
                 None => (self.undefined(span), false),
             };
             let span = item.as_ref().map_or(span, |item| item.expr.span());
@@ -181,6 +191,7 @@ impl Lower {
                 match prop {
                     ast::PropOrSpread::Spread(spread) => {
                         let from = lower.expr(&spread.expr);
+                        lower.takes(&spread.expr, from, Use::Spread);
                         lower.emit(
                             spread.expr.span(),
                             Op::Spread { object: to, from, but: Vec::new() },

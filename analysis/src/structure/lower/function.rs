@@ -1,5 +1,6 @@
 //! Functions: parameters, hoisting, the program itself.
 
+use super::super::core::Text;
 use super::*;
 
 impl Lower {
@@ -47,7 +48,13 @@ impl Lower {
     }
 
     /// Lowers a function whose code `make` emits.
-    pub(super) fn enter(&mut self, at: u32, frame: Frame, make: impl FnOnce(&mut Self)) -> FuncId {
+    pub(super) fn enter(
+        &mut self,
+        at: u32,
+        mut frame: Frame,
+        make: impl FnOnce(&mut Self),
+    ) -> FuncId {
+        frame.is_executor = self.executors.contains(&at);
         let id = self.core.functions.len() as FuncId;
         // The place is taken, so that a function stands before those within it.
         self.core.functions.push(Function {
@@ -56,12 +63,14 @@ impl Lower {
             captured: Vec::new(),
             in_loop: Vec::new(),
             per_turn: Vec::new(),
+            texts: Vec::new(),
             loops: Vec::new(),
             form: frame.form,
             is_async: frame.is_async,
             is_generator: frame.is_generator,
             uses_arguments: false,
             uses_target: false,
+            asks_for_promises: false,
             body: Block::new(),
         });
         self.frames.push(frame);
@@ -73,9 +82,11 @@ impl Lower {
             function.captured = frame.captured;
             function.in_loop = frame.in_loop;
             function.per_turn = frame.per_turn;
+            function.texts = frame.texts;
             function.loops = frame.around;
             function.uses_arguments = frame.uses_arguments;
             function.uses_target = frame.uses_target;
+            function.asks_for_promises = frame.asks_for_promises;
             function.body = frame.out;
         }
         id
@@ -93,6 +104,7 @@ impl Lower {
                 self.bind(&rest.arg, to);
             } else {
                 self.emit(span, Op::Param { to, index });
+                self.has_text(to, Text::Given(index));
                 self.bind(pattern, to);
             }
         }

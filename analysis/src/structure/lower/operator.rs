@@ -1,6 +1,6 @@
 //! Operators, and assignments of all kinds.
 
-use super::super::core::Told;
+use super::super::core::{Told, Use};
 use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
@@ -31,7 +31,7 @@ impl Lower {
                 self.compute(span, Sum::Look, vec![of])
             }
             ast::UnaryOp::Bang => {
-                let of = self.expr(&unary.arg);
+                let of = self.condition(&unary.arg);
                 self.compute(span, Sum::Not, vec![of])
             }
             ast::UnaryOp::Minus | ast::UnaryOp::Plus | ast::UnaryOp::Tilde => {
@@ -41,6 +41,7 @@ impl Lower {
                     return self.constant(span, Scalar::Number((-number.value).to_bits()));
                 }
                 let of = self.expr(&unary.arg);
+                self.takes(&unary.arg, of, Use::Operand);
                 self.compute(span, Sum::Convert, vec![of])
             }
         }
@@ -62,6 +63,7 @@ impl Lower {
             }
             None => self.expr(&update.arg),
         };
+        self.takes(&update.arg, before, Use::Operand);
         let after = self.compute(span, Sum::Convert, vec![before]);
         match parts {
             Some((object, key)) => self.emit(span, Op::Set { object, key, from: after }),
@@ -76,7 +78,9 @@ impl Lower {
         match binary.op {
             B::LogicalAnd | B::LogicalOr | B::NullishCoalescing => {
                 let to = self.fresh();
-                self.value_to(&binary.left, to);
+                let left = self.expr(&binary.left);
+                self.takes(&binary.left, left, chooses(binary.op));
+                self.emit(binary.left.span(), Op::Copy { to, from: left });
                 let test = bounds(binary.left.span());
                 self.otherwise(span, to, binary.op, test, |lower| {
                     lower.value_to(&binary.right, to)
@@ -86,6 +90,7 @@ impl Lower {
             op => {
                 let left = self.expr(&binary.left);
                 let right = self.expr(&binary.right);
+                self.takes_both(op, (Some(&binary.left), left), (&binary.right, right));
                 let how = match op {
                     B::Add => Sum::Add,
                     B::EqEqEq | B::NotEqEq => Sum::Look,
@@ -149,6 +154,7 @@ impl Lower {
                 Target::Member(_) | Target::Nothing => self.undefined(span),
             },
         };
+        self.is_written(before, assign.left.span());
         let set = |lower: &mut Self, from: Slot| match &parts {
             Some((object, key)) => {
                 let (object, key) = (*object, key.clone());
@@ -158,6 +164,7 @@ impl Lower {
         };
         if op.may_short_circuit() {
             let to = self.fresh();
+            self.emit(span, Op::Take { of: before, how: chooses(op) });
             self.emit(span, Op::Copy { to, from: before });
             self.otherwise(span, to, op, written, |lower| {
                 lower.value_to(&assign.right, to);
@@ -166,6 +173,7 @@ impl Lower {
             return to;
         }
         let right = self.expr(&assign.right);
+        self.takes_both(op, (None, before), (&assign.right, right));
         let how = if op == ast::BinaryOp::Add { Sum::Add } else { Sum::Convert };
         let to = self.compute(span, how, vec![before, right]);
         set(self, to);
@@ -197,4 +205,9 @@ impl Lower {
             }
         }
     }
+}
+
+/// Returns what the left side of `&&`, `||` or `??` is used as.
+fn chooses(op: ast::BinaryOp) -> Use {
+    if op == ast::BinaryOp::LogicalAnd { Use::Condition } else { Use::Fallback }
 }

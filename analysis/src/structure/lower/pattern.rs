@@ -1,5 +1,6 @@
 //! Patterns: what they declare, and how their names get values.
 
+use super::super::core::Use;
 use super::*;
 
 /// Collects the names in a pattern.
@@ -90,6 +91,7 @@ impl Lower {
     }
 
     pub(super) fn bind_array(&mut self, array: &ast::ArrayPat, of: Slot) {
+        self.emit(array.span, Op::Take { of, how: Use::Parts });
         for (index, item) in array.elems.iter().enumerate() {
             let Some(item) = item else { continue };
             let (to, index) = (self.fresh(), index as u32);
@@ -109,6 +111,8 @@ impl Lower {
             let to = self.fresh();
             let key = Key::Name("constructor".into());
             self.emit(object.span, Op::Get { to, object: from, key, called: false });
+        } else {
+            self.emit(object.span, Op::Take { of: from, how: Use::Parts });
         }
         let mut taken = Vec::new();
         for prop in &object.props {
@@ -117,7 +121,7 @@ impl Lower {
                     let key = self.prop_key(&pair.key);
                     taken.push(key.clone());
                     let to = self.fresh();
-                    let span = pair.value.span();
+                    let span = pair.key.span().to(pair.value.span());
                     self.emit(span, Op::Get { to, object: from, key, called: false });
                     self.bind(&pair.value, to);
                 }
@@ -147,6 +151,7 @@ impl Lower {
     fn or_default(&mut self, span: Span, from: Slot, other: &ast::Expr) -> Slot {
         let to = self.fresh();
         self.emit(span, Op::Copy { to, from });
+        self.has_text_of(to, from);
         let cond = self.compute(span, Sum::IsUndefined, vec![from]);
         let (then, ()) = self.block(|lower| {
             let value = lower.expr(other);

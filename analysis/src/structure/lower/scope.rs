@@ -3,6 +3,7 @@
 use foldhash::HashMap;
 use swc_atoms::Atom;
 
+use super::super::core::Text;
 use super::{ARGUMENTS, Block, FuncForm, MADE, Region, Slot, TARGET, THIS};
 
 /// What `break` and `continue` may name.
@@ -26,6 +27,7 @@ pub(super) struct Frame {
     pub(super) captured: Vec<bool>,
     pub(super) in_loop: Vec<u32>,
     pub(super) per_turn: Vec<bool>,
+    pub(super) texts: Vec<Text>,
     /// The loop around each loop.
     pub(super) around: Vec<u32>,
     pub(super) regions: Region,
@@ -38,8 +40,12 @@ pub(super) struct Frame {
     pub(super) uses_target: bool,
     /// The variables that cannot be assigned.
     pub(super) constants: foldhash::HashSet<Slot>,
+    /// Whether it has `x instanceof Promise`, or asks for `then`.
+    pub(super) asks_for_promises: bool,
     /// Where the optional chain that is lowered ends.
     pub(super) chain: Option<Region>,
+    /// Whether it is what `new Promise(…)` is given.
+    pub(super) is_executor: bool,
 }
 
 impl Frame {
@@ -54,6 +60,7 @@ impl Frame {
             captured: vec![false; MADE as usize + 1],
             in_loop: vec![0; MADE as usize + 1],
             per_turn: vec![false; MADE as usize + 1],
+            texts: vec![Text::Unknown; MADE as usize + 1],
             around: vec![0],
             regions: 0,
             within: 0,
@@ -62,7 +69,9 @@ impl Frame {
             uses_arguments: false,
             uses_target: false,
             constants: foldhash::HashSet::default(),
+            asks_for_promises: false,
             chain: None,
+            is_executor: false,
         }
     }
 
@@ -72,6 +81,7 @@ impl Frame {
         self.captured.push(false);
         self.in_loop.push(self.within);
         self.per_turn.push(self.within > 0);
+        self.texts.push(Text::Unknown);
         slot
     }
 

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::super::core::Told;
+use super::super::core::{Told, Use};
 use super::*;
 
 impl Lower {
@@ -99,7 +99,7 @@ impl Lower {
                 self.leavable(span, labels, false, |lower| lower.statement(statement));
             }
             Stmt::If(choice) => {
-                let cond = self.expr(&choice.test);
+                let cond = self.condition(&choice.test);
                 let (then, ()) = self.block(|lower| lower.inner(&choice.cons));
                 let (other, ()) = self.block(|lower| {
                     if let Some(alt) = &choice.alt {
@@ -131,7 +131,8 @@ impl Lower {
             }
             Stmt::Decl(declared) => self.declaration(declared),
             Stmt::Expr(value) => {
-                let _ = self.expr(&value.expr);
+                let slot = self.expr(&value.expr);
+                self.drops(&value.expr, slot);
             }
         }
     }
@@ -201,6 +202,7 @@ impl Lower {
     fn switch(&mut self, switch: &ast::SwitchStmt) {
         let span = switch.span;
         let of = self.expr(&switch.discriminant);
+        self.takes(&switch.discriminant, of, Use::Comparison { with: None });
         let test = bounds(switch.discriminant.span());
         let (body, ()) = self.block(|lower| {
             lower.scoped(|lower| {
@@ -345,7 +347,7 @@ impl Lower {
         if matches!(bare(test), ast::Expr::Lit(ast::Lit::Bool(lit)) if lit.value) {
             return;
         }
-        let cond = self.expr(test);
+        let cond = self.condition(test);
         let (other, ()) = self.block(|lower| lower.emit(test.span(), Op::Jump { to: exit }));
         self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Test });
     }
@@ -386,8 +388,10 @@ impl Lower {
     ) {
         self.core.orders |= names;
         let of = self.expr(list);
+        self.takes(list, of, Use::List);
         let (serial, around) = self.frame().begin_loop();
         let item = self.fresh();
+        self.has_text_of(item, of);
         let (body, ()) = self.block(|lower| {
             match head {
                 ast::ForHead::VarDecl(declared) => {

@@ -19,16 +19,30 @@ use crate::structure::{Argument, Node, NodeKind, Task};
 
 /// Builds the structure of a program, with the flows that either analysis finds.
 ///
-/// Tools, gaps and findings, and the nodes around the calls, are those of the walk over the tree.
+/// Tools and gaps, and the nodes around the calls, are those of the walk over the tree.
 pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
     let mut built = build_by_tree(parsed, source, limits)?;
-    if let Some(main) = parsed.function()
-        && !built.sites.is_empty()
-    {
+    if let Some(main) = parsed.function() {
         let found = report(&lower(main), source, limits);
-        lay_over(&mut built, &found, limits)?;
+        built.findings.retain(|known| !is_of_core(known.code));
+        built.findings.extend(found.findings.iter().cloned());
+        if !built.sites.is_empty() {
+            lay_over(&mut built, &found, limits)?;
+        }
     }
     Ok(built)
+}
+
+/// Returns whether the analysis of the core language alone tells of this.
+fn is_of_core(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ToolPromiseUsed
+            | Code::ToolPromiseMaybeUsed
+            | Code::ToolPromiseDropped
+            | Code::UnknownName
+            | Code::InvalidToolName
+    )
 }
 
 fn lay_over(built: &mut Built, found: &Report, limits: &Limits) -> Result<(), Finding> {

@@ -64,6 +64,7 @@ impl<'a> Solver<'a> {
         self.tracking -= 1;
         if self.tracking == 0 {
             self.trail.clear();
+            self.misuses.forget_loosened();
         }
     }
 
@@ -127,7 +128,8 @@ impl<'a> Solver<'a> {
             for (cell, now) in both {
                 if let Some(value) = exits.get_mut(&cell) {
                     let joined = self.dom.join(*value, now);
-                    *value = self.dom.with(joined, own);
+                    let is_flow = !self.dom.same(*value, now) || !self.is_exact(now);
+                    *value = if is_flow { self.dom.with(joined, own) } else { joined };
                 }
             }
         }
@@ -141,8 +143,9 @@ impl<'a> Solver<'a> {
                 exits.insert(cell, now);
             } else if !exits.contains_key(&cell) && (before != now || !self.is_exact(now)) {
                 let joined = self.dom.join(before, now);
-                let value = if before.is_never() { joined } else { self.dom.with(joined, own) };
-                exits.insert(cell, value);
+                let is_flow = !self.dom.same(before, now) || !self.is_exact(now);
+                let is_flow = is_flow && !before.is_never();
+                exits.insert(cell, if is_flow { self.dom.with(joined, own) } else { joined });
             }
         }
         self.regions[place].exits = Some(exits);
@@ -182,7 +185,7 @@ impl<'a> Solver<'a> {
                 let joined = solver.dom.join(solver.now(cell), value);
                 solver.set_now(cell, joined);
             }
-            let mark = solver.trail.len();
+            let (mark, loosened) = (solver.trail.len(), solver.misuses.loosened());
             // That a turn may not be reached is in that it may be repeated.
             solver.push_level(learned.0, false, true);
             solver.levels[level + 1].turns = true;
@@ -202,7 +205,10 @@ impl<'a> Solver<'a> {
                         continue;
                     }
                     let mut value = solver.dom.with(now, ends);
-                    if solver.round >= WIDEN {
+                    if solver.dom.same(now, before) && solver.is_exact(now) {
+                        // Only whether it is a promise differs.
+                        value = now;
+                    } else if solver.round >= WIDEN {
                         value.shape = solver.dom.shapes.widened(value.shape);
                     }
                     let Some(known) = solver.loops.get_mut(&key) else { continue };
@@ -211,6 +217,9 @@ impl<'a> Solver<'a> {
                     changed |= joined != *own;
                     *own = joined;
                 }
+            }
+            if goes_on {
+                changed |= solver.loosen_before(&key, loosened, serial);
             }
             solver.turns.pop();
             if let Some(known) = solver.loops.get_mut(&key) {
@@ -222,6 +231,23 @@ impl<'a> Solver<'a> {
             false
         });
         (goes_on, ends)
+    }
+
+    /// Lets the next turn of a loop know of what is no promise any more; returns whether that is new.
+    fn loosen_before(&mut self, key: &(u32, u32), mark: usize, serial: u32) -> bool {
+        let mut is_new = false;
+        for cell in self.misuses.loosened_since(mark) {
+            let now = self.now(cell);
+            if self.ends_with_turn(cell, serial) {
+                continue;
+            }
+            let Some(known) = self.loops.get_mut(key) else { continue };
+            let own = known.cells.entry(cell).or_insert(Value::NEVER);
+            let joined = self.dom.join(*own, now);
+            is_new |= joined != *own;
+            *own = joined;
+        }
+        is_new
     }
 
     /// Walks `try`.

@@ -467,6 +467,7 @@ impl Solver<'_> {
         } else {
             self.callbacks(method.calls, callee, this, args, item, count, deep)
         };
+        self.judges(name, called);
         if !self.take(name, method, this, args, called) {
             return self.unknown_call(Some(this), args);
         }
@@ -530,6 +531,7 @@ impl Solver<'_> {
                     let item = solver.dom.join(item, more);
                     let before = solver.read(cell);
                     let before = solver.here(before);
+                    let before = solver.folded(key, args.list.get(1).copied(), before);
                     let list: SmallVec<[Value; 4]> =
                         smallvec::smallvec![before, item, Value::computed(count), this];
                     let Some(value) =
@@ -537,6 +539,7 @@ impl Solver<'_> {
                     else {
                         return false;
                     };
+                    solver.folds(key, value);
                     solver.hold_in_object(value, key);
                     solver.write(cell, value, false);
                     last = solver.dom.join(last, value);

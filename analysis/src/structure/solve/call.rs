@@ -16,7 +16,7 @@ const INLINED: usize = 40_000;
 const CONTEXTS: usize = 4_000;
 
 /// The function that is walked.
-pub(super) struct Act {
+pub(super) struct Act<'a> {
     pub(super) context: u32,
     pub(super) base: CellId,
     pub(super) args: Args,
@@ -28,6 +28,8 @@ pub(super) struct Act {
     pub(super) iterator: Option<ObjId>,
     /// `new.target`
     pub(super) target: Value,
+    /// How the call is written.
+    pub(super) written: Written<'a>,
 }
 
 /// A function in one of the ways in which it is called.
@@ -65,6 +67,7 @@ impl<'a> Solver<'a> {
             level,
             iterator: None,
             target: Value::UNDEFINED,
+            written: Written::Nowhere,
         });
         let body: &'a [Inst] = &self.function(0).body;
         if self.region(WHOLE, |solver| solver.run(body)) {
@@ -132,11 +135,12 @@ impl<'a> Solver<'a> {
         &mut self,
         callee: Slot,
         this: Option<Slot>,
-        args: &[Arg],
+        args: &'a [Arg],
         form: CallForm,
         wait: Wait,
     ) -> Option<Value> {
         let callee = self.slot(callee);
+        let (written, is_itself) = (self.hands_over(callee, this, args), self.gives_itself(callee));
         let this = this.map(|this| self.slot(this));
         let args = self.args(args);
         let wait = match wait {
@@ -144,11 +148,15 @@ impl<'a> Solver<'a> {
             Wait::Tail => self.acts.last().is_some_and(|act| act.wait),
             Wait::Other => false,
         };
-        stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
+        self.written = written;
+        let given = stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
             CallForm::Plain => self.call_any(callee, this, &args, wait),
             CallForm::New => self.construct_any(callee, &args),
             CallForm::Super => self.call_parent(callee, this, &args),
-        })
+        });
+        self.written = Written::Nowhere;
+        self.misuses.give_itself(is_itself);
+        given
     }
 
     /// Calls a value and returns what that gives, or nothing that is known.
@@ -178,7 +186,11 @@ impl<'a> Solver<'a> {
             self.may_fail_by(callee);
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
-            solver.call_one(one, this, args, wait)
+            let written = solver.written;
+            solver.written = solver.written_for(one);
+            let given = solver.call_one(one, this, args, wait);
+            solver.written = written;
+            given
         })
     }
 
@@ -448,7 +460,8 @@ impl<'a> Solver<'a> {
         let level = self.levels.len();
         let before = self.work;
         let target = std::mem::replace(&mut self.target, Value::UNDEFINED);
-        self.acts.push(Act { context, base, args, wait, level, iterator, target });
+        let written = std::mem::replace(&mut self.written, Written::Nowhere);
+        self.acts.push(Act { context, base, args, wait, level, iterator, target, written });
         self.begin_frame(context);
         self.set_slot(RESULT, Value::UNDEFINED);
         let this = this.unwrap_or(Value::UNDEFINED);

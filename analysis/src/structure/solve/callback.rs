@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::Region;
-use crate::structure::domain::{Kind, Origin, Prim, Ref};
+use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref};
 
 /// The regions of a loop that the engine's own code goes round.
 const EXIT: Region = Region::MAX - 1;
@@ -101,7 +101,7 @@ impl Solver<'_> {
         let given = self.settled(given);
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, given);
-        self.dom.reference(Ref::Obj(promise))
+        self.promise(promise)
     }
 
     /// Notes that something begins to run beside what follows, at a time that `deps` decide.
@@ -182,7 +182,7 @@ impl Solver<'_> {
             _ => false,
         };
         if !shape.refs.iter().any(is_promise) {
-            return value;
+            return self.dom.promised(value, Promised::No);
         }
         let mut out = Value::NEVER;
         for one in &shape.refs {
@@ -204,7 +204,7 @@ impl Solver<'_> {
             let rest = self.dom.shapes.only_refs(value.shape, |_| false, true);
             out = self.dom.join(out, Value { deps: value.deps, shape: rest });
         }
-        out
+        self.dom.promised(out, Promised::No)
     }
 
     /// Returns what decides whether a value is a promise that fails, and with what.

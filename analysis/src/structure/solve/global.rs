@@ -43,6 +43,7 @@ impl Solver<'_> {
     }
 
     pub(super) fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {
+        self.misuses.set_global();
         if &**name == "args" {
             // From now on it may be this, too.
             let input = self.input();

@@ -73,6 +73,7 @@ impl Solver<'_> {
                 out = self.dom.join(out, value);
             }
         }
+        out = self.if_all_are_set(out, object);
         match self.heap.objects[object as usize].kind {
             Kind::Map => {
                 let keys = self.own(object, self.known.keys);

@@ -21,6 +21,7 @@ impl Solver<'_> {
         self.check_private(object, key);
         let mut out = Value::NEVER;
         let calls = self.core.accessors;
+        self.names_tools(&shape, key);
         for one in &shape.refs {
             let value = match one {
                 Ref::Obj(_) if calls => {
@@ -40,6 +41,7 @@ impl Solver<'_> {
             let value = self.get_of_text(object, key, called);
             out = self.dom.join(out, value);
         }
+        let out = self.surely(out, &shape.refs, key);
         let out = self.dom.with(out, key.deps);
         if is_args {
             // This does not fail, but what is done with the field may, also in ways that are not followed.
@@ -266,6 +268,8 @@ impl Solver<'_> {
                 |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
             let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
             let given = self.dom.with(given, getter.deps);
+            let promised = self.dom.shape(given).promised;
+            self.misuses.gets(object, name, promised);
             out = self.dom.join(out, given);
         }
         // The items of a list have numbers for names.

@@ -79,6 +79,7 @@ impl Solver<'_> {
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         if is_array {
             self.grows(object, key.deps);
+            self.misuses.set_item(object);
         }
         match &key.names {
             Some(names) => {

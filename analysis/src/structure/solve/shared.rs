@@ -13,6 +13,8 @@ pub(super) struct Shared {
     thrown: Deps,
     error: Option<Value>,
     writes: HashSet<CellId>,
+    /// What is awaited in place of a promise, of what is the same otherwise.
+    loosens: HashSet<CellId>,
     walked: Option<u32>,
     open: bool,
 }
@@ -86,12 +88,16 @@ impl Solver<'_> {
         }
         let (result, thrown, error) = (shared.result, shared.thrown, shared.error);
         let writes: Vec<CellId> = shared.writes.iter().copied().collect();
+        let loosens: Vec<CellId> = shared.loosens.iter().copied().collect();
         self.contexts[context as usize].shared = Some(shared);
         for cell in writes {
             let known = &mut self.heap.cells[cell as usize];
             known.watched = true;
             let joined = self.dom.join(known.now, known.ever);
             self.set_now(cell, joined);
+        }
+        for cell in loosens {
+            self.loosen(cell);
         }
         if thrown != NONE || error.is_some() {
             self.may_fail(thrown, error.unwrap_or(Value::NEVER));
@@ -118,7 +124,7 @@ impl Solver<'_> {
         deps: Deps,
         iterator: Option<ObjId>,
     ) {
-        let mark = self.trail.len();
+        let (mark, loosened) = (self.trail.len(), self.misuses.loosened());
         self.tracking += 1;
         self.beside += 1;
         let mut given = None;
@@ -139,6 +145,11 @@ impl Solver<'_> {
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         for cell in written {
             self.changed |= shared.writes.insert(cell);
+        }
+        for cell in self.misuses.loosened_since(loosened) {
+            if !self.heap.cells[cell as usize].private {
+                self.changed |= shared.loosens.insert(cell);
+            }
         }
         if let Some(given) = given {
             self.keep(given);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::Slot;
-use crate::structure::domain::{Paths, Prim, Ref};
+use crate::structure::domain::{Paths, Prim, Promised, Ref};
 
 impl Solver<'_> {
     pub(super) fn base(&self) -> CellId {
@@ -54,6 +54,7 @@ impl Solver<'_> {
     /// Writes to a cell: in place of what it has if `strong`, or beside it.
     pub(super) fn write(&mut self, cell: CellId, value: Value, strong: bool) {
         let known = self.heap.cells[cell as usize];
+        self.misuses.has(cell, self.dom.shape(value));
         if known.private {
             let value = if strong { value } else { self.dom.join(known.now, value) };
             self.set_now(cell, value);
@@ -87,7 +88,16 @@ impl Solver<'_> {
     /// Sets what a cell has now.
     pub(super) fn set_now(&mut self, cell: CellId, value: Value) {
         // Of two computed values, that as much is known of both does not make them equal.
-        if self.now(cell) == value && (value.is_never() || self.is_exact(value)) {
+        let now = self.now(cell);
+        if self.dom.same(now, value) && (value.is_never() || self.is_exact(value)) {
+            if now != value {
+                // Whether it is a promise is no flow: where that differs, nothing is sure.
+                let joined = self.dom.join(now, value);
+                self.heap.cells[cell as usize].now = joined;
+                if self.tracking > 0 {
+                    self.misuses.loosens(cell);
+                }
+            }
             return;
         }
         let known = &mut self.heap.cells[cell as usize];
@@ -98,6 +108,17 @@ impl Solver<'_> {
         if let Some(recorder) = self.recorders.last_mut() {
             let written = recorder.entry(cell).or_insert(before);
             *written = self.dom.join(*written, value);
+        }
+    }
+
+    /// Notes that what a cell has may be no promise any more.
+    pub(super) fn loosen(&mut self, cell: CellId) {
+        let now = self.now(cell);
+        if self.dom.shape(now).promised.is_promise() {
+            self.heap.cells[cell as usize].now = self.dom.promised(now, Promised::Perhaps);
+            if self.tracking > 0 {
+                self.misuses.loosens(cell);
+            }
         }
     }
 
@@ -163,8 +184,8 @@ impl Solver<'_> {
 
     /// Sets a cell to what it may have of two ways that `deps` choose between.
     pub(super) fn merge(&mut self, cell: CellId, one: Value, other: Value, deps: Deps) {
-        let value = if one == other && self.is_exact(one) {
-            one
+        let value = if self.dom.same(one, other) && self.is_exact(one) {
+            self.dom.join(one, other)
         } else {
             let joined = self.dom.join(one, other);
             // What was never written on one way is not read after it.

@@ -5,7 +5,7 @@ use swc_atoms::Atom;
 
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
+use crate::structure::domain::{Kind, Origin, Paths, Prim, Promised, Ref};
 
 /// The deepest argument that is shown part by part.
 const SHOWN_DEPTH: u32 = 8;
@@ -100,8 +100,9 @@ impl Solver<'_> {
         // Else it fails where the promise is waited for.
         if wait {
             self.may_fail(deps, Value::computed(deps));
+            return value;
         }
-        value
+        self.dom.promised(value, Promised::Surely)
     }
 
     fn join_task(&mut self, place: usize, new: FoundTask) {

@@ -5,12 +5,13 @@ use super::level::Sees;
 use super::walk::At;
 use super::*;
 use crate::structure::core::FuncForm;
-use crate::structure::domain::{Kind, Prim, Ref, Shape};
+use crate::structure::domain::{Kind, Prim, Promised, Ref, Shape};
 
 impl Solver<'_> {
     /// Returns what may be anything that escaped.
     pub(super) fn pooled(&mut self) -> Value {
-        let shape = Shape { prim: Prim::Any, absent: false, refs: smallvec::smallvec![Ref::Pool] };
+        let refs = smallvec::smallvec![Ref::Pool];
+        let shape = Shape { prim: Prim::Any, absent: false, refs, promised: Promised::No };
         Value { deps: self.pool_deps, shape: self.dom.shapes.add(shape) }
     }
 

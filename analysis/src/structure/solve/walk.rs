@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::{Inst, Key, Made, Op, Put, Scalar, Slot, Told};
-use crate::structure::domain::{Kind, Ref};
+use crate::structure::domain::{Kind, Promised, Ref};
 
 /// The stack that one instruction may need, and what is added when less is left.
 const STACK_STEP: usize = 256 * 1024;
@@ -24,6 +24,12 @@ impl<'a> Solver<'a> {
     /// Walks a block; returns whether its end is reached.
     pub(super) fn run(&mut self, block: &'a [Inst]) -> bool {
         for inst in block {
+            if let Op::Take { of, how } = &inst.op {
+                // It costs the program nothing.
+                (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
+                self.takes(*of, how);
+                continue;
+            }
             self.work += 1;
             if self.work > WORK {
                 self.entangled = true;
@@ -46,12 +52,14 @@ impl<'a> Solver<'a> {
             Op::Copy { to, from } => {
                 let cell = self.base() + *from;
                 let value = self.read(cell);
+                let value = self.if_set_by_others(value, *from);
                 let value = self.declared(value);
                 self.set_slot(*to, value);
             }
             Op::Outer { to, up, slot } => {
                 let cell = self.outer(*up, *slot);
                 let value = self.read(cell);
+                let value = self.if_set(value, cell);
                 let value = self.declared(value);
                 self.set_slot(*to, value);
             }
@@ -158,6 +166,7 @@ impl<'a> Solver<'a> {
             Op::Await { to, from } => {
                 let value = self.slot(*from);
                 let value = self.wait(value);
+                let value = self.dom.promised(value, Promised::Awaited);
                 self.set_slot(*to, value);
             }
             Op::Yield { to, from, all } => {
@@ -257,6 +266,7 @@ impl<'a> Solver<'a> {
         let (mut value, count) = if names { self.names_within(list) } else { self.iterated(list) };
         if waits {
             value = self.wait(value);
+            value = self.dom.promised(value, Promised::Awaited);
         }
         self.may_fail_by(list);
         let value = self.dom.with(value, count);

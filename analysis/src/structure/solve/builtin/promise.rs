@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::structure::core::Scalar;
+use crate::structure::domain::Promised;
 
 impl Solver<'_> {
     /// `Promise.all` and its like.
@@ -23,7 +24,7 @@ impl Solver<'_> {
                 };
                 let is_plain = shape.prim == crate::structure::domain::Prim::None && !shape.absent;
                 if is_plain && !shape.refs.is_empty() && shape.refs.iter().all(is_promise) {
-                    return first;
+                    return self.dom.promised(first, Promised::Surely);
                 }
                 let (fails, error) = self.failure(first);
                 let settled = self.settled(first);
@@ -36,14 +37,14 @@ impl Solver<'_> {
                 if ends != NONE {
                     self.settle(promise, self.known.ends, Value::computed(ends));
                 }
-                self.dom.reference(Ref::Obj(promise))
+                self.promise(promise)
             }
             "Promise.reject" => {
                 let promise = self.object(1, Kind::Promise);
                 let deps = self.reach(first);
                 self.settle(promise, self.known.fails, Value { deps, shape: first.shape });
                 self.settle(promise, self.known.value, Value::NEVER);
-                self.dom.reference(Ref::Obj(promise))
+                self.promise(promise)
             }
             "Promise.all" => {
                 let (fails, error) = self.failure_of_items(first);
@@ -109,7 +110,7 @@ impl Solver<'_> {
             }
             "Promise.withResolvers" => {
                 let promise = self.object(1, Kind::Promise);
-                let value = self.dom.reference(Ref::Obj(promise));
+                let value = self.promise(promise);
                 let made = self.make(3, Kind::Plain);
                 let resolve = self.resolver(4, "%resolve", value);
                 let reject = self.resolver(5, "%reject", value);
@@ -168,7 +169,7 @@ impl Solver<'_> {
         }
         // Who waits for it waits for all of them.
         self.settle(promise, self.known.elem, parts);
-        self.dom.reference(Ref::Obj(promise))
+        self.promise(promise)
     }
 
     fn resolver(&mut self, part: u32, name: &str, promise: Value) -> Value {
@@ -182,7 +183,7 @@ impl Solver<'_> {
 
     pub(super) fn new_promise(&mut self, executor: Value) -> Value {
         let promise = self.object(1, Kind::Promise);
-        let value = self.dom.reference(Ref::Obj(promise));
+        let value = self.promise(promise);
         let resolve = self.resolver(3, "%resolve", value);
         let reject = self.resolver(4, "%reject", value);
         let args = Args { list: smallvec::smallvec![resolve, reject], rest: None };
@@ -359,7 +360,10 @@ impl Solver<'_> {
         if thrown != NONE || !with.is_never() {
             self.settle_failure(promise, thrown, with);
         }
-        self.dom.reference(Ref::Obj(promise))
+        let made = self.promise(promise);
+        let is_promise = self.is_promise(this);
+        // What is no promise may have a method of that name of its own.
+        if is_promise { made } else { self.dom.promised(made, Promised::Perhaps) }
     }
 
     /// `call`, `apply` and `bind`; `this` is the function.

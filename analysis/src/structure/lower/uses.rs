@@ -1,0 +1,160 @@
+//! Notes where a value is used in a way that makes no sense for a promise.
+
+use super::super::core::{Text, Use};
+use super::stmt::bounds;
+use super::*;
+
+impl Lower {
+    /// Notes the text of what a slot has.
+    pub(super) fn is_written(&mut self, slot: Slot, span: Span) {
+        self.has_text(slot, Text::Written(bounds(span)));
+    }
+
+    pub(super) fn has_text(&mut self, slot: Slot, text: Text) {
+        if let Some(known) = self.frame().texts.get_mut(slot as usize) {
+            *known = text;
+        }
+    }
+
+    pub(super) fn has_text_of(&mut self, slot: Slot, other: Slot) {
+        let text = self.frame().texts.get(other as usize).copied();
+        self.has_text(slot, text.unwrap_or_default());
+    }
+
+    /// Notes a use of an expression that is in a slot.
+    pub(super) fn takes(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
+        if !self.is_no_promise(expr) {
+            self.emit(expr.span(), Op::Take { of, how });
+        }
+    }
+
+    /// Lowers what is true or false.
+    pub(super) fn condition(&mut self, test: &ast::Expr) -> Slot {
+        let cond = self.expr(test);
+        self.takes(test, cond, Use::Condition);
+        cond
+    }
+
+    /// Lowers an item of a list or an argument, which may be spread.
+    pub(super) fn item(&mut self, item: &ast::ExprOrSpread) -> Slot {
+        let slot = self.expr(&item.expr);
+        if item.spread.is_some() {
+            self.takes(&item.expr, slot, Use::Spread);
+        }
+        slot
+    }
+
+    pub(super) fn takes_part(&mut self, expr: &ast::Expr, object: Slot, key: &Key) {
+        let is_of_promises = |name: &Atom| {
+            matches!(&**name, "then" | "catch" | "finally" | "constructor")
+                || name.starts_with(['#', '@', '%'])
+        };
+        if !matches!(key, Key::Name(name) if is_of_promises(name)) {
+            self.takes(expr, object, Use::Field(key.clone()));
+        }
+    }
+
+    /// Notes that a property is read and not called.
+    pub(super) fn asks_for(&mut self, key: &Key) {
+        self.frame().asks_for_promises |= matches!(key, Key::Name(name) if &**name == "then");
+    }
+
+    /// Notes the uses of the two sides of an operator; what stands on the left may be no expression.
+    pub(super) fn takes_both(
+        &mut self,
+        op: ast::BinaryOp,
+        (left, one): (Option<&ast::Expr>, Slot),
+        (right, other): (&ast::Expr, Slot),
+    ) {
+        use ast::BinaryOp as B;
+        let is_promise = |expr: &ast::Expr| matches!(bare(expr), ast::Expr::Ident(name) if &*name.sym == "Promise");
+        self.frame().asks_for_promises |= op == B::InstanceOf && is_promise(right);
+        let (first, second) = match op {
+            B::InstanceOf => (None, None),
+            B::EqEqEq | B::NotEqEq | B::EqEq | B::NotEq => (
+                Some(Use::Comparison { with: Some(other) }),
+                Some(Use::Comparison { with: Some(one) }),
+            ),
+            B::Add => (Some(Use::Text), Some(Use::Text)),
+            B::In => (None, Some(Use::Operand)),
+            _ => (Some(Use::Operand), Some(Use::Operand)),
+        };
+        match (left, first) {
+            (Some(left), Some(how)) => self.takes(left, one, how),
+            (None, Some(how)) => self.emit(right.span(), Op::Take { of: one, how }),
+            (_, None) => {}
+        }
+        if let Some(how) = second {
+            self.takes(right, other, how);
+        }
+    }
+
+    /// Notes that nobody gets a value.
+    pub(super) fn drops(&mut self, expr: &ast::Expr, of: Slot) {
+        let inner = bare(expr);
+        // What ends as the call does is told by the promise that is made.
+        let is_told = self.frame().is_executor && handles_failure(inner);
+        if !is_told && !matches!(inner, ast::Expr::Assign(_)) {
+            let chosen = matches!(inner, ast::Expr::Bin(_));
+            let is_choice = |op: ast::BinaryOp| {
+                use ast::BinaryOp as B;
+                matches!(op, B::LogicalAnd | B::LogicalOr | B::NullishCoalescing)
+            };
+            if !matches!(inner, ast::Expr::Bin(binary) if !is_choice(binary.op)) {
+                self.emit(expr.span(), Op::Take { of, how: Use::Dropped { chosen } });
+            }
+        }
+    }
+
+    /// Notes the function that makes a promise of what it calls.
+    pub(super) fn makes_promise(&mut self, new: &ast::NewExpr) {
+        let is_promise = matches!(bare(&new.callee), ast::Expr::Ident(name) if &*name.sym == "Promise")
+            && self.lookup(&"Promise".into()).is_none();
+        if let (true, Some(executor)) = (is_promise, new.args.iter().flatten().next()) {
+            self.executors.push(offset(bare(&executor.expr).span().lo));
+        }
+    }
+
+    /// Returns whether an expression is neither a promise nor a list of them, whatever it is made of.
+    fn is_no_promise(&mut self, expr: &ast::Expr) -> bool {
+        use ast::BinaryOp as B;
+        match bare(expr) {
+            ast::Expr::Lit(_)
+            | ast::Expr::Tpl(_)
+            | ast::Expr::Fn(_)
+            | ast::Expr::Arrow(_)
+            | ast::Expr::Class(_)
+            | ast::Expr::Object(_)
+            | ast::Expr::Unary(_)
+            | ast::Expr::Update(_)
+            | ast::Expr::This(_) => true,
+            ast::Expr::Bin(binary) => {
+                !matches!(binary.op, B::LogicalAnd | B::LogicalOr | B::NullishCoalescing)
+            }
+            ast::Expr::Ident(name) => {
+                matches!(
+                    &*name.sym,
+                    "mcp" | "args" | "JSON" | "Math" | "Object" | "Promise" | "console"
+                ) && self.lookup(&name.sym).is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether an expression is `p.catch(f)` or `p.then(f, g)`: whoever writes that in `new Promise(…)` hands
+/// on how the call ended.
+fn handles_failure(expr: &ast::Expr) -> bool {
+    let ast::Expr::Call(call) = expr else { return false };
+    let ast::Callee::Expr(callee) = &call.callee else { return false };
+    let ast::Expr::Member(member) = bare(callee) else { return false };
+    match &member.prop {
+        ast::MemberProp::Ident(name) => match &*name.sym {
+            "catch" => !call.args.is_empty(),
+            "then" => call.args.len() > 1,
+            "finally" => handles_failure(bare(&member.obj)),
+            _ => false,
+        },
+        _ => false,
+    }
+}

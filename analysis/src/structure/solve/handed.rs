@@ -1,0 +1,260 @@
+//! Promises that are handed to tools and to the engine's functions, and how calls are written.
+
+use super::misuse::Wrong;
+use super::*;
+use crate::structure::builtins::{self, Gives};
+use crate::structure::core::{Arg, Slot, Text, Use};
+use crate::structure::domain::{Kind, Prim, Promised, Ref};
+
+/// The most objects in an argument that are looked at.
+const OBJECTS: usize = 256;
+/// Of a call, in place of an argument: what it is called on.
+const THIS: u32 = u32::MAX;
+
+/// What a function does with what it is given.
+#[derive(Debug, Clone, Copy)]
+enum Taker {
+    Tool,
+    /// `JSON.stringify`
+    Json,
+    Console,
+    /// It makes something of the value itself.
+    Converts(&'static str),
+}
+
+impl Taker {
+    fn wrong(self) -> Wrong {
+        match self {
+            Self::Tool => Wrong::Argument,
+            Self::Json => Wrong::Json,
+            Self::Console => Wrong::Printed,
+            Self::Converts(name) => Wrong::Converted(name),
+        }
+    }
+}
+
+impl<'a> Solver<'a> {
+    /// Notes what a call is given; returns how it is written.
+    pub(super) fn hands_over(
+        &mut self,
+        callee: Value,
+        this: Option<Slot>,
+        args: &'a [Arg],
+    ) -> Written<'a> {
+        let shape = self.dom.shapes.kept(callee.shape);
+        let (inst, is_plain) = (self.place >> 3, shape.prim == Prim::None && !shape.absent);
+        match shape.refs.as_slice() {
+            [Ref::Method(name)] if is_plain => {
+                if let (Some(this), "join") = (this, &*self.dom.names.text(*name)) {
+                    let value = self.slot(this);
+                    let text = self.text_of(this);
+                    match self.wrong_use(value, &Use::Text) {
+                        Some(wrong) => self.misused((inst, THIS), text, wrong),
+                        None => self.misuses.right_part((inst, THIS)),
+                    }
+                }
+            }
+            [Ref::Builtin(name)] if is_plain => {
+                if let Some(taker) = taker(&self.dom.names.text(*name)) {
+                    self.gives_to(taker, args);
+                }
+            }
+            refs if is_plain && refs.iter().all(|one| matches!(one, Ref::Tool(..))) => {
+                self.gives_to(Taker::Tool, args);
+            }
+            _ => {}
+        }
+        let context = &self.contexts[self.context() as usize];
+        Written::Call { func: context.func, this, args }
+    }
+
+    /// Returns whether a call gives what it is called on, or given, so that someone else has it, too.
+    pub(super) fn gives_itself(&self, callee: Value) -> bool {
+        match self.dom.shape(callee).refs.as_slice() {
+            [Ref::Method(name)] => builtins::method(&self.dom.names.text(*name))
+                .is_some_and(|method| method.gives == Gives::Itself),
+            [Ref::Builtin(name)] => matches!(
+                &*self.dom.names.text(*name),
+                "Object.assign" | "Object.freeze" | "Object.seal" | "Object.preventExtensions"
+            ),
+            _ => false,
+        }
+    }
+
+    fn gives_to(&mut self, taker: Taker, args: &[Arg]) {
+        for arg in args.iter().filter(|arg| arg.spread) {
+            let (value, text) = (self.slot(arg.slot), self.text_of(arg.slot));
+            let place = (self.place >> 3, text.0);
+            if self.lists_promises(value) {
+                self.misused(place, text, Wrong::Items);
+            } else {
+                self.misuses.right_part(place);
+            }
+        }
+        // What stands behind a list of unknown length has no place.
+        let plain = args.iter().take_while(|arg| !arg.spread);
+        let mut slots: SmallVec<[Slot; 4]> = plain.map(|arg| arg.slot).collect();
+        match taker {
+            Taker::Json => {
+                let replacer = slots.get(1).map(|slot| self.slot(*slot));
+                if replacer.is_some_and(|value| !self.dom.shape(value).refs.is_empty()) {
+                    return;
+                }
+                slots.truncate(1);
+            }
+            Taker::Converts("Object") if args.len() != 1 => return,
+            _ => {}
+        }
+        for slot in slots {
+            let (value, text) = (self.slot(slot), self.text_of(slot));
+            self.takes_all(taker, value, text, &mut HashSet::default());
+        }
+    }
+
+    /// Notes that a value, and all that is in it, is given to a function.
+    fn takes_all(
+        &mut self,
+        taker: Taker,
+        value: Value,
+        text: (u32, u32),
+        seen: &mut HashSet<ObjId>,
+    ) {
+        let shape = self.dom.shapes.kept(value.shape);
+        let place = (self.place >> 3, text.0);
+        let asks =
+            matches!(taker, Taker::Converts("Boolean")) && shape.promised == Promised::Likely;
+        if shape.promised.is_promise() && !asks {
+            self.misused(place, text, taker.wrong());
+            return;
+        }
+        let is_deep = !matches!(taker, Taker::Converts(_));
+        if is_deep && self.lists_promises(value) {
+            self.misused(place, text, Wrong::Items);
+            return;
+        }
+        self.misuses.right_part(place);
+        let ([Ref::Obj(object)], Prim::None, false) =
+            (shape.refs.as_slice(), &shape.prim, shape.absent)
+        else {
+            return;
+        };
+        if !is_deep || seen.len() >= OBJECTS || !seen.insert(*object) {
+            return;
+        }
+        for (cell, value) in self.parts_of(*object) {
+            let span = self.heap.cells[cell as usize].span;
+            if span == (0, 0) {
+                continue;
+            }
+            if self.dom.shape(value).absent {
+                self.misuses.right_part((self.place >> 3, span.0));
+            } else {
+                self.takes_all(taker, value, span, seen);
+            }
+        }
+    }
+
+    /// Returns the parts of a list or an object of which it is known that they are written out.
+    fn parts_of(&mut self, object: ObjId) -> Vec<(CellId, Value)> {
+        let known = &self.heap.objects[object as usize];
+        if known.kind == Kind::Array {
+            return self.listed(object).unwrap_or_default();
+        }
+        if known.kind != Kind::Plain || known.escaped {
+            return Vec::new();
+        }
+        let mut parts = Vec::new();
+        for (name, cell) in known.keys.clone() {
+            let value = self.read(cell);
+            if value.is_never() || value == Value::ABSENT {
+                continue;
+            }
+            let text = self.dom.names.text(name);
+            // What is written out in place of it is not known.
+            if text.starts_with('%') || text.starts_with("get:") || &*text == "toJSON" {
+                return Vec::new();
+            }
+            if !text.starts_with("set:") {
+                parts.push((cell, value));
+            }
+        }
+        parts
+    }
+
+    /// Returns the text of what a slot of the function that is walked has.
+    pub(super) fn text_of(&self, slot: Slot) -> (u32, u32) {
+        let function = self.function(self.contexts[self.context() as usize].func);
+        match function.texts.get(slot as usize) {
+            Some(Text::Written(span)) => *span,
+            Some(Text::Given(index)) => self.given_text(*index as usize),
+            _ => (0, 0),
+        }
+    }
+
+    /// Returns the text of an argument as the caller writes it.
+    fn given_text(&self, index: usize) -> (u32, u32) {
+        match self.acts.last().map(|act| act.written) {
+            Some(Written::Items { of, .. }) => of,
+            Some(Written::Call { func, args, .. })
+                if args.iter().take(index + 1).all(|arg| !arg.spread) =>
+            {
+                let text = args.get(index).map(|arg| self.written_text(func, arg.slot));
+                text.unwrap_or_default()
+            }
+            _ => (0, 0),
+        }
+    }
+
+    fn written_text(&self, func: FuncId, slot: Slot) -> (u32, u32) {
+        match self.function(func).texts.get(slot as usize) {
+            Some(Text::Written(span)) => *span,
+            _ => (0, 0),
+        }
+    }
+
+    /// Returns how the call of one of several functions is written.
+    pub(super) fn written_for(&self, callee: Ref) -> Written<'a> {
+        match (callee, self.written) {
+            (Ref::Method(_), Written::Call { func, this, args }) => Written::Items {
+                of: this.map_or((0, 0), |this| self.written_text(func, this)),
+                first: args.first().map_or(0, |arg| self.written_text(func, arg.slot).0),
+            },
+            (Ref::Obj(object), written)
+                if matches!(self.heap.objects[object as usize].kind, Kind::Func { .. }) =>
+            {
+                written
+            }
+            _ => Written::Nowhere,
+        }
+    }
+}
+
+/// Returns what a function of the engine does with what it is given.
+fn taker(name: &str) -> Option<Taker> {
+    Some(match name {
+        "String" => Taker::Converts("String"),
+        "Number" => Taker::Converts("Number"),
+        "Boolean" => Taker::Converts("Boolean"),
+        "BigInt" => Taker::Converts("BigInt"),
+        "parseInt" => Taker::Converts("parseInt"),
+        "parseFloat" => Taker::Converts("parseFloat"),
+        "isNaN" => Taker::Converts("isNaN"),
+        "encodeURIComponent" => Taker::Converts("encodeURIComponent"),
+        "Date" => Taker::Converts("Date"),
+        "URL" => Taker::Converts("URL"),
+        "Map" => Taker::Converts("Map"),
+        "Set" => Taker::Converts("Set"),
+        "structuredClone" => Taker::Converts("structuredClone"),
+        "Object.keys" | "Object.values" | "Object.entries" => Taker::Converts("Object"),
+        "JSON.stringify" => Taker::Json,
+        "JSON.parse" => Taker::Converts("JSON.parse"),
+        "Array.from" => Taker::Converts("Array.from"),
+        "Array.isArray" => Taker::Converts("Array.isArray"),
+        "Number.isNaN" => Taker::Converts("Number.isNaN"),
+        "Number.isFinite" => Taker::Converts("Number.isFinite"),
+        "Number.isInteger" => Taker::Converts("Number.isInteger"),
+        _ if name.starts_with("Math.") => Taker::Converts("Math"),
+        _ if name.starts_with("console.") => Taker::Console,
+        _ => return None,
+    })
+}
