@@ -103,3 +103,6 @@ fn quoted((from, until): (u32, u32), source: &str) -> String {
         _ => shown(&text, QUOTED),
     }
 }
+
+#[cfg(test)]
+mod tests;
