@@ -73,6 +73,13 @@ impl Solver<'_> {
         if self.dom.shape(value).refs.is_empty() {
             return;
         }
+        let context = self.acts.get(act).map_or(0, |act| act.context);
+        let known = &self.contexts[context as usize];
+        if known.leaks && self.function(known.func).captured[slot as usize] {
+            // A function that may be called at any time sees it.
+            self.keep(value);
+            return;
+        }
         let shape = self.dom.shapes.kept(value.shape);
         for one in &shape.refs {
             let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
