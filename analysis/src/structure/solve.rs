@@ -126,7 +126,11 @@ pub(super) struct Solver<'a> {
     pool: Vec<ObjId>,
     pool_deps: Deps,
     /// Functions of the program of which no call was found, and those of which one was.
-    unseen: Vec<ObjId>,
+    unseen: Vec<(FuncId, ObjId)>,
+    /// Those of them that nothing else calls.
+    roots: HashSet<FuncId>,
+    /// The shared contexts that are still to be walked in this round.
+    waiting: Vec<(u32, Option<ObjId>)>,
     called: HashSet<FuncId>,
     /// The generators that are gone over to their end by a place that is always reached.
     driven: HashSet<ObjId>,
@@ -181,6 +185,8 @@ pub(super) struct Solver<'a> {
     effects: usize,
     /// What decides when the code that is walked runs, beyond what decides whether it does.
     when: Deps,
+    /// Where what runs beside others began to.
+    since: Birth,
     finals: u32,
     /// How many expressions are walked that fail whatever they do.
     doomed: u32,
@@ -302,6 +308,7 @@ impl<'a> Solver<'a> {
             running: HashMap::default(),
             effects: 0,
             when: NONE,
+            since: Birth::default(),
             finals: 0,
             doomed: 0,
             replays: 0,
@@ -310,6 +317,8 @@ impl<'a> Solver<'a> {
             rethrows: 0,
             throwing: false,
             unseen: Vec::new(),
+            roots: HashSet::default(),
+            waiting: Vec::new(),
             called: HashSet::default(),
             driven: HashSet::default(),
             inlined: 0,
@@ -354,6 +363,7 @@ impl<'a> Solver<'a> {
         self.inlined = 0;
         self.tasks = Tasks::default();
         self.gaps.clear();
+        self.waiting.clear();
         self.awaited.clear();
         self.unwaited.clear();
         self.misuses.begin_round();

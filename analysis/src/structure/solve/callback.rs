@@ -8,6 +8,13 @@ use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref};
 const EXIT: Region = Region::MAX - 1;
 const TURN: Region = Region::MAX - 2;
 
+/// What was so before something began to run beside it.
+pub(super) struct Before {
+    when: Deps,
+    since: Birth,
+    effects: usize,
+}
+
 impl Solver<'_> {
     /// Walks what is done any number of times, which `count` decides.
     pub(super) fn repeat(
@@ -105,15 +112,30 @@ impl Solver<'_> {
     }
 
     /// Notes that something begins to run beside what follows, at a time that `deps` decide.
-    pub(super) fn begin_thread(&mut self, deps: Deps) -> (Deps, usize) {
+    pub(super) fn begin_thread(&mut self, deps: Deps) -> Before {
         let when = self.dom.union(self.when, deps);
-        (std::mem::replace(&mut self.when, when), self.effects)
+        let since = self.birth();
+        Before {
+            when: std::mem::replace(&mut self.when, when),
+            since: std::mem::replace(&mut self.since, since),
+            effects: self.effects,
+        }
+    }
+
+    /// Notes that what began to run beside this is followed; returns whether anybody may see it.
+    pub(super) fn end_beside(&mut self, before: &Before) -> bool {
+        (self.when, self.since) = (before.when, before.since);
+        let is_seen = self.effects > before.effects;
+        if is_seen && !self.is_concurrent() {
+            self.since = self.birth();
+        }
+        is_seen
     }
 
     /// Notes what decides when something that ran beside has settled a promise.
-    pub(super) fn end_thread(&mut self, (before, effects): (Deps, usize), promise: ObjId) {
-        let when = std::mem::replace(&mut self.when, before);
-        if self.effects > effects {
+    pub(super) fn end_thread(&mut self, before: Before, promise: ObjId) {
+        let when = self.when;
+        if self.end_beside(&before) {
             let birth = self.birth();
             self.running.insert(promise, birth);
         }
@@ -346,7 +368,8 @@ impl Solver<'_> {
     /// Notes that what follows comes later by what decides on this place and on a value.
     pub(super) fn takes_time(&mut self, value: Value) {
         if self.is_concurrent() {
-            let control = self.control_above(0);
+            // What decided before both ran is the same for both.
+            let control = self.control_since(self.since);
             let when = self.when_of(value);
             let when = self.dom.union(when, control);
             self.when = self.dom.union(self.when, when);

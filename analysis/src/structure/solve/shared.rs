@@ -19,6 +19,11 @@ pub(super) struct Shared {
     open: bool,
 }
 
+/// The deepest nesting in which shared contexts are walked where they are called: whoever looks back at
+/// what was written since, looks at all that stands deeper. Further ones are walked afterwards, and what
+/// they give is seen in the next round.
+const NESTED: usize = 64;
+
 /// In place of the caller, for contexts that calls share.
 const ANY_CALLER: u32 = u32::MAX;
 
@@ -79,12 +84,14 @@ impl Solver<'_> {
         self.changed |= is_new;
         let must_walk = !shared.open && shared.walked != Some(self.round);
         if must_walk {
-            (shared.open, shared.walked) = (true, Some(self.round));
-            let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
+            shared.walked = Some(self.round);
             self.contexts[context as usize].shared = Some(shared);
-            self.walk_shared(context, this, args, deps, iterator);
+            if self.acts.len() < NESTED {
+                self.walk_open(context, iterator);
+            } else {
+                self.waiting.push((context, iterator));
+            }
             shared = self.contexts[context as usize].shared.take().unwrap_or_default();
-            shared.open = false;
         }
         let (result, thrown, error) = (shared.result, shared.thrown, shared.error);
         let writes: Vec<CellId> = shared.writes.iter().copied().collect();
@@ -114,6 +121,24 @@ impl Solver<'_> {
         let is_new = *known != Some(joined);
         *known = Some(joined);
         is_new
+    }
+
+    /// Walks the shared contexts that were not walked where they were called.
+    pub(super) fn walk_waiting(&mut self) {
+        while let Some((context, iterator)) = self.waiting.pop() {
+            self.walk_open(context, iterator);
+        }
+    }
+
+    fn walk_open(&mut self, context: u32, iterator: Option<ObjId>) {
+        let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
+        shared.open = true;
+        let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
+        self.contexts[context as usize].shared = Some(shared);
+        self.walk_shared(context, this, args, deps, iterator);
+        if let Some(shared) = &mut self.contexts[context as usize].shared {
+            shared.open = false;
+        }
     }
 
     fn walk_shared(

@@ -62,7 +62,8 @@ impl Solver<'_> {
         }
         let since = self.control_since(known.birth);
         let since = self.dom.union(since, self.when);
-        let value = self.dom.with(value, self.when);
+        // The program itself finds what it wrote whenever that was; what runs beside it may not.
+        let value = if self.beside > 0 { self.dom.with(value, self.when) } else { value };
         let is_promise = known.object.is_some_and(|object| {
             self.heap.objects[object as usize].kind == crate::structure::domain::Kind::Promise
         });

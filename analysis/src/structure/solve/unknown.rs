@@ -139,7 +139,12 @@ impl Solver<'_> {
 
     /// Calls the functions of which no call was found: what they call is told all the same.
     fn call_unseen(&mut self) {
-        for object in self.unseen.clone() {
+        for (func, object) in self.unseen.clone() {
+            // Of several that call each other, the first is enough.
+            if self.called.contains(&func) && !self.roots.contains(&func) {
+                continue;
+            }
+            self.roots.insert(func);
             let some = Value::computed(NONE);
             let args = Args { list: SmallVec::new(), rest: Some(some) };
             let callee = self.dom.reference(Ref::Obj(object));
@@ -177,15 +182,13 @@ impl Solver<'_> {
         for (object, known) in self.heap.objects.iter().enumerate() {
             if let Kind::Func { func, .. } = known.kind
                 && !self.called.contains(&func)
+                && !self.roots.contains(&func)
                 && !found.iter().any(|(other, _)| *other == func)
             {
                 found.push((func, object as ObjId));
             }
         }
-        for (func, object) in &found {
-            self.called.insert(*func);
-            self.unseen.push(*object);
-        }
+        self.unseen.extend(&found);
         !found.is_empty()
     }
 

@@ -18,7 +18,9 @@ pub(super) struct At {
 impl<'a> Solver<'a> {
     pub(super) fn walk_main(&mut self) {
         self.enter_main();
+        self.walk_waiting();
         self.call_pool();
+        self.walk_waiting();
     }
 
     /// Walks a block; returns whether its end is reached.

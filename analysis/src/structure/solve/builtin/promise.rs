@@ -498,7 +498,7 @@ impl Solver<'_> {
         let timers = self.dom.union(self.timers, control);
         self.changed |= clock != self.clock || timers != self.timers;
         (self.clock, self.timers) = (clock, timers);
-        let (when, effects) = self.begin_thread(late);
+        let before = self.begin_thread(late);
         let at = (self.at, self.end, self.place);
         let is_text = self.dom.shape(callee).refs.is_empty()
             && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
@@ -511,8 +511,7 @@ impl Solver<'_> {
             });
         });
         (self.at, self.end, self.place) = at;
-        self.when = when;
-        self.threads |= self.effects > effects;
+        self.threads |= self.end_beside(&before);
         Value::computed(self.timers)
     }
 }
