@@ -62,6 +62,8 @@ pub use parameters::{Parameter, Parameters, description};
 pub use plan::{
     Certainty, Condition, Effect, Gap, Group, Place, Plan, PlannedTask, Times, plan, plan_with,
 };
+#[doc(hidden)]
+pub use structure::Rule;
 pub use structure::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 
 use diagnostic::Finding;
@@ -246,6 +248,14 @@ pub fn analyze(source: &str, limits: &Limits) -> Analysis {
 #[doc(hidden)]
 pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis {
     analyze_by(source, limits, forgive_misused_promise)
+}
+
+/// Analyses a program as [`analyze_by_core`] does, and forgets a rule.
+///
+/// For tests of the tests: they find a program that shows the rule.
+#[doc(hidden)]
+pub fn analyze_forgetting(source: &str, limits: &Limits, rule: Rule) -> Analysis {
+    structure::forgetting(rule, || analyze_by_core(source, limits))
 }
 
 fn forgive_misused_promise(found: &mut Diagnostic) {

@@ -96,10 +96,11 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["sort"], row(Takes::Nothing, Calls::Order, Gives::Itself, true)),
     (&["toSorted"], row(Takes::Nothing, Calls::Order, Gives::Parts, false)),
     (&["reverse", "copyWithin"], row(Takes::Nothing, Calls::Never, Gives::Itself, true)),
-    (&["push", "unshift"], row(Takes::All, Calls::Never, Gives::Computed, true)),
+    (&["push"], row(Takes::All, Calls::Never, Gives::Computed, false)),
+    (&["unshift"], row(Takes::All, Calls::Never, Gives::Computed, true)),
     (&["pop", "shift"], row(Takes::Nothing, Calls::Never, Gives::Part, true)),
     (&["splice"], row(Takes::From(2), Calls::Never, Gives::Parts, true)),
-    (&["fill"], row(Takes::All, Calls::Never, Gives::Itself, true)),
+    (&["fill"], row(Takes::All, Calls::Never, Gives::Itself, false)),
     (&["toSpliced", "with"], row(Takes::Nothing, Calls::Never, Gives::Parts, false)),
     (
         &["slice", "concat", "flat", "toReversed"],
@@ -109,14 +110,14 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["values", "toArray"], row(Takes::Nothing, Calls::Never, Gives::Parts, false)),
     (&["entries"], row(Takes::Nothing, Calls::Never, Gives::Pairs, false)),
     (&["keys"], row(Takes::Nothing, Calls::Never, Gives::Keys, false)),
-    (&["set"], row(Takes::Pair, Calls::Never, Gives::Itself, true)),
-    (&["append"], row(Takes::All, Calls::Never, Gives::Undefined, true)),
-    (&["add"], row(Takes::All, Calls::Never, Gives::Itself, true)),
+    (&["set"], row(Takes::Pair, Calls::Never, Gives::Itself, false)),
+    (&["append"], row(Takes::All, Calls::Never, Gives::Undefined, false)),
+    (&["add"], row(Takes::All, Calls::Never, Gives::Itself, false)),
     (&["delete"], row(Takes::Nothing, Calls::Never, Gives::Computed, true)),
     (&["clear"], row(Takes::Nothing, Calls::Never, Gives::Undefined, true)),
     // A pattern remembers where it stopped.
-    (&["test"], row(Takes::All, Calls::Never, Gives::Computed, true)),
-    (&["exec"], row(Takes::All, Calls::Never, Gives::Data, true)),
+    (&["test"], row(Takes::All, Calls::Never, Gives::Computed, false)),
+    (&["exec"], row(Takes::All, Calls::Never, Gives::Data, false)),
     (&["match"], row(Takes::Nothing, Calls::Never, Gives::Data, false)),
     (&["split", "matchAll"], row(Takes::Nothing, Calls::Never, Gives::Texts, false)),
     (&["replace", "replaceAll"], row(Takes::Nothing, Calls::Match, Gives::Computed, false)),
@@ -208,7 +209,7 @@ const METHODS: &[(&[&str], Method)] = &[
             "setUTCSeconds",
             "setUTCMilliseconds",
         ],
-        row(Takes::All, Calls::Never, Gives::Computed, true),
+        row(Takes::All, Calls::Never, Gives::Computed, false),
     ),
 ];
 
@@ -361,12 +362,23 @@ pub(super) fn is_global(name: &str) -> bool {
 }
 
 /// Returns what a method does, if it is known.
-pub(super) fn method(name: &str) -> Option<&'static Method> {
-    static BY_NAME: LazyLock<HashMap<&str, &Method>> = LazyLock::new(|| {
+///
+/// With it comes the name of its row, which is the first in it.
+pub(super) fn method(name: &str) -> Option<(&'static str, &'static Method)> {
+    static BY_NAME: LazyLock<HashMap<&str, (&str, &Method)>> = LazyLock::new(|| {
         let rows = METHODS.iter();
-        rows.flat_map(|(names, method)| names.iter().map(move |name| (*name, method))).collect()
+        rows.flat_map(|(names, method)| {
+            let row = names.first().copied().unwrap_or_default();
+            names.iter().map(move |name| (*name, (row, method)))
+        })
+        .collect()
     });
     BY_NAME.get(name).copied()
+}
+
+/// Returns the rows of the table of methods, by their first names.
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, &'static Method)> {
+    METHODS.iter().map(|(names, method)| (names.first().copied().unwrap_or_default(), method))
 }
 
 /// Returns whether a name is that of a method of the engine's lists, texts and the like.

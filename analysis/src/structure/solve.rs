@@ -25,6 +25,7 @@ mod object;
 mod promised;
 mod put;
 mod reach;
+mod rule;
 mod shared;
 mod state;
 mod takes;
@@ -48,6 +49,8 @@ use crate::Limits;
 use crate::diagnostic::Code;
 
 pub(super) use self::misuse::{Misuse, Wrong};
+pub use self::rule::Rule;
+pub(crate) use self::rule::forgetting;
 pub(super) use self::task::{FoundTask, Shown};
 
 /// The most rounds. Ordinary programs need two to five; loops in loops may need one for each.
@@ -112,6 +115,8 @@ struct Known {
 
 pub(super) struct Solver<'a> {
     core: &'a Core,
+    /// The rule that a test makes it forget.
+    forgotten: Option<Rule>,
     limits: &'a Limits,
     dom: Domain,
     heap: Heap,
@@ -273,6 +278,7 @@ impl<'a> Solver<'a> {
         };
         Self {
             core,
+            forgotten: rule::forgotten(),
             limits,
             dom,
             heap: Heap::default(),

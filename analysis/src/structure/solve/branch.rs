@@ -107,7 +107,7 @@ impl<'a> Solver<'a> {
         let deps = self.leaves(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
-        if to == WHOLE && self.acts.len() == 1 {
+        if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // Nothing comes after the program.
             self.regions[place].exits.get_or_insert_default();
             return;
@@ -196,9 +196,17 @@ impl<'a> Solver<'a> {
             let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
             ends = solver.dom.union(solver.levels[level].deps, own);
             let may = may || solver.levels[level].may;
+            if !solver.follows(Rule::LoopDecides) {
+                ends = NONE;
+            }
             let mut changed = false;
             if goes_on {
-                for (cell, before) in solver.changed_since(mark) {
+                let carried = if solver.follows(Rule::LoopCarries) {
+                    solver.changed_since(mark)
+                } else {
+                    Vec::new()
+                };
+                for (cell, before) in carried {
                     let now = solver.now(cell);
                     if now == before && solver.is_exact(now) || solver.ends_with_turn(cell, serial)
                     {
@@ -360,7 +368,10 @@ impl<'a> Solver<'a> {
         let key = (self.context(), self.place);
         let futile = self.futile.contains(&key) && self.handlers.is_empty();
         let sees = if futile { Sees::Futile } else { Sees::All };
-        let (goes_on, handler, written) = self.guarded_by(sees, |solver| solver.run(body));
+        let (goes_on, handler, mut written) = self.guarded_by(sees, |solver| solver.run(body));
+        if !self.follows(Rule::HandlerSeesWrites) {
+            written.clear();
+        }
         let changed = self.changed_since(mark);
         let after: Vec<(CellId, Value)> =
             changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();

@@ -400,7 +400,9 @@ impl Solver<'_> {
         if self.has_kind(this, Kind::Iterator) && &*text != "toArray" {
             return self.unknown_call(Some(this), args);
         }
-        self.by_table(&text, *method, this, args)
+        let (row, method) = method;
+        let method = self.remembered(row, *method);
+        self.by_table(&text, method, this, args)
     }
 
     /// Notes that a pattern may go on from another place.

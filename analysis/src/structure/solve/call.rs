@@ -108,7 +108,9 @@ impl<'a> Solver<'a> {
         for value in args.list.iter().skip(index) {
             self.push(list, *value, false);
         }
-        if let Some(rest) = args.rest {
+        if let Some(rest) = args.rest
+            && self.follows(Rule::Rest)
+        {
             self.push_some(list, rest, rest.deps);
         }
         list
@@ -201,6 +203,7 @@ impl<'a> Solver<'a> {
         ways: &[Ref],
         mut walk: impl FnMut(&mut Self, Ref) -> Option<Value>,
     ) -> Option<Value> {
+        let deps = if self.follows(Rule::CalleeChosen) { deps } else { NONE };
         match ways {
             [] => None,
             [one] => {

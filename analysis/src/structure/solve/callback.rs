@@ -33,6 +33,7 @@ impl Solver<'_> {
                 // The call before may have changed how many there are.
                 let more = over.map_or(NONE, |over| solver.iterated(over).1);
                 let count = solver.dom.union(count, more);
+                let count = if solver.follows(Rule::CallbackCount) { count } else { NONE };
                 solver.under(count, false, false, |solver| solver.jump(EXIT));
             },
             |solver| {
@@ -66,7 +67,7 @@ impl Solver<'_> {
             match solver.call_any(callee, this, &args, false) {
                 Some(value) => {
                     out = solver.dom.join(out, value);
-                    if until {
+                    if until && solver.follows(Rule::CallbackUntil) {
                         let deps = solver.reach(value);
                         solver.under(deps, false, false, |solver| solver.jump(EXIT));
                     }
@@ -172,7 +173,9 @@ impl Solver<'_> {
     /// Returns what decides which of several ways to settle a promise is the first.
     fn first_of(&mut self, promise: ObjId) -> Deps {
         let settles = self.own(promise, self.known.settles);
-        let is_one = settles.is_never() || self.dom.shape(settles).only().is_some();
+        let is_one = settles.is_never()
+            || !self.follows(Rule::PromiseFirst)
+            || self.dom.shape(settles).only().is_some();
         if is_one { NONE } else { settles.deps }
     }
 
@@ -199,6 +202,9 @@ impl Solver<'_> {
     /// Returns what a value is once it is waited for, without a look at failures.
     pub(super) fn settled(&mut self, value: Value) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
+        if !self.follows(Rule::PromiseValue) {
+            return Value::UNDEFINED;
+        }
         let is_promise = |one: &Ref| match one {
             Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Promise,
             _ => false,
@@ -234,6 +240,9 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(value.shape);
         let mut deps = NONE;
         let mut error = Value::NEVER;
+        if !self.follows(Rule::PromiseFailure) {
+            return (deps, error);
+        }
         for one in &shape.refs {
             match one {
                 Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
@@ -367,7 +376,7 @@ impl Solver<'_> {
 
     /// Notes that what follows comes later by what decides on this place and on a value.
     pub(super) fn takes_time(&mut self, value: Value) {
-        if self.is_concurrent() {
+        if self.is_concurrent() && self.follows(Rule::Waiting) {
             // What decided before both ran is the same for both.
             let control = self.control_since(self.since);
             let when = self.when_of(value);
@@ -474,6 +483,9 @@ impl Solver<'_> {
 
     /// Notes that values of a generator are asked for here; returns what decides which they are.
     pub(super) fn drive(&mut self, iterator: ObjId) -> Deps {
+        if !self.follows(Rule::IteratorState) {
+            return NONE;
+        }
         let control = self.control_above(0);
         let before = self.drives.get(&iterator).copied().unwrap_or(NONE);
         let all = self.dom.union(before, control);

@@ -202,6 +202,9 @@ impl Solver<'_> {
     /// Calls the methods of an object that make a text or a number of it; one of them is called.
     fn call_conversions(&mut self, value: Value, object: ObjId, many: bool) -> Deps {
         let mut deps = NONE;
+        if !self.follows(Rule::Conversion) {
+            return deps;
+        }
         let names = ["toString", "valueOf", "@@toPrimitive", "@@hasInstance"];
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         let names = if is_array { &["toString", "valueOf", "join"][..] } else { &names[..] };

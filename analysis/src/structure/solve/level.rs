@@ -123,7 +123,9 @@ impl Solver<'_> {
             let left = &mut self.levels[place];
             if place == level || left.turns {
                 left.may |= may;
-                left.deps = self.dom.sources.union(left.deps, deps);
+                if self.forgotten != Some(Rule::WayOut) {
+                    left.deps = self.dom.sources.union(left.deps, deps);
+                }
             }
         }
         deps
@@ -132,6 +134,9 @@ impl Solver<'_> {
     /// Notes that this may fail, which `deps` decide, with `error`.
     pub(super) fn may_fail(&mut self, deps: Deps, error: Value) {
         let Some(handler) = self.handlers.last() else { return };
+        if self.throwing && !self.follows(Rule::Throw) {
+            return;
+        }
         let level = handler.level;
         let (sees, deps) = (handler.sees, self.dom.sources.used(deps));
         if sees == Sees::Throws && !self.throwing {
@@ -168,7 +173,7 @@ impl Solver<'_> {
 
     /// Notes that this may fail because of a value.
     pub(super) fn may_fail_by(&mut self, value: Value) {
-        if !self.handlers.is_empty() {
+        if !self.handlers.is_empty() && self.follows(Rule::ImplicitFailure) {
             let error = Value::computed(value.deps);
             self.may_fail(value.deps, error);
         }

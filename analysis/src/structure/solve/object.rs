@@ -42,7 +42,7 @@ impl Solver<'_> {
             out = self.dom.join(out, value);
         }
         let out = self.surely(out, &shape.refs, key);
-        let out = self.dom.with(out, key.deps);
+        let out = if self.follows(Rule::KeyRead) { self.dom.with(out, key.deps) } else { out };
         if is_args {
             // This does not fail, but what is done with the field may, also in ways that are not followed.
             self.may_fail_by(out);
@@ -82,7 +82,11 @@ impl Solver<'_> {
                 let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
                 let value = self.get_own_or_above(id, this, key, called);
                 let deps = self.dom.sources.used(object.deps);
-                if self.is_only_method(value) { value } else { self.dom.with(value, deps) }
+                if self.is_only_method(value) || !self.follows(Rule::ObjectRead) {
+                    value
+                } else {
+                    self.dom.with(value, deps)
+                }
             }
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
             Ref::Method(_) => {
@@ -260,6 +264,7 @@ impl Solver<'_> {
             out = self.here(value);
         }
         if self.core.accessors
+            && self.follows(Rule::Getter)
             && let Some(getter) = self.accessor(object, "get", name)
         {
             let may_lack = self.dom.shape(getter).absent;
@@ -330,6 +335,7 @@ impl Solver<'_> {
         }
         let mut out = Value::NEVER;
         let proto = self.heap.find(object, self.known.proto);
+        let proto = proto.filter(|_| self.follows(Rule::Prototype));
         let proto = proto.map_or(Value::ABSENT, |cell| self.read(cell));
         let shape = self.dom.shapes.kept(proto.shape);
         for one in &shape.refs {

@@ -24,7 +24,11 @@ impl Solver<'_> {
         }
         let is_one = shape.refs.len() == 1;
         // Which object is changed, and which part of it, flows into what it has then.
-        let chosen = self.dom.sources.used(object.deps);
+        let chosen = if self.follows(Rule::ObjectChosen) {
+            self.dom.sources.used(object.deps)
+        } else {
+            NONE
+        };
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
@@ -118,7 +122,7 @@ impl Solver<'_> {
         strong: bool,
         key: &At,
     ) -> bool {
-        if !self.core.accessors {
+        if !self.core.accessors || !self.follows(Rule::Setter) {
             return true;
         }
         let (mut gets, mut sets) = (false, false);
@@ -159,7 +163,7 @@ impl Solver<'_> {
 
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
         self.hold_in_object(value, object);
-        if self.core.orders && value != Value::ABSENT {
+        if self.core.orders && value != Value::ABSENT && self.follows(Rule::PropertyOrder) {
             self.add_in_order(object, name);
         }
         if !self.converts && self.dom.names.is_hook(name) {

@@ -7,7 +7,7 @@ impl Solver<'_> {
     /// Returns what flows into a value or any of its parts.
     pub(super) fn reach(&mut self, value: Value) -> Deps {
         let deps = self.dom.sources.used(value.deps);
-        if self.dom.shape(value).refs.is_empty() {
+        if self.dom.shape(value).refs.is_empty() || !self.follows(Rule::Parts) {
             return deps;
         }
         let mut seen: SmallVec<[ObjId; 16]> = SmallVec::new();

@@ -60,7 +60,11 @@ impl Solver<'_> {
             self.set_now(cell, value);
             return;
         }
-        let since = self.control_since(known.birth);
+        let since = if self.follows(Rule::WriteUnderBranch) {
+            self.control_since(known.birth)
+        } else {
+            NONE
+        };
         let since = self.dom.union(since, self.when);
         // The program itself finds what it wrote whenever that was; what runs beside it may not.
         let value = if self.beside > 0 { self.dom.with(value, self.when) } else { value };
@@ -185,6 +189,7 @@ impl Solver<'_> {
 
     /// Sets a cell to what it may have of two ways that `deps` choose between.
     pub(super) fn merge(&mut self, cell: CellId, one: Value, other: Value, deps: Deps) {
+        let deps = if self.follows(Rule::BranchMerges) { deps } else { NONE };
         let value = if self.dom.same(one, other) && self.is_exact(one) {
             self.dom.join(one, other)
         } else {

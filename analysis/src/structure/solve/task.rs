@@ -218,7 +218,8 @@ impl Solver<'_> {
     /// its place, if anything is.
     pub(super) fn serialise(&mut self, value: Value) -> Option<Deps> {
         let mut rewritten = None;
-        if !self.converts && !self.core.accessors && !self.traps {
+        let is_plain = !self.converts && !self.core.accessors && !self.traps;
+        if is_plain || !self.follows(Rule::Serialised) {
             return None;
         }
         let mut open: Vec<Value> = vec![value];

@@ -51,6 +51,9 @@ impl Solver<'_> {
 
     /// Hands a value, and all that it leads to, to unknown code.
     pub(super) fn escape(&mut self, value: Value, code: Code) {
+        if !self.follows(Rule::Escape) {
+            return;
+        }
         let deps = self.dom.sources.used(value.deps);
         self.add_to_pool(deps);
         let shape = self.dom.shapes.kept(value.shape);
@@ -100,6 +103,9 @@ impl Solver<'_> {
         self.drive_escaped();
         let mut place = 0;
         while let Some(object) = self.pool.get(place).copied() {
+            if !self.follows(Rule::EscapedCall) {
+                break;
+            }
             place += 1;
             let pooled = self.pooled();
             let args = Args { list: SmallVec::new(), rest: Some(pooled) };

@@ -484,7 +484,8 @@ impl Solver<'_> {
         let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
         let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
         self.keep_given(None, args);
-        let (cancels, many) = (self.cancels, name == "setInterval");
+        let cancels = if self.follows(Rule::TimerStopped) { self.cancels } else { NONE };
+        let many = name == "setInterval";
         let may = cancels != NONE || many;
         // How long it takes decides what comes before it.
         let delay = if skip == 2 { self.arg(args, 1) } else { Value::UNDEFINED };
@@ -494,6 +495,7 @@ impl Solver<'_> {
             late = self.dom.union(late, deps);
         }
         let late = self.dom.sources.used(late);
+        let late = if self.follows(Rule::TimerDelay) { late } else { NONE };
         let clock = self.dom.union(self.clock, late);
         let timers = self.dom.union(self.timers, control);
         self.changed |= clock != self.clock || timers != self.timers;
