@@ -250,12 +250,12 @@ pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis 
     analyze_by(source, limits, forgive_misused_promise)
 }
 
-/// Analyses a program as [`analyze_by_core`] does, and forgets a rule.
+/// Analyses a program as [`analyze_with_misused_promises`] does, and forgets a rule.
 ///
 /// For tests of the tests: they find a program that shows the rule.
 #[doc(hidden)]
 pub fn analyze_forgetting(source: &str, limits: &Limits, rule: Rule) -> Analysis {
-    structure::forgetting(rule, || analyze_by_core(source, limits))
+    structure::forgetting(rule, || analyze_with_misused_promises(source, limits))
 }
 
 fn forgive_misused_promise(found: &mut Diagnostic) {

@@ -19,5 +19,6 @@ mod solve;
 pub(crate) use node::parameter;
 pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 pub(crate) use order::order;
+pub(crate) use report::build;
 pub use solve::Rule;
 pub(crate) use solve::forgetting;

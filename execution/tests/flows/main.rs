@@ -46,6 +46,7 @@ fn main() {
     let trials = vec![
         Trial::test("what_is_told_wrongly_is_found", trials::what_is_told_wrongly_is_found),
         Trial::test("each_row_alone", trials::each_row_alone),
+        Trial::test("each_rule_is_needed", trials::each_rule_is_needed),
         Trial::test("rows_within_rows", trials::rows_within_rows),
         Trial::test("plain_programs", trials::plain_programs),
         Trial::test("odd_programs", trials::odd_programs),

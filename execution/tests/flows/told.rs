@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use analysis::{Argument, Certainty, Limits, Plan, Times, analyze_with_misused_promises, plan};
+use analysis::{
+    Analysis, Argument, Certainty, Limits, Plan, Rule, Times, analyze_forgetting,
+    analyze_with_misused_promises, plan,
+};
 use protocol::{ArgsEgress, Egress, RoutingRules, Side, Step};
 
 /// A program that can run, with what is told of it.
@@ -121,8 +124,17 @@ fn parts_of_args(argument: &Argument) -> Vec<String> {
 
 /// Asks the analysis.
 pub(crate) fn analysis() -> Teller {
-    Arc::new(|source| {
-        let analysis = analyze_with_misused_promises(source, &Limits::default());
+    by(analyze_with_misused_promises)
+}
+
+/// Asks the analysis, which forgets a rule.
+pub(crate) fn forgetting(rule: Rule) -> Teller {
+    by(move |source, limits| analyze_forgetting(source, limits, rule))
+}
+
+fn by(analyze: impl Fn(&str, &Limits) -> Analysis + Send + Sync + 'static) -> Teller {
+    Arc::new(move |source| {
+        let analysis = analyze(source, &Limits::default());
         if let Some(error) = analysis.first_error() {
             return Err(format!("{}:{} {}", error.line, error.column, error.message));
         }

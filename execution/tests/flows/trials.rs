@@ -1,6 +1,7 @@
 //! The tests.
 
 mod rows;
+mod rules;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ use crate::told::analysis;
 use crate::{crossed, odd, plain, report, table};
 
 pub(crate) use rows::each_row_alone;
+pub(crate) use rules::each_rule_is_needed;
 
 /// How many programs of each sort are written at full scale.
 const CROSSED: f64 = 50_000.0;

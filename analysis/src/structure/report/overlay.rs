@@ -119,7 +119,8 @@ fn tell(task: &mut Task, place: usize, told: &Told, of_new: &[Option<usize>]) ->
     decided.range(place..).copied().collect()
 }
 
-/// Tells the innermost loop around each task which later ones decide on its next round, if none says so.
+/// Tells the innermost loop around each task which later ones decide on its next round, if none says so;
+/// without a loop, the task itself.
 fn tell_loops(nodes: &mut [Node], later: &[(usize, BTreeSet<usize>)]) {
     let of_tasks: Vec<usize> = nodes
         .iter()
@@ -128,6 +129,7 @@ fn tell_loops(nodes: &mut [Node], later: &[(usize, BTreeSet<usize>)]) {
         .map(|(at, _)| at)
         .collect();
     let mut of_loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    let mut of_calls: Vec<(usize, BTreeSet<usize>)> = Vec::new();
     for (place, deciders) in later {
         let mut left = deciders.clone();
         let mut innermost = None;
@@ -141,8 +143,16 @@ fn tell_loops(nodes: &mut [Node], later: &[(usize, BTreeSet<usize>)]) {
             }
             next = node.parent.map(|parent| parent as usize);
         }
-        if let Some(at) = innermost {
-            of_loops.entry(at).or_default().extend(left);
+        match innermost {
+            Some(at) => of_loops.entry(at).or_default().extend(left),
+            None => of_calls.extend(of_tasks.get(*place).map(|at| (*at, left))),
+        }
+    }
+    for (at, deciders) in of_calls {
+        if let Some(NodeKind::Task(task) | NodeKind::Capability(task)) =
+            nodes.get_mut(at).map(|node| &mut node.kind)
+        {
+            join(&mut task.decided_by, &deciders);
         }
     }
     for (at, deciders) in of_loops {

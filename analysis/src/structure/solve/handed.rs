@@ -72,7 +72,7 @@ impl<'a> Solver<'a> {
     pub(super) fn gives_itself(&self, callee: Value) -> bool {
         match self.dom.shape(callee).refs.as_slice() {
             [Ref::Method(name)] => builtins::method(&self.dom.names.text(*name))
-                .is_some_and(|method| method.gives == Gives::Itself),
+                .is_some_and(|(_, method)| method.gives == Gives::Itself),
             [Ref::Builtin(name)] => matches!(
                 &*self.dom.names.text(*name),
                 "Object.assign" | "Object.freeze" | "Object.seal" | "Object.preventExtensions"
