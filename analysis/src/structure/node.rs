@@ -114,8 +114,9 @@ pub struct Task {
     /// arguments, and those that decide whether the call is made. Earlier tasks
     /// only; what one round of a loop hands to the next is left out.
     pub depends_on: Vec<String>,
-    /// Those of `depends_on` whose results decide whether, or how often, the call
-    /// is made: by a choice or a loop around it, or by a way out before it.
+    /// The tasks whose results decide whether, or how often, the call is made: by a
+    /// choice or a loop around it, or by a way out before it. Of tasks that stand
+    /// later, those that no loop around the call names.
     #[serde(default)]
     pub decided_by: Vec<String>,
     /// The fields of `args` that decide this, or a part of which does: `args.x`; `args` if any part may.

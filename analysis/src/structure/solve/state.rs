@@ -65,7 +65,6 @@ impl Solver<'_> {
         } else {
             NONE
         };
-        let since = self.dom.union(since, self.when);
         // The program itself finds what it wrote whenever that was; what runs beside it may not.
         let value = if self.beside > 0 { self.dom.with(value, self.when) } else { value };
         let is_promise = known.object.is_some_and(|object| {
@@ -73,7 +72,8 @@ impl Solver<'_> {
         });
         self.effects += usize::from(!is_promise);
         let marked = self.dom.with(value, since);
-        self.changed |= self.heap.note(&mut self.dom, cell, marked);
+        let seen_beside = self.dom.with(marked, self.when);
+        self.changed |= self.heap.note(&mut self.dom, cell, seen_beside);
         if strong && self.beside == 0 {
             self.set_now(cell, value);
             return;

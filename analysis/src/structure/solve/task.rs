@@ -80,8 +80,7 @@ impl Solver<'_> {
             self.shown_arguments(args, data)
         };
         let decides = self.control_above(0);
-        let decides =
-            if self.beside > 0 { self.dom.union(decides, self.when) } else { decides };
+        let decides = if self.beside > 0 { self.dom.union(decides, self.when) } else { decides };
         self.effects += 1;
         let (may, many) = (self.may_above(0), self.is_repeated());
         let found = FoundTask { site, tool, at: self.at, arguments, data, decides, may, many };

@@ -27,6 +27,13 @@ const NONE: &str = "nothing";
 
 pub(super) const RULES: &[Rule] = &[
     rule(
+        &["Reflect.apply"],
+        ("NAME((x) => x, null, [1])", "NAME"),
+        "what the function returns",
+        "what the function changes",
+        "the function, once, with the items of the list",
+    ),
+    rule(
         &["JSON.parse", "structuredClone"],
         ("NAME('1')", "NAME"),
         "data from everything in the argument",
@@ -199,7 +206,7 @@ pub(super) const RULES: &[Rule] = &[
         NONE,
     ),
     rule(
-        &["next", "return"],
+        &["next", "return", "throw"],
         ("[1].values().NAME()", "NAME"),
         "one of the values; which, by all places that ask the same iterator",
         "how far the iterator is",
@@ -234,6 +241,8 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("new AbortController", "new AbortController()"),
     ("new DataView", "new DataView(1)"),
     ("new Proxy", "new Proxy({}, {})"),
-    ("Iterator.prototype.throw", "[1].values().throw(1)"),
+    ("Iterator.prototype.take", "[1].values().take(1)"),
+    ("Iterator.prototype.drop", "[1].values().drop(1)"),
+    ("Set.prototype.union", "new Set().union(new Set())"),
     ("TypedArray.prototype.subarray", "new Uint8Array(1).subarray(1)"),
 ];
