@@ -35,7 +35,7 @@ pub enum Code {
     DynamicScope,
     /// The promise of a call is used where only what it gives makes sense.
     ToolPromiseUsed,
-    /// The same, of a promise that the program may have replaced by what it gave.
+    /// The same, in a program that asks elsewhere whether something is a promise, or changes a global.
     ToolPromiseMaybeUsed,
     /// Nothing awaits the promise of a call.
     ToolPromiseDropped,
