@@ -26,6 +26,7 @@ fn is_id(text: &str) -> bool {
                 | "TR"
                 | "RP"
                 | "UP"
+                | "FL"
                 | "R"
         ) && number.len() == 2
             && number.bytes().all(|b| b.is_ascii_digit())

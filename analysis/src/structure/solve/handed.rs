@@ -166,7 +166,7 @@ impl<'a> Solver<'a> {
         let mut parts = Vec::new();
         for (name, cell) in known.keys.clone() {
             let value = self.read(cell);
-            if value.is_never() || value == Value::ABSENT {
+            if value.is_never() || value == Value::ABSENT || name == self.known.order {
                 continue;
             }
             let text = self.dom.names.text(name);
