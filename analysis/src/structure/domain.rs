@@ -11,7 +11,7 @@ mod sources;
 use swc_atoms::Atom;
 
 pub(super) use self::heap::{Birth, CellId, Heap, Kind, ObjId, Origin};
-pub(super) use self::names::{Names, Paths};
+pub(super) use self::names::{Names, Paths, kept, written};
 pub(super) use self::shape::{Prim, Promised, Ref, Shape, Shapes};
 pub(super) use self::sources::{INPUT, Sources};
 use super::core::Scalar;
@@ -118,7 +118,7 @@ impl Domain {
         }
         let Prim::Consts(scalars) = &shape.prim else { return None };
         let texts: Option<smallvec::SmallVec<[Atom; 2]>> = scalars.iter().map(key_text).collect();
-        Some(texts?.iter().map(|text| self.names.id(text)).collect())
+        Some(texts?.iter().map(|text| self.names.id(&kept(text))).collect())
     }
 }
 

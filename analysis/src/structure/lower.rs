@@ -19,6 +19,7 @@ use super::core::{
     ARGUMENTS, Block, Core, FuncForm, FuncId, Function, Inst, Key, MADE, Op, RESULT, Region,
     Scalar, Slot, Sum, TARGET, THIS, WHOLE,
 };
+use super::domain::kept;
 use crate::parse::offset;
 
 /// Lowers a program, which is the body of a function.
@@ -236,7 +237,14 @@ impl Lower {
             || matches!(&**name, "getOwnPropertySymbols" | "ownKeys");
         self.core.orders |= sees_order(name);
         self.core.converts |= is_called_by_engine(name);
-        Key::Name(name.clone())
+        Key::Name(kept(name))
+    }
+
+    /// Lowers the name of one of the engine's symbols.
+    fn symbol_key(&mut self, symbol: &str) -> Key {
+        let name = format!("@@{symbol}");
+        self.core.converts |= is_called_by_engine(&name);
+        Key::Name(name.into())
     }
 
     /// Lowers the key of a computed member.
@@ -250,7 +258,7 @@ impl Lower {
                 Key::Name(format!("{}", number.value as u64).into())
             }
             ast::Expr::Member(member) if self.is_symbol(&member.obj) => match &member.prop {
-                ast::MemberProp::Ident(name) => self.name_key(&format!("@@{}", name.sym).into()),
+                ast::MemberProp::Ident(name) => self.symbol_key(&name.sym),
                 _ => Key::Slot(self.expr(key)),
             },
             _ => {

@@ -6,6 +6,28 @@ use swc_atoms::Atom;
 use super::{NameId, PathId};
 use crate::structure::PathStep;
 
+/// What the names begin with that the analysis gives itself: of hidden state, symbols, private members,
+/// getters and setters.
+const OWN: &[&str] = &["%", "@@", "#", "get:", "set:"];
+/// Stands before a name of the program that begins like one of those.
+const OF_PROGRAM: char = '\0';
+
+/// Returns the name of a property as the analysis keeps it, so that none of a program is taken for one of its own.
+pub(in crate::structure) fn kept(name: &Atom) -> Atom {
+    if name.starts_with(OF_PROGRAM) || OWN.iter().any(|start| name.starts_with(start)) {
+        return format!("{OF_PROGRAM}{name}").into();
+    }
+    name.clone()
+}
+
+/// Returns a name as the program writes it.
+pub(in crate::structure) fn written(name: Atom) -> Atom {
+    match name.strip_prefix(OF_PROGRAM) {
+        Some(name) => name.into(),
+        None => name,
+    }
+}
+
 /// The names that the analysis met.
 #[derive(Default)]
 pub(in crate::structure) struct Names {
@@ -102,7 +124,7 @@ impl Paths {
     pub(in crate::structure) fn told(&self, mut path: PathId, names: &Names) -> Vec<PathStep> {
         let mut steps = Vec::new();
         while let Some((before, name)) = self.last(path) {
-            steps.push(PathStep::of(&names.text(name)));
+            steps.push(PathStep::of(&written(names.text(name))));
             path = before;
         }
         steps.reverse();

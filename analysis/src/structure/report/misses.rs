@@ -191,6 +191,14 @@ const ROWS: &[(By, &str)] = &[
     (By::Data, "const d = new Date(s.at); await mcp.b.k({ d: d.toISOString() });"),
     (By::Data, "const v = await mcp.c.x({}).then(() => s.n); await mcp.b.k({ v });"),
     (By::Data, "const v = await Promise.race([s.a, 1]); await mcp.b.k({ v });"),
+    // Names like those that the analysis gives itself.
+    (By::Data, "const o = { '%proto': s.n }; await mcp.b.k({ v: o['%proto'] });"),
+    (By::Data, "const o = { '%order': s.n }; await mcp.b.k({ o });"),
+    (By::Data, "const o = {}; o['%length'] = s.n; await mcp.b.k({ v: Object.values(o) });"),
+    (By::Data, "const o = { 'get:x': 1, 'set:x': s.n }; await mcp.b.k({ o });"),
+    (By::Data, "const o = { '@@iterator': s.n }; await mcp.b.k({ v: o['@@iterator'] });"),
+    (By::Data, "class A { #x = 1; } const o = { '#x': s.n }; await mcp.b.k({ o });"),
+    (By::Data, "const k = '%' + 'elem'; const o = { [k]: s.n }; await mcp.b.k({ v: o });"),
     (By::Data, "const v = await Promise.reject(s.n).catch((e) => e); await mcp.b.k({ v });"),
 ];
 

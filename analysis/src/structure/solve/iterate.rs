@@ -3,7 +3,7 @@
 use super::walk::At;
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref};
+use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref, written};
 
 impl Solver<'_> {
     /// Returns what going over a value gives each time, and what decides how often.
@@ -144,7 +144,7 @@ impl Solver<'_> {
                 if self.now(cell).is_never() || self.now(cell) == Value::ABSENT {
                     continue;
                 }
-                let name = self.dom.scalar(Scalar::Text(text));
+                let name = self.dom.scalar(Scalar::Text(written(text)));
                 names = self.dom.join(names, name);
             }
         }

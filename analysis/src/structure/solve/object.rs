@@ -4,7 +4,7 @@ use super::walk::At;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::{FuncForm, Scalar};
-use crate::structure::domain::{Kind, Paths, Prim, Ref};
+use crate::structure::domain::{Kind, Paths, Prim, Ref, written};
 
 /// The longest chain of prototypes that is followed.
 const CHAIN: u32 = 16;
@@ -194,7 +194,7 @@ impl Solver<'_> {
                 let names = names.clone();
                 let mut out = Value::NEVER;
                 for name in names {
-                    let text = self.dom.names.text(name);
+                    let text = written(self.dom.names.text(name));
                     let deps = self.dom.sources.field(object.deps, &text);
                     let to = self.dom.paths.step(path, name);
                     let shape = self.dom.shapes.of_ref(Ref::Data(id, to));

@@ -5,7 +5,7 @@ use swc_atoms::Atom;
 
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Kind, Origin, Paths, Prim, Promised, Ref};
+use crate::structure::domain::{Kind, Origin, Paths, Prim, Promised, Ref, written};
 
 /// The deepest argument that is shown part by part.
 const SHOWN_DEPTH: u32 = 8;
@@ -54,7 +54,8 @@ impl Solver<'_> {
         args: &Args,
         wait: bool,
     ) -> Value {
-        let (namespace, action) = (self.dom.names.text(namespace), self.dom.names.text(action));
+        let text = |name| written(self.dom.names.text(name));
+        let (namespace, action) = (text(namespace), text(action));
         let mut data = NONE;
         let mut rewritten = false;
         for value in args.list.iter().chain(&args.rest) {
@@ -187,7 +188,7 @@ impl Solver<'_> {
                 let whole = self.dom.sources.one(crate::structure::domain::INPUT);
                 match self.dom.paths.first(*path) {
                     Some(name) => {
-                        let text = self.dom.names.text(name);
+                        let text = written(self.dom.names.text(name));
                         self.dom.sources.field(whole, &text)
                     }
                     None => self.dom.sources.used(whole),
@@ -453,7 +454,7 @@ impl Solver<'_> {
                 continue;
             }
             let span = self.heap.cells[cell as usize].span;
-            fields.push((text, self.shown(held, span, depth + 1, own)));
+            fields.push((written(text), self.shown(held, span, depth + 1, own)));
         }
         let is_literal =
             rest.is_none() && fields.iter().all(|(_, field)| matches!(field, Shown::Literal(_)));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::Prim;
+use crate::structure::domain::{Prim, written};
 
 impl Solver<'_> {
     /// Puts what a method is given into what it is called on; returns whether that is understood.
@@ -351,7 +351,7 @@ impl Solver<'_> {
             let place = self.place;
             let mut pairs = Vec::new();
             for (index, (name, value)) in fields.into_iter().enumerate() {
-                let text = self.dom.names.text(name);
+                let text = written(self.dom.names.text(name));
                 let key = self.dom.scalar(Scalar::Text(text));
                 // Each pair is an object of its own.
                 self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
