@@ -1,12 +1,10 @@
 //! What a program does, as far as it can be told without running it.
 //!
-//! Two analyses stand here, and whatever either of them finds is told. `build` walks over the tree; its
-//! tools, gaps and nodes are the ones that are told. The other is read in the order in which a program
-//! goes through it: `lower` spells the tree out in the small language of `core`; `domain` has what is
-//! known of values and objects, `builtins` what the engine's own functions do; `solve` follows the
-//! program to a fixed point; `report` lays what was found over what `build` tells.
+//! The parts are read in the order in which a program goes through them: `lower` spells the tree out in
+//! the small language of `core`; `domain` has what is known of values and objects, `builtins` what the
+//! engine's own functions do; `solve` follows the program to a fixed point; `report` puts what was found
+//! into the form that people see. `order` tells in which order the calls happen.
 
-mod build;
 mod builtins;
 mod core;
 mod domain;

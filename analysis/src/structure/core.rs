@@ -50,16 +50,14 @@ pub(super) struct Core {
     pub(super) orders: bool,
     /// The places of names that nothing declares and that look like others.
     pub(super) unknown_names: Vec<(u32, Atom)>,
+    /// Where the program first names `arguments` that are not those of a function of its own.
+    pub(super) foreign_arguments: Option<u32>,
+    /// What methods are called on, by the number of the call, in order.
+    pub(super) called_on: Vec<(u32, Extent)>,
 }
 
 /// A function in the core language.
 pub(super) struct Function {
-    /// Where it begins in the source.
-    #[expect(
-        dead_code,
-        reason = "it is for the report of choices and loops, which is still to come"
-    )]
-    pub(super) at: u32,
     pub(super) slots: u32,
     /// The slots that other functions read or write.
     pub(super) captured: Vec<bool>,
@@ -190,17 +188,52 @@ pub(super) struct Arg {
     pub(super) spread: bool,
 }
 
-/// What a choice or a loop is in the structure that people see.
+/// A part of the source, in bytes: where it begins and where it ends.
+pub(super) type Extent = (u32, u32);
+
+/// What a choice is in the structure that people see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     /// Nothing.
     Hidden,
     /// The test of a loop, which may be left without a turn.
     Test,
-    /// A decision, by the text of its test.
-    Decision { test: (u32, u32) },
+    /// A decision between two ways, by the text of its test.
+    Decision { test: Extent },
+    /// A decision whether the one way is taken that holds anything: that of `&&`, `||` or `??`.
+    Either { test: Extent },
     /// One way of a decision around it.
-    Way(u32),
+    Way(Branch),
+}
+
+/// The way out of a part of the program that leads to what stands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Branch {
+    Then,
+    Else,
+    /// A case of `switch`, from 1.
+    Case(u32),
+    Default,
+    Test,
+    Body,
+    Update,
+    Try,
+    Catch,
+    Finally,
+    /// One of those that are awaited together, from 0.
+    Member(u32),
+    Members,
+}
+
+/// What a block is in the structure that people see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A decision whose ways stand in the block.
+    Decision { of: Slot, test: Extent },
+    /// Calls that are in flight together, by the method of `Promise` that waits for them.
+    Fork { how: &'static str },
+    /// A way of what stands around the block.
+    Way(Branch),
 }
 
 /// What an instruction does.
@@ -341,11 +374,9 @@ pub(super) enum Op {
         serial: u32,
         exit: Region,
         turn: Region,
-        #[expect(
-            dead_code,
-            reason = "it is for the report of choices and loops, which is still to come"
-        )]
-        over: Option<(u32, u32)>,
+        over: Extent,
+        /// Whether the test stands behind the body.
+        tests_last: bool,
         body: Block,
         after: Block,
     },
@@ -358,11 +389,7 @@ pub(super) enum Op {
         item: Slot,
         names: bool,
         waits: bool,
-        #[expect(
-            dead_code,
-            reason = "it is for the report of choices and loops, which is still to come"
-        )]
-        over: (u32, u32),
+        over: Extent,
         body: Block,
     },
     Block {
@@ -383,24 +410,10 @@ pub(super) enum Op {
         body: Block,
         handler: Option<(Slot, Block)>,
         finally: Option<Block>,
-        #[expect(
-            dead_code,
-            reason = "it is for the report of choices and loops, which is still to come"
-        )]
-        at: (u32, u32),
     },
-    /// A decision whose ways stand in `body`.
-    Decide {
-        #[expect(
-            dead_code,
-            reason = "it is for the report of choices and loops, which is still to come"
-        )]
-        of: Slot,
-        #[expect(
-            dead_code,
-            reason = "it is for the report of choices and loops, which is still to come"
-        )]
-        test: (u32, u32),
+    /// A block that people see as a part of the program.
+    Marked {
+        mark: Mark,
         body: Block,
     },
     /// What has no lowering: everything may happen to what it is given.

@@ -16,8 +16,8 @@ use swc_ecma_ast as ast;
 
 use self::scope::{Frame, Label};
 use super::core::{
-    ARGUMENTS, Block, Core, FuncForm, FuncId, Function, Inst, Key, MADE, Op, RESULT, Region,
-    Scalar, Slot, Sum, TARGET, THIS, WHOLE,
+    ARGUMENTS, Block, Branch, Core, FuncForm, FuncId, Function, Inst, Key, MADE, Mark, Op, RESULT,
+    Region, Scalar, Slot, Sum, TARGET, THIS, WHOLE,
 };
 use super::domain::kept;
 use crate::parse::offset;
@@ -33,6 +33,8 @@ pub(super) fn lower(main: &ast::Function) -> Core {
             hooks: false,
             orders: false,
             unknown_names: Vec::new(),
+            foreign_arguments: None,
+            called_on: Vec::new(),
         },
         frames: Vec::new(),
         next: 1,
@@ -130,6 +132,18 @@ impl Lower {
         (std::mem::replace(&mut self.frame().out, before), made)
     }
 
+    /// Lowers what `make` emits as a part of the program that people see.
+    fn marked<T>(&mut self, span: Span, mark: Mark, make: impl FnOnce(&mut Self) -> T) -> T {
+        let (body, made) = self.block(make);
+        self.emit(span, Op::Marked { mark, body });
+        made
+    }
+
+    /// Lowers what `make` emits as a way of what is seen around it.
+    fn way<T>(&mut self, span: Span, branch: Branch, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.marked(span, Mark::Way(branch), make)
+    }
+
     /// Lowers what `make` emits in a scope of its own.
     fn scoped<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         self.frame().scopes.push(Default::default());
@@ -160,7 +174,13 @@ impl Lower {
 
     /// Reads a name.
     fn read(&mut self, span: Span, name: &Atom) -> Slot {
-        match self.lookup(name) {
+        let found = self.lookup(name);
+        if let Some((up, ARGUMENTS)) = found
+            && up as usize + 1 == self.frames.len()
+        {
+            self.core.foreign_arguments.get_or_insert(offset(span.lo));
+        }
+        match found {
             Some((0, slot)) => {
                 // The variable may change before the value is used.
                 let to = self.fresh();
@@ -294,8 +314,21 @@ fn is_index(value: f64) -> bool {
 }
 
 /// Returns an expression without the brackets and casts around it.
-fn bare(expr: &ast::Expr) -> &ast::Expr {
-    super::build::bare(expr)
+pub(super) fn bare(expr: &ast::Expr) -> &ast::Expr {
+    use ast::Expr;
+    let mut expr = expr;
+    loop {
+        expr = match expr {
+            Expr::Paren(inner) => &inner.expr,
+            Expr::TsAs(cast) => &cast.expr,
+            Expr::TsSatisfies(cast) => &cast.expr,
+            Expr::TsNonNull(cast) => &cast.expr,
+            Expr::TsConstAssertion(cast) => &cast.expr,
+            Expr::TsTypeAssertion(cast) => &cast.expr,
+            Expr::TsInstantiation(cast) => &cast.expr,
+            _ => return expr,
+        };
+    }
 }
 
 #[cfg(test)]

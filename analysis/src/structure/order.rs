@@ -18,7 +18,7 @@ use swc_ecma_ast::{
 
 use self::names::{Names, awaited_by};
 use self::steps::Steps;
-use super::build::bare;
+use super::lower::bare;
 use crate::parse::start;
 
 /// The most expressions that are walked, with functions counted at each of their calls; beyond it

@@ -1,152 +1,128 @@
 //! What the solver found, in the form that the rest of the crate has.
 
-mod overlay;
+mod argument;
+mod excerpt;
+mod gap;
+mod lines;
+mod nodes;
 mod promise;
 
 use std::collections::BTreeSet;
 
 use foldhash::HashMap;
-use indexmap::IndexMap;
 use protocol::ToolId;
 
-pub(crate) use self::overlay::build;
-use super::build::excerpt;
-use super::core::Core;
+use self::argument::Arguments;
+use self::lines::Lines;
 use super::domain::{Deps, SiteId};
-use super::solve::{FoundTask, Shown, Solved};
-use super::{Argument, parameter};
+use super::lower::lower;
+use super::solve::{FoundTask, Solved, solve};
+use super::{Argument, StaticStructure, Task, parameter};
 use crate::Limits;
-use crate::diagnostic::Finding;
+use crate::diagnostic::{Code, Finding};
+use crate::parse::Parsed;
 
-/// A call of a tool, as the new analysis tells it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Told {
-    pub(super) at: u32,
-    pub(super) tool: ToolId,
-    pub(super) may: bool,
-    pub(super) many: bool,
-    /// The calls whose results flow into the arguments, by place.
-    pub(super) data: BTreeSet<usize>,
-    /// The calls whose results decide whether it is made, by place.
-    pub(super) decided: BTreeSet<usize>,
-    /// The parts of the input that flow into the arguments.
-    pub(super) inputs: Vec<String>,
-    /// The parts of the input that decide whether it is made.
-    pub(super) decided_inputs: Vec<String>,
-    pub(super) arguments: IndexMap<String, Argument>,
+/// What is known of a program before it runs.
+pub(crate) struct Built {
+    pub(crate) tools: BTreeSet<ToolId>,
+    pub(crate) dynamic: bool,
+    pub(crate) structure: StaticStructure,
+    pub(crate) findings: Vec<Finding>,
+    /// The places of the tasks, in their order.
+    pub(crate) sites: Vec<u32>,
 }
 
-/// Everything that is told of a program.
-pub(super) struct Report {
-    pub(super) tasks: Vec<Told>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
-    pub(super) dynamic: bool,
-    /// Whether its values are too entangled to be followed.
-    pub(super) entangled: bool,
-    /// Promises that are taken for what they will give, and names that cannot be.
-    pub(super) findings: Vec<Finding>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at it"))]
-    pub(super) rounds: u32,
-}
-
-/// Analyses a program in the core language.
-pub(super) fn report(core: &Core, source: &str, limits: &Limits) -> Report {
-    let solved = super::solve::solve(core, limits);
-    let places: HashMap<SiteId, usize> =
-        solved.tasks.iter().enumerate().map(|(place, task)| (task.site, place)).collect();
-    let writer = Writer { solved: &solved, places, source };
-    let tasks = solved.tasks.iter().map(|task| writer.task(task)).collect();
-    Report {
-        tasks,
-        dynamic: !solved.gaps.is_empty(),
-        entangled: solved.entangled,
-        findings: promise::findings(core, &solved.misuses, source),
-        rounds: solved.rounds,
+/// Analyses a parsed program.
+pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Built, Finding> {
+    let Some(main) = parsed.function() else {
+        return Err(Finding::new(Code::ParseError, 0, "the program is not the body of a function"));
+    };
+    let core = lower(main);
+    let solved = solve(&core, limits)?;
+    let mut findings = gap::findings(&solved);
+    findings.extend(promise::findings(&core, &solved.misuses, source));
+    findings.sort();
+    findings.dedup();
+    let report = Report::new(&solved, source);
+    let mut lines = Lines::default();
+    let mut tasks = Vec::new();
+    let mut edges = 0;
+    for (place, found) in solved.tasks.iter().enumerate() {
+        let task = report.task(place, found, &mut lines);
+        edges += task.depends_on.len().max(task.data_from.len());
+        if edges > limits.edges {
+            let message = "the tasks of this program depend on each other in too many ways; pass results on in smaller steps";
+            return Err(Finding::new(Code::TooComplex, found.at, message));
+        }
+        tasks.push(task);
     }
+    Ok(Built {
+        tools: solved.tools.clone(),
+        dynamic: solved.lost || !solved.gaps.is_empty(),
+        structure: nodes::structure(&report, tasks),
+        findings,
+        sites: solved.tasks.iter().map(|task| task.at).collect(),
+    })
 }
 
-struct Writer<'s> {
+/// What the parts of the report are made from.
+struct Report<'s> {
     solved: &'s Solved,
-    places: HashMap<SiteId, usize>,
     source: &'s str,
+    places: HashMap<SiteId, usize>,
 }
 
-impl Writer<'_> {
+impl<'s> Report<'s> {
+    fn new(solved: &'s Solved, source: &'s str) -> Self {
+        let sites = solved.tasks.iter().enumerate();
+        let places = sites.map(|(place, task)| (task.site, place)).collect();
+        Self { solved, source, places }
+    }
+
+    /// Returns the places of the tasks in a set of sources.
     fn tasks(&self, deps: Deps) -> BTreeSet<usize> {
-        if self.solved.entangled {
+        if self.solved.lost {
             return (0..self.solved.tasks.len()).collect();
         }
         let sites = self.solved.domain.sources.tasks(deps);
         sites.filter_map(|site| self.places.get(&site).copied()).collect()
     }
 
-    fn task(&self, task: &FoundTask) -> Told {
-        let arguments = task.arguments.iter();
-        Told {
-            at: task.at,
-            tool: task.tool.clone(),
-            may: task.may,
-            many: task.many,
-            data: self.tasks(task.data),
-            decided: self.tasks(task.decides),
-            inputs: self.inputs(task.data),
-            decided_inputs: self.inputs(task.decides),
-            arguments: arguments
-                .map(|(name, shown)| (name.to_string(), self.argument(shown)))
-                .collect(),
-        }
-    }
-
+    /// Returns the parts of the input in a set of sources.
     fn inputs(&self, deps: Deps) -> Vec<String> {
-        if self.solved.entangled {
+        if self.solved.lost {
             return vec![parameter(&[])];
         }
         self.solved.domain.sources.inputs(deps)
     }
 
-    fn names(&self, deps: Deps) -> Vec<String> {
-        self.tasks(deps).into_iter().map(|place| format!("t{}", place + 1)).collect()
-    }
-
-    fn argument(&self, shown: &Shown) -> Argument {
-        let paths = &self.solved.domain.paths;
-        let names = &self.solved.domain.names;
-        match shown {
-            Shown::Literal(value) => Argument::Literal { value: value.clone() },
-            Shown::Reference(site, path) => Argument::Reference {
-                task: self
-                    .places
-                    .get(site)
-                    .map(|place| format!("t{}", place + 1))
-                    .unwrap_or_default(),
-                path: paths.told(*path, names),
-            },
-            Shown::Parameter(path) => Argument::Parameter { path: paths.told(*path, names) },
-            Shown::Object { fields, rest } => {
-                let mut out: IndexMap<String, Argument> = fields
-                    .iter()
-                    .map(|(name, shown)| (name.to_string(), self.argument(shown)))
-                    .collect();
-                if let Some((deps, span)) = rest {
-                    out.insert("*".into(), self.computed(*deps, *span));
-                }
-                Argument::Object { fields: out }
-            }
-            Shown::Array(items) => {
-                Argument::Array { items: items.iter().map(|item| self.argument(item)).collect() }
-            }
-            Shown::Computed { deps, span } => self.computed(*deps, *span),
+    fn task(&self, place: usize, found: &FoundTask, lines: &mut Lines) -> Task {
+        let (data, decides) = (self.tasks(found.data), self.tasks(found.decides));
+        // What one round of a loop hands to the next has no place in a graph without cycles.
+        let before: BTreeSet<usize> =
+            data.union(&decides).copied().filter(|of| *of < place).collect();
+        let (line, column) = lines.locate(self.source, found.at);
+        let arguments = Arguments { report: self, place }.all(found);
+        Task {
+            task: name(place),
+            tool: found.tool.clone(),
+            line,
+            column,
+            conditional: found.may,
+            repeats: found.many,
+            from_args: arguments.values().any(Argument::is_from_args),
+            arguments,
+            depends_on: before.into_iter().map(name).collect(),
+            decided_by: decides.range(..place).copied().map(name).collect(),
+            decided_by_args: self.inputs(found.decides),
+            data_from: data.into_iter().map(name).collect(),
         }
     }
+}
 
-    fn computed(&self, deps: Deps, (low, high): (u32, u32)) -> Argument {
-        let text = self.source.get(low as usize..high as usize).unwrap_or_default();
-        Argument::Expression {
-            source: excerpt(text),
-            depends_on: self.names(deps),
-            from_args: self.solved.domain.sources.inputs(deps),
-        }
-    }
+/// Returns the name of the task at a place.
+fn name(place: usize) -> String {
+    format!("t{}", place + 1)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod items;
 mod iterate;
 mod level;
 mod misuse;
+mod nodes;
 mod object;
 mod promised;
 mod put;
@@ -33,6 +34,8 @@ mod task;
 mod unknown;
 mod walk;
 
+use std::collections::BTreeSet;
+
 use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 use smallvec::SmallVec;
@@ -42,13 +45,15 @@ use self::call::{Act, Context, Contexts};
 use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::misuse::{Misuses, Written};
+use self::nodes::Nodes;
 use self::task::Tasks;
 use super::core::{Core, FuncId};
-use super::domain::{Birth, CellId, Deps, Domain, Heap, NONE, NameId, ObjId, SiteId, Value};
+use super::domain::{Birth, CellId, Deps, Domain, Heap, NONE, NameId, ObjId, Ref, SiteId, Value};
 use crate::Limits;
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Finding};
 
 pub(super) use self::misuse::{Misuse, Wrong};
+pub(super) use self::nodes::{FoundKind, FoundNode};
 pub use self::rule::Rule;
 pub(crate) use self::rule::forgetting;
 pub(super) use self::task::{FoundTask, Shown};
@@ -60,17 +65,47 @@ const WIDEN: u32 = 6;
 /// The most instructions that are followed in all rounds, functions counted at each of their calls.
 const WORK: usize = 3_000_000;
 
+/// The most gaps that are told.
+const GAPS: usize = 100;
+/// The most bytes that all literal arguments together may have; beyond it they are shown as computed.
+const LITERALS: usize = 256 * 1024;
+
 /// What the analysis found.
 pub(super) struct Solved {
     pub(super) domain: Domain,
     pub(super) tasks: Vec<FoundTask>,
+    pub(super) nodes: Vec<FoundNode>,
+    /// All tools that the program names.
+    pub(super) tools: BTreeSet<ToolId>,
     /// Places at which a tool may be called that is not among the tasks.
-    pub(super) gaps: Vec<(Code, u32)>,
+    pub(super) gaps: Vec<Gap>,
     /// Promises that are taken for what they will give, and names of tools that cannot exist.
     pub(super) misuses: Vec<Misuse>,
-    /// Whether the values are too entangled: then everything depends on everything.
+    /// Whether the values are too entangled to be followed.
     pub(super) entangled: bool,
+    /// Whether everything may depend on everything.
+    pub(super) lost: bool,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests print it"))]
     pub(super) rounds: u32,
+}
+
+/// A place at which a tool may be called that is not among the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) code: Code,
+    pub(super) at: u32,
+    pub(super) about: About,
+}
+
+/// What cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    /// A name that is not known.
+    Name,
+    /// Something that leads to tools.
+    Value(Ref),
+    /// What `mcp` or the engine offers is changed.
+    Change,
 }
 
 /// What a loop hands to its next turn.
@@ -163,6 +198,10 @@ pub(super) struct Solver<'a> {
     round: u32,
     work: usize,
     entangled: bool,
+    /// Whether what is known of the engine does not hold: then everything depends on everything.
+    lost: bool,
+    /// Why the program is refused.
+    refused: Option<Finding>,
 
     // The round in progress.
     trail: Vec<(CellId, Value)>,
@@ -206,9 +245,14 @@ pub(super) struct Solver<'a> {
     throwing: bool,
     inlined: usize,
     tasks: Tasks,
-    gaps: Vec<(Code, u32)>,
+    nodes: Nodes,
+    gaps: Vec<Gap>,
     /// How the call that is followed is written.
     written: Written<'a>,
+    /// The tools that the program names.
+    named_tools: HashSet<(NameId, NameId)>,
+    /// The bytes of literals that may still be shown.
+    literals: usize,
     /// The place of the instruction that is followed, and its number, eightfold.
     at: u32,
     end: u32,
@@ -224,28 +268,39 @@ struct Args {
 }
 
 /// Follows a program.
-pub(super) fn solve(core: &Core, limits: &Limits) -> Solved {
+///
+/// # Errors
+/// A program that calls more tools than `limits` has room for.
+pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
     let mut solver = Solver::new(core, limits);
     while solver.round < ROUNDS && !solver.entangled {
         solver.begin_round();
         solver.walk_main();
+        if let Some(finding) = solver.refused.take() {
+            return Err(finding);
+        }
         if !solver.changed && !solver.doubt_promises() && !solver.doubt_functions() {
             break;
         }
         solver.round += 1;
     }
     let entangled = solver.entangled || solver.round >= ROUNDS;
-    if entangled {
-        solver.gaps.push((Code::DynamicEscape, 0));
-    }
-    Solved {
-        misuses: solver.found_misuses(entangled),
+    let misuses = solver.found_misuses(entangled);
+    let tool = |(namespace, action): &(NameId, NameId)| {
+        let names = &solver.dom.names;
+        ToolId::from_call(&names.text(*namespace), &names.text(*action)).ok()
+    };
+    Ok(Solved {
+        misuses,
+        tools: solver.named_tools.iter().filter_map(tool).collect(),
         tasks: solver.tasks.found,
+        nodes: solver.nodes.found,
         domain: solver.dom,
         gaps: solver.gaps,
         entangled,
+        lost: entangled || solver.lost,
         rounds: solver.round + 1,
-    }
+    })
 }
 
 impl<'a> Solver<'a> {
@@ -297,6 +352,8 @@ impl<'a> Solver<'a> {
             round: 0,
             work: 0,
             entangled: false,
+            lost: false,
+            refused: None,
             trail: Vec::new(),
             tracking: 0,
             seen: Vec::new(),
@@ -329,9 +386,12 @@ impl<'a> Solver<'a> {
             driven: HashSet::default(),
             inlined: 0,
             tasks: Tasks::default(),
+            nodes: Nodes::default(),
             gaps: Vec::new(),
             misuses: Misuses::default(),
             written: Written::Nowhere,
+            named_tools: HashSet::default(),
+            literals: 0,
             at: 0,
             end: 0,
             place: 0,
@@ -368,8 +428,11 @@ impl<'a> Solver<'a> {
         self.rethrows = 0;
         self.inlined = 0;
         self.tasks = Tasks::default();
+        self.nodes = Nodes::default();
         self.gaps.clear();
         self.waiting.clear();
+        self.named_tools.clear();
+        self.literals = LITERALS;
         self.awaited.clear();
         self.unwaited.clear();
         self.misuses.begin_round();
@@ -378,9 +441,10 @@ impl<'a> Solver<'a> {
     }
 
     /// Notes that a tool may be called that is not among the tasks.
-    fn gap(&mut self, code: Code) {
-        if self.gaps.len() < 100 && !self.gaps.contains(&(code, self.at)) {
-            self.gaps.push((code, self.at));
+    fn gap(&mut self, code: Code, about: About) {
+        let gap = Gap { code, at: self.at, about };
+        if self.gaps.len() < GAPS && !self.gaps.contains(&gap) {
+            self.gaps.push(gap);
         }
     }
 

@@ -116,7 +116,7 @@ fn is_followed(call: &str) -> bool {
     let limits = Limits::default();
     let parsed = crate::parse::parse(&source, &limits).expect("a probe can be parsed");
     let core = lower(parsed.function().expect("a program is a function"));
-    let solved = solve(&core, &limits);
+    let solved = solve(&core, &limits).expect("it is not refused");
     let two = solved.tasks.iter().find(|task| task.tool.action() == "two");
     let two = two.unwrap_or_else(|| panic!("`{call}` goes on"));
     !solved.domain.sources.has_tasks(two.data)

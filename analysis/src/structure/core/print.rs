@@ -87,7 +87,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             None => format!("class ${class} ${prototype}"),
         },
         Op::Compute { to, how, of } => format!("${to} = {how:?} {}", list(of)),
-        Op::Call { to, callee, this, args, form, wait } => {
+        Op::Call { to, callee, this, args, form, wait, .. } => {
             let arg = |arg: &Arg| format!("{}${}", if arg.spread { "..." } else { "" }, arg.slot);
             let args: Vec<String> = args.iter().map(arg).collect();
             let form = if *form == CallForm::Plain { "call" } else { "construct" };
@@ -120,8 +120,10 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             return nested(out, &format!("block r{exit}"), &[("", body)], depth);
         }
         Op::Doomed { body } => return nested(out, "doomed", &[("", body)], depth),
-        Op::Decide { body, .. } => return nested(out, "decide", &[("", body)], depth),
-        Op::Try { body, handler, finally, .. } => {
+        Op::Marked { mark, body } => {
+            return nested(out, &format!("{mark:?}"), &[("", body)], depth);
+        }
+        Op::Try { body, handler, finally } => {
             let none = Block::new();
             let caught = handler.as_ref().map_or(&none, |(_, body)| body);
             let ways =

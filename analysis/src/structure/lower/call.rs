@@ -1,6 +1,7 @@
 //! Calls, `new`, optional chains, tagged templates.
 
-use super::super::core::{Arg, CallForm, Put, Told, Use, Wait};
+use super::super::core::{Arg, CallForm, Extent, Put, Told, Use, Wait};
+use super::stmt::bounds;
 use super::*;
 
 impl Lower {
@@ -23,8 +24,13 @@ impl Lower {
                 self.unknown(span, of)
             }
             ast::Callee::Expr(callee) => {
+                let (on, how) = (called_on(callee), self.waits_for(callee));
                 let (callee, this) = self.callee(callee);
-                self.plain_call(span, callee, this, &call.args, wait)
+                let args = match how {
+                    Some(how) => self.together(span, how, &call.args),
+                    None => self.args(&call.args),
+                };
+                self.plain_call(span, callee, this, args, wait, on)
             }
         }
     }
@@ -34,13 +40,43 @@ impl Lower {
         span: Span,
         callee: Slot,
         this: Option<Slot>,
-        args: &[ast::ExprOrSpread],
+        args: Vec<Arg>,
         wait: Wait,
+        on: Option<Extent>,
     ) -> Slot {
-        let args = self.args(args);
         let to = self.fresh();
+        self.core.called_on.extend(on.map(|on| (self.next, on)));
         self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
         to
+    }
+
+    /// Returns by which method of `Promise` a call waits for several, if it does.
+    fn waits_for(&mut self, callee: &ast::Expr) -> Option<&'static str> {
+        let ast::Expr::Member(member) = bare(callee) else { return None };
+        let (ast::Expr::Ident(object), ast::MemberProp::Ident(method)) =
+            (bare(&member.obj), &member.prop)
+        else {
+            return None;
+        };
+        if &*object.sym != "Promise" || self.lookup(&object.sym).is_some() {
+            return None;
+        }
+        ["all", "allSettled", "any", "race"].into_iter().find(|how| *how == &*method.sym)
+    }
+
+    /// Lowers what is awaited together.
+    fn together(&mut self, span: Span, how: &'static str, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
+        let list = match args {
+            [only] if only.spread.is_none() => match bare(&only.expr) {
+                ast::Expr::Array(array) => Some(array),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.marked(span, Mark::Fork { how }, |lower| match list {
+            Some(array) => vec![Arg { slot: lower.awaited_members(array), spread: false }],
+            None => lower.way(span, Branch::Members, |lower| lower.args(args)),
+        })
     }
 
     /// Lowers what is called, and its `this`.
@@ -201,6 +237,7 @@ impl Lower {
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
+                let on = called_on(&call.callee);
                 let (callee, this) = match &*call.callee {
                     ast::Expr::OptChain(inner) => self.link(inner, Wait::Other, true),
                     ast::Expr::Member(member) => {
@@ -223,8 +260,7 @@ impl Lower {
                 };
                 self.unless_nothing(chain, callee);
                 let args = self.apart(|lower| lower.args(&call.args));
-                let to = self.fresh();
-                self.emit(span, Op::Call { to, callee, this, args, form: CallForm::Plain, wait });
+                let to = self.plain_call(span, callee, this, args, wait, on);
                 self.is_written(to, span);
                 (to, None)
             }
@@ -247,5 +283,17 @@ impl Lower {
         let cond = self.compute(span, Sum::IsNothing, vec![value]);
         let (then, ()) = self.block(|lower| lower.emit(span, Op::Jump { to: exit }));
         self.emit(span, Op::If { cond, then, other: Block::new(), told: Told::Hidden });
+    }
+}
+
+/// Returns what a method is called on.
+fn called_on(callee: &ast::Expr) -> Option<Extent> {
+    match bare(callee) {
+        ast::Expr::Member(member) => Some(bounds(member.obj.span())),
+        ast::Expr::OptChain(chain) => match &*chain.base {
+            ast::OptChainBase::Member(member) => Some(bounds(member.obj.span())),
+            ast::OptChainBase::Call(_) => None,
+        },
+        _ => None,
     }
 }

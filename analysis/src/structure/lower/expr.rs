@@ -169,15 +169,28 @@ impl Lower {
     pub(super) fn array(&mut self, span: Span, items: &[Option<ast::ExprOrSpread>]) -> Slot {
         let list = self.fresh();
         self.emit(span, Op::New { to: list, made: Made::Array });
-        for item in items {
-            let (from, spread) = match item {
-                Some(item) => (self.item(item), item.spread.is_some()),
-                None => (self.undefined(span), false),
-            };
-            let span = item.as_ref().map_or(span, |item| item.expr.span());
-            self.emit(span, Op::Push { list, from, spread });
+        items.iter().for_each(|item| self.item_of(span, list, item.as_ref()));
+        list
+    }
+
+    /// Lowers a list of what is awaited together.
+    pub(super) fn awaited_members(&mut self, array: &ast::ArrayLit) -> Slot {
+        let (span, list) = (array.span, self.fresh());
+        self.emit(span, Op::New { to: list, made: Made::Array });
+        for (place, item) in array.elems.iter().enumerate() {
+            let way = Branch::Member(place as u32);
+            self.way(span, way, |lower| lower.item_of(span, list, item.as_ref()));
         }
         list
+    }
+
+    fn item_of(&mut self, span: Span, list: Slot, item: Option<&ast::ExprOrSpread>) {
+        let (from, spread) = match item {
+            Some(item) => (self.expr(&item.expr), item.spread.is_some()),
+            None => (self.undefined(span), false),
+        };
+        let span = item.map_or(span, |item| item.expr.span());
+        self.emit(span, Op::Push { list, from, spread });
     }
 
     fn object(&mut self, object: &ast::ObjectLit) -> Slot {

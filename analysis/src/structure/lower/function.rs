@@ -58,7 +58,6 @@ impl Lower {
         let id = self.core.functions.len() as FuncId;
         // The place is taken, so that a function stands before those within it.
         self.core.functions.push(Function {
-            at,
             slots: 0,
             captured: Vec::new(),
             in_loop: Vec::new(),

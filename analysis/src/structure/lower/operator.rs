@@ -116,7 +116,7 @@ impl Lower {
             _ => value,
         };
         let (body, ()) = self.block(make);
-        let told = Told::Decision { test };
+        let told = Told::Either { test };
         let (then, other) = match op {
             ast::BinaryOp::LogicalOr => (Block::new(), body),
             _ => (body, Block::new()),

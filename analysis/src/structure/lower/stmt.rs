@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::super::core::{Told, Use};
+use super::super::core::{Branch, Mark, Told, Use};
 use super::*;
 
 impl Lower {
@@ -212,7 +212,7 @@ impl Lower {
                 lower.cases(span, of, &switch.cases);
             });
         });
-        self.emit(span, Op::Decide { of, test, body });
+        self.emit(span, Op::Marked { mark: Mark::Decision { of, test }, body });
     }
 
     fn cases(&mut self, span: Span, of: Slot, cases: &[ast::SwitchCase]) {
@@ -220,7 +220,7 @@ impl Lower {
         for case in cases {
             let Some(test) = &case.test else { continue };
             if is_plain(test) || matches.is_empty() {
-                let value = self.expr(test);
+                let value = self.way(test.span(), Branch::Test, |lower| lower.expr(test));
                 matches.push(self.compute(test.span(), Sum::Look, vec![of, value]));
                 continue;
             }
@@ -233,7 +233,9 @@ impl Lower {
                 lower.emit(test.span(), Op::Copy { to: is_it, from });
             });
             let (then, told) = (Block::new(), Told::Hidden);
-            self.emit(test.span(), Op::If { cond, then, other, told });
+            self.way(test.span(), Branch::Test, |lower| {
+                lower.emit(test.span(), Op::If { cond, then, other, told });
+            });
             matches.push(is_it);
         }
         // Whether a case before this one was taken, and was not left.
@@ -258,7 +260,10 @@ impl Lower {
                 let from = lower.constant(case.span, Scalar::Bool(true));
                 lower.emit(case.span, Op::Copy { to: fell, from });
             });
-            let way = if case.test.is_some() { place as u32 + 1 } else { 0 };
+            let way = match case.test {
+                Some(_) => Branch::Case(place as u32 + 1),
+                None => Branch::Default,
+            };
             self.emit(case.span, Op::If { cond, then, other: Block::new(), told: Told::Way(way) });
         }
     }
@@ -282,8 +287,7 @@ impl Lower {
             .finalizer
             .as_ref()
             .map(|finalizer| self.block(|lower| lower.nested(&finalizer.stmts)).0);
-        let at = bounds(attempt.span);
-        self.emit(attempt.span, Op::Try { body, handler, finally, at });
+        self.emit(attempt.span, Op::Try { body, handler, finally });
     }
 
     fn looped(&mut self, statement: &ast::Stmt, names: Vec<Atom>) {
@@ -322,12 +326,16 @@ impl Lower {
                 lower.frame().within = around;
             }
             ast::Stmt::DoWhile(looped) => {
-                let over = Some(bounds(looped.test.span()));
+                let over = bounds(looped.test.span());
                 let (serial, around) = lower.frame().begin_loop();
                 let (body, ()) = lower.block(|lower| lower.inner(&looped.body));
                 let (after, ()) = lower.block(|lower| lower.test(&looped.test, exit));
                 lower.frame().within = around;
-                lower.emit(looped.span, Op::Loop { serial, exit, turn, over, body, after });
+                let tests_last = true;
+                lower.emit(
+                    looped.span,
+                    Op::Loop { serial, exit, turn, over, tests_last, body, after },
+                );
             }
             ast::Stmt::ForIn(looped) => {
                 let head = (&looped.left, &*looped.right);
@@ -362,7 +370,7 @@ impl Lower {
         inner: &ast::Stmt,
     ) {
         let span = statement.span();
-        let over = Some(bounds(test.map_or(span, Spanned::span)));
+        let over = bounds(test.map_or(span, Spanned::span));
         let (body, ()) = self.block(|lower| {
             if let Some(test) = test {
                 lower.test(test, exit);
@@ -374,7 +382,8 @@ impl Lower {
                 let _ = lower.expr(update);
             }
         });
-        self.emit(span, Op::Loop { serial, exit, turn, over, body, after });
+        let tests_last = false;
+        self.emit(span, Op::Loop { serial, exit, turn, over, tests_last, body, after });
     }
 
     fn each(
@@ -456,6 +465,7 @@ fn is_quiet(block: &Block, first: Slot) -> bool {
     })
 }
 
+/// Returns where a part of the source begins and ends.
 pub(super) fn bounds(span: Span) -> (u32, u32) {
     (offset(span.lo), offset(span.hi))
 }

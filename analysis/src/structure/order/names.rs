@@ -8,7 +8,7 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use crate::structure::build::bare;
+use crate::structure::lower::bare;
 
 #[derive(Default)]
 struct Name {

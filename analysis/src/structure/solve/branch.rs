@@ -2,7 +2,7 @@
 
 use super::level::Sees;
 use super::*;
-use crate::structure::core::{Block, Region, Slot, WHOLE};
+use crate::structure::core::{Block, Branch, Region, Slot, WHOLE};
 
 /// A region that is open.
 pub(super) struct RegionState {
@@ -271,7 +271,7 @@ impl<'a> Solver<'a> {
         }
         let mut goes_on = match handler {
             Some((error, caught)) => self.caught(body, *error, caught),
-            None => self.region(u32::MAX, |solver| solver.run(body)),
+            None => self.region(u32::MAX, |solver| solver.way(Branch::Try, |s| s.run(body))),
         };
         if let Some(finally) = finally {
             let written = self.recorders.pop().unwrap_or_default();
@@ -288,7 +288,7 @@ impl<'a> Solver<'a> {
                     decided = self.dom.union(decided, *deps);
                 }
             }
-            goes_on = self.finish(goes_on, decided, written, finally);
+            goes_on = self.way(Branch::Finally, |s| s.finish(goes_on, decided, written, finally));
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
                 self.levels[place].deps = own;
@@ -368,7 +368,8 @@ impl<'a> Solver<'a> {
         let key = (self.context(), self.place);
         let futile = self.futile.contains(&key) && self.handlers.is_empty();
         let sees = if futile { Sees::Futile } else { Sees::All };
-        let (goes_on, handler, mut written) = self.guarded_by(sees, |solver| solver.run(body));
+        let (goes_on, handler, mut written) =
+            self.guarded_by(sees, |solver| solver.way(Branch::Try, |s| s.run(body)));
         if !self.follows(Rule::HandlerSeesWrites) {
             written.clear();
         }
@@ -396,7 +397,7 @@ impl<'a> Solver<'a> {
                     solver.set_slot(error, value);
                     let jumps = solver.jumps;
                     solver.rethrows += u32::from(futile);
-                    let goes_on = solver.run(caught);
+                    let goes_on = solver.way(Branch::Catch, |s| s.run(caught));
                     solver.rethrows -= u32::from(futile);
                     // Whatever is caught is thrown again, and then nobody catches it.
                     if !goes_on

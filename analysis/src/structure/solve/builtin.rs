@@ -211,7 +211,7 @@ impl Solver<'_> {
                 self.construct_builtin(name, args)
             }
             "eval" | "Function" => {
-                self.gap(Code::DynamicEval);
+                self.gap(Code::DynamicEval, About::Change);
                 self.unknown_call(this, args)
             }
             _ => self.unknown_call(this, args),
@@ -318,7 +318,7 @@ impl Solver<'_> {
             }
             "Object" => first,
             "Function" => {
-                self.gap(Code::DynamicEval);
+                self.gap(Code::DynamicEval, About::Change);
                 self.unknown_call(None, args)
             }
             _ => self.unknown_call(None, args),

@@ -272,7 +272,7 @@ impl<'a> Solver<'a> {
             Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
             Ref::Pool => Some(self.unknown_call(this, args)),
             Ref::Mcp | Ref::Namespace(_) => {
-                self.gap(Code::DynamicCall);
+                self.gap(Code::DynamicCall, About::Value(callee));
                 Some(self.unknown_call(this, args))
             }
             // Data is no function: the call fails.
@@ -288,7 +288,7 @@ impl<'a> Solver<'a> {
             .chain(args.list.iter().copied())
             .chain(args.rest)
             .collect();
-        self.unknown(&values, Code::DynamicEscape)
+        self.unknown(&values)
     }
 
     fn call_bound(&mut self, object: ObjId, args: &Args, wait: bool) -> Option<Value> {
@@ -353,7 +353,7 @@ impl<'a> Solver<'a> {
 
     fn gap_if_leads(&mut self, callee: Ref) {
         if matches!(callee, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..)) {
-            self.gap(Code::DynamicCall);
+            self.gap(Code::DynamicCall, About::Value(callee));
         }
     }
 

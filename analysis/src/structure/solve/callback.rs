@@ -25,24 +25,27 @@ impl Solver<'_> {
     ) {
         let key = (self.context(), self.place | 1 << 31);
         let at = (self.at, self.end, self.place);
-        self.looped(
-            key,
-            u32::MAX,
-            (EXIT, TURN),
-            |solver| {
-                // The call before may have changed how many there are.
-                let more = over.map_or(NONE, |over| solver.iterated(over).1);
-                let count = solver.dom.union(count, more);
-                let count = if solver.follows(Rule::CallbackCount) { count } else { NONE };
-                solver.under(count, false, false, |solver| solver.jump(EXIT));
-            },
-            |solver| {
-                let goes_on = walk(solver);
-                (solver.at, solver.end, solver.place) = at;
-                goes_on
-            },
-            |_| true,
-        );
+        let on = self.called_on();
+        self.loop_part(on, |solver| {
+            solver.looped(
+                key,
+                u32::MAX,
+                (EXIT, TURN),
+                |solver| {
+                    // The call before may have changed how many there are.
+                    let more = over.map_or(NONE, |over| solver.iterated(over).1);
+                    let count = solver.dom.union(count, more);
+                    let count = if solver.follows(Rule::CallbackCount) { count } else { NONE };
+                    solver.under(count, false, false, |solver| solver.jump(EXIT));
+                },
+                |solver| {
+                    let goes_on = walk(solver);
+                    (solver.at, solver.end, solver.place) = at;
+                    goes_on
+                },
+                |_| true,
+            )
+        });
         (self.at, self.end, self.place) = at;
     }
 
@@ -359,7 +362,7 @@ impl Solver<'_> {
         }
         for one in &self.dom.shapes.kept(value.shape).refs {
             if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                self.gap(Code::DynamicEscape);
+                self.gap(Code::DynamicEscape, About::Value(*one));
             }
         }
         if !self.is_concurrent() {
@@ -418,7 +421,7 @@ impl Solver<'_> {
             let Some(name) = self.dom.names.known(&"then".into()) else { continue };
             if let Some(then) = self.own_method(*object, name) {
                 let own = self.dom.reference(*one);
-                let unknown = self.unknown(&[then, own], Code::DynamicEscape);
+                let unknown = self.unknown(&[then, own]);
                 out = self.dom.join(out, unknown);
             }
         }
@@ -509,7 +512,7 @@ impl Solver<'_> {
     /// `yield`
     pub(super) fn give(&mut self, value: Value, all: bool) -> Value {
         let Some(iterator) = self.acts.last().and_then(|act| act.iterator) else {
-            return self.unknown(&[value], Code::DynamicEscape);
+            return self.unknown(&[value]);
         };
         let (given, count) = if all {
             self.may_fail_by(value);

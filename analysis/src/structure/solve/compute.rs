@@ -183,7 +183,7 @@ impl Solver<'_> {
                             let written = self.read(cell);
                             if !self.dom.shape(written).refs.is_empty() && !seen.contains(object) {
                                 seen.push(*object);
-                                let _ = self.unknown(&[written], Code::DynamicEscape);
+                                let _ = self.unknown(&[written]);
                             }
                         }
                     }
@@ -191,7 +191,9 @@ impl Solver<'_> {
                         self.touch_pool(value.deps);
                         deps = self.dom.union(deps, self.pool_deps);
                     }
-                    Ref::Mcp | Ref::Namespace(_) => self.gap(Code::DynamicEscape),
+                    Ref::Mcp | Ref::Namespace(_) => {
+                        self.gap(Code::DynamicEscape, About::Value(*one))
+                    }
                     _ => {}
                 }
             }

@@ -33,7 +33,7 @@ impl Solver<'_> {
                     self.pooled()
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.gap(Code::DynamicEscape);
+                    self.gap(Code::DynamicEscape, About::Value(*one));
                     Value::computed(NONE)
                 }
                 _ => Value::computed(NONE),
@@ -102,7 +102,7 @@ impl Solver<'_> {
             let this = self.dom.reference(Ref::Obj(object));
             for name in ["@@iterator", "@@asyncIterator"] {
                 if let Some(given) = self.call_named(this, object, name) {
-                    let unknown = self.unknown(&[given, this], Code::DynamicEscape);
+                    let unknown = self.unknown(&[given, this]);
                     count = self.dom.union(count, unknown.deps);
                     out = self.dom.join(out, unknown);
                 }

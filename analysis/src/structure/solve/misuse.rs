@@ -209,7 +209,7 @@ impl Solver<'_> {
         let Misuses { found, right, right_parts, sets_globals, .. } =
             std::mem::take(&mut self.misuses);
         let is_doubted =
-            sets_globals || self.gaps.iter().any(|(code, _)| *code == Code::DynamicGlobal);
+            sets_globals || self.gaps.iter().any(|gap| gap.code == Code::DynamicGlobal);
         let is_right = |place: &Place| {
             right.get(place.0 as usize).is_some_and(|right| *right) || right_parts.contains(place)
         };

@@ -92,7 +92,12 @@ impl Solver<'_> {
             Ref::Method(_) => {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
-            Ref::Builtin(base) => self.named(key, |solver, name| solver.builtin_member(base, name)),
+            Ref::Builtin(base) => {
+                if key.names.is_none() && &*self.dom.names.text(base) == "globalThis" {
+                    self.gap(Code::DynamicGlobal, About::Name);
+                }
+                self.named(key, |solver, name| solver.builtin_member(base, name))
+            }
             Ref::Mcp => match &key.names {
                 Some(names) => {
                     let names = names.clone();
@@ -104,7 +109,7 @@ impl Solver<'_> {
                     self.dom.with(out, key.deps)
                 }
                 None => {
-                    self.gap(Code::DynamicName);
+                    self.gap(Code::DynamicName, About::Name);
                     self.escape_nothing()
                 }
             },
@@ -113,17 +118,21 @@ impl Solver<'_> {
                     let names = names.clone();
                     let mut out = Value::NEVER;
                     for name in names {
+                        self.named_tools.insert((namespace, name));
                         let value = self.dom.reference(Ref::Tool(namespace, name));
                         out = self.dom.join(out, value);
                     }
                     self.dom.with(out, key.deps)
                 }
                 None => {
-                    self.gap(Code::DynamicName);
+                    self.gap(Code::DynamicName, About::Name);
                     self.escape_nothing()
                 }
             },
             Ref::Tool(..) => {
+                if !self.is_applied(key) {
+                    self.gap(Code::DynamicCall, About::Value(one));
+                }
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Pool => {
@@ -133,6 +142,14 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns whether a part of a function is one of its methods.
+    fn is_applied(&self, key: &At) -> bool {
+        let is_method = |name: &NameId| {
+            matches!(&*self.dom.names.text(*name), "call" | "apply" | "bind" | "name" | "length")
+        };
+        key.names.as_ref().is_some_and(|names| names.iter().all(is_method))
+    }
+
     fn is_only_method(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         shape.prim == Prim::None && shape.refs.iter().all(|one| matches!(one, Ref::Method(_)))
@@ -140,7 +157,6 @@ impl Solver<'_> {
 
     fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
         let Some(names) = &key.names else {
-            self.gap(Code::DynamicGlobal);
             return self.pooled();
         };
         let mut out = Value::NEVER;
@@ -166,7 +182,7 @@ impl Solver<'_> {
         let is_maker =
             |name: &NameId| matches!(&*self.dom.names.text(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {
-            self.gap(Code::DynamicEval);
+            self.gap(Code::DynamicEval, About::Name);
         }
     }
 
@@ -328,7 +344,7 @@ impl Solver<'_> {
         if &*text == "constructor" && !called
             || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none()
         {
-            self.gap(Code::DynamicEval);
+            self.gap(Code::DynamicEval, About::Name);
         }
         if &*text == "__proto__" {
             return self.own(object, self.known.proto);

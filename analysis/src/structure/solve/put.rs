@@ -49,16 +49,16 @@ impl Solver<'_> {
                 Ref::Pool => {
                     let deps = self.dom.union(chosen, key.deps);
                     self.touch_pool(deps);
-                    self.escape(value, Code::DynamicWrite);
+                    self.escape(value);
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.gap(Code::DynamicWrite);
-                    self.escape(value, Code::DynamicWrite);
+                    self.gap(Code::DynamicWrite, About::Change);
+                    self.escape(value);
                 }
                 Ref::Builtin(_) | Ref::Method(_) => {
                     // What is known of the engine does not hold any more.
-                    self.gap(Code::DynamicWrite);
-                    self.entangled = true;
+                    self.gap(Code::DynamicGlobal, About::Change);
+                    self.lost = true;
                 }
             }
         }
@@ -78,7 +78,7 @@ impl Solver<'_> {
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         if self.heap.objects[object as usize].escaped {
             self.touch(object, this.deps);
-            self.escape(value, Code::DynamicWrite);
+            self.escape(value);
         }
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         if is_array {
@@ -102,7 +102,7 @@ impl Solver<'_> {
             }
             None => {
                 if self.core.accessors {
-                    let _ = self.unknown(&[this, value], Code::DynamicWrite);
+                    let _ = self.unknown(&[this, value]);
                 }
                 if self.heap.objects[object as usize].kind != Kind::Plain {
                     self.put_own(object, self.known.any, value, false);
@@ -185,7 +185,7 @@ impl Solver<'_> {
     /// Writes some property, it is not known which.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
         if self.heap.objects[object as usize].escaped {
-            self.escape(value, Code::DynamicWrite);
+            self.escape(value);
         }
         self.hold_in_object(value, object);
         if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
@@ -275,7 +275,7 @@ impl Solver<'_> {
                 continue;
             };
             if self.heap.objects[*id as usize].escaped {
-                self.escape(value, Code::DynamicWrite);
+                self.escape(value);
             }
             match (how, &key.names) {
                 (Put::Prototype, _) => self.put_own(*id, self.known.proto, value, is_one),
@@ -370,7 +370,7 @@ impl Solver<'_> {
                 }
                 Ref::Builtin(_) | Ref::Method(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                        self.gap(Code::DynamicEscape);
+                        self.gap(Code::DynamicEscape, About::Value(*one));
                     }
                 }
                 other => {

@@ -71,8 +71,11 @@ impl Solver<'_> {
         };
         let next = self.sites.len() as SiteId;
         let site = *self.sites.entry((self.at, tool.clone())).or_insert(next);
-        if self.sites.len() > self.limits.tasks * 2 {
-            self.entangled = true;
+        if self.tasks.found.len() >= self.limits.tasks && !self.tasks.places.contains_key(&site) {
+            let limit = self.limits.tasks;
+            let message = format!("the program has more than {limit} calls of tools; use a loop");
+            let at = self.at;
+            self.refused.get_or_insert_with(|| Finding::new(Code::TooComplex, at, message));
         }
         let arguments = if rewritten {
             // Something else is sent than what is written here.
@@ -88,6 +91,7 @@ impl Solver<'_> {
         match self.tasks.places.get(&site) {
             None => {
                 self.tasks.places.insert(site, self.tasks.found.len());
+                self.nodes.task(self.tasks.found.len());
                 self.tasks.found.push(found);
             }
             Some(place) => {
@@ -312,7 +316,9 @@ impl Solver<'_> {
         if let Some(scalar) = shape.only()
             && !self.dom.sources.has_tasks(own)
             && let Some(json) = json_of(scalar)
+            && let Some(left) = self.literals.checked_sub(json.as_str().map_or(0, str::len))
         {
+            self.literals = left;
             return Shown::Literal(json);
         }
         let is_plain = |one: &Ref| match one {
@@ -335,8 +341,11 @@ impl Solver<'_> {
                 let is_whole = self.heap.objects[*object as usize].keys.is_empty()
                     && !self.heap.objects[*object as usize].escaped;
                 match self.heap.objects[*object as usize].kind {
+                    // What an earlier round of a loop hands on is no plain reference.
                     Kind::Data(Origin::Task(site))
-                        if is_whole && self.dom.sources.tasks(own).eq([site]) =>
+                        if is_whole
+                            && self.dom.sources.tasks(own).eq([site])
+                            && self.tasks.places.contains_key(&site) =>
                     {
                         Shown::Reference(site, *path)
                     }

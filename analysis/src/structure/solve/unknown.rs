@@ -20,9 +20,9 @@ impl Solver<'_> {
     }
 
     /// Hands values to unknown code; returns what that gives.
-    pub(super) fn unknown(&mut self, values: &[Value], code: Code) -> Value {
+    pub(super) fn unknown(&mut self, values: &[Value]) -> Value {
         for value in values {
-            self.escape(*value, code);
+            self.escape(*value);
         }
         self.effects += 1;
         // That it runs at all is seen by all that it reaches.
@@ -38,7 +38,7 @@ impl Solver<'_> {
     pub(super) fn unknown_call(&mut self, this: Option<Value>, args: &Args) -> Value {
         let values: SmallVec<[Value; 4]> =
             this.into_iter().chain(args.list.iter().copied()).chain(args.rest).collect();
-        self.unknown(&values, Code::DynamicEscape)
+        self.unknown(&values)
     }
 
     pub(super) fn add_to_pool(&mut self, deps: Deps) {
@@ -50,7 +50,7 @@ impl Solver<'_> {
     }
 
     /// Hands a value, and all that it leads to, to unknown code.
-    pub(super) fn escape(&mut self, value: Value, code: Code) {
+    pub(super) fn escape(&mut self, value: Value) {
         if !self.follows(Rule::Escape) {
             return;
         }
@@ -59,15 +59,16 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(value.shape);
         for one in &shape.refs {
             match one {
-                Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object, code),
-                Ref::Mcp | Ref::Namespace(_) => self.gap(code),
-                Ref::Tool(..) => self.gap(code),
+                Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object),
+                Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                    self.gap(Code::DynamicEscape, About::Value(*one));
+                }
                 Ref::Method(_) | Ref::Builtin(_) | Ref::Pool => {}
             }
         }
     }
 
-    fn escape_object(&mut self, object: ObjId, code: Code) {
+    fn escape_object(&mut self, object: ObjId) {
         let known = &mut self.heap.objects[object as usize];
         if known.escaped {
             // What it had when it escaped before may be less than what it has now.
@@ -87,7 +88,7 @@ impl Solver<'_> {
         for (_, cell) in cells {
             let value = self.read(cell);
             if !value.is_never() {
-                self.escape(value, code);
+                self.escape(value);
             }
         }
         if matches!(kind, Kind::Func { .. } | Kind::Bound) {
@@ -119,7 +120,7 @@ impl Solver<'_> {
             // Whoever called it may fail by that.
             let thrown = self.dom.sources.used(end.thrown);
             self.add_to_pool(thrown);
-            self.escape(given, Code::DynamicEscape);
+            self.escape(given);
         }
         self.call_unseen();
     }
@@ -231,7 +232,9 @@ impl Solver<'_> {
         while let Some(value) = open.pop() {
             for one in &self.dom.shapes.kept(value.shape).refs {
                 match one {
-                    Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => self.gap(Code::DynamicEscape),
+                    Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                        self.gap(Code::DynamicEscape, About::Value(*one));
+                    }
                     Ref::Obj(object) if seen.insert(*object) => {
                         let cells = &self.heap.objects[*object as usize].keys;
                         open.extend(cells.iter().map(|(_, cell)| self.now(*cell)));

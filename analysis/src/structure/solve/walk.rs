@@ -1,12 +1,20 @@
 //! The instructions, one after the other.
 
 use super::*;
-use crate::structure::core::{Inst, Key, Made, Op, Put, Scalar, Slot, Told};
+use crate::structure::core::{Branch, Inst, Key, Made, Mark, Op, Put, Scalar, Slot, Told};
 use crate::structure::domain::{Kind, Promised, Ref};
 
 /// The stack that one instruction may need, and what is added when less is left.
 const STACK_STEP: usize = 256 * 1024;
 const STACK_MORE: usize = 16 * 1024 * 1024;
+
+/// How long the word `try` is.
+const TRY: u32 = 3;
+
+/// Returns whether a loop looks at a test before each turn.
+fn is_tested(body: &[Inst]) -> bool {
+    body.iter().any(|inst| matches!(&inst.op, Op::If { told: Told::Test, .. }))
+}
 
 /// A key of a property, as far as it is known.
 pub(super) struct At {
@@ -17,6 +25,10 @@ pub(super) struct At {
 
 impl<'a> Solver<'a> {
     pub(super) fn walk_main(&mut self) {
+        if let Some(at) = self.core.foreign_arguments {
+            self.at = at;
+            self.gap(Code::DynamicScope, About::Name);
+        }
         self.enter_main();
         self.walk_waiting();
         self.call_pool();
@@ -187,7 +199,7 @@ impl<'a> Solver<'a> {
             }
             Op::Unknown { to, of } => {
                 let of: SmallVec<[Value; 4]> = of.iter().map(|slot| self.slot(*slot)).collect();
-                let value = self.unknown(&of, Code::DynamicEscape);
+                let value = self.unknown(&of);
                 self.set_slot(*to, value);
             }
             _ => return stacker::maybe_grow(STACK_STEP, STACK_MORE, || self.control(inst)),
@@ -201,6 +213,9 @@ impl<'a> Solver<'a> {
             Op::If { cond, then, other, told } => {
                 let cond = self.slot(*cond);
                 let deps = self.decides(cond);
+                if *told == Told::Test {
+                    self.take_way(Branch::Body);
+                }
                 match self.truth(cond) {
                     Some(true) if matches!(told, Told::Hidden | Told::Test) => {
                         return self.under(deps, false, false, |solver| solver.run(then));
@@ -212,13 +227,35 @@ impl<'a> Solver<'a> {
                 }
                 // That a loop is not entered is in that it may be repeated.
                 let may = *told != Told::Test;
-                self.fork(
-                    deps,
-                    |solver| solver.under(deps, may, false, |solver| solver.run(then)),
-                    |solver| solver.under(deps, may, false, |solver| solver.run(other)),
-                )
+                let walk = |solver: &mut Self, ways: [Option<Branch>; 2]| {
+                    solver.fork(
+                        deps,
+                        |solver| solver.taken(deps, may, ways[0], then),
+                        |solver| solver.taken(deps, may, ways[1], other),
+                    )
+                };
+                match *told {
+                    Told::Hidden | Told::Test => walk(self, [None, None]),
+                    Told::Way(way) => walk(self, [Some(way), None]),
+                    Told::Decision { test } => self
+                        .part(FoundKind::Decision { test, deps }, |solver| {
+                            walk(solver, [Some(Branch::Then), Some(Branch::Else)])
+                        }),
+                    Told::Either { test } => self
+                        .part(FoundKind::Decision { test, deps }, |solver| {
+                            walk(solver, [Some(Branch::Then); 2])
+                        }),
+                }
             }
-            Op::Decide { body, .. } => self.run(body),
+            Op::Marked { mark, body } => match *mark {
+                Mark::Decision { of, test } => {
+                    let of = self.slot(of);
+                    let deps = self.decides(of);
+                    self.part(FoundKind::Decision { test, deps }, |solver| solver.run(body))
+                }
+                Mark::Fork { how } => self.part(FoundKind::Fork { how }, |solver| solver.run(body)),
+                Mark::Way(way) => self.way(way, |solver| solver.run(body)),
+            },
             // Getters and conversions may do more than fail.
             Op::Doomed { body } if self.core.accessors || self.converts => self.run(body),
             Op::Doomed { body } => {
@@ -227,43 +264,62 @@ impl<'a> Solver<'a> {
                 self.doomed -= 1;
                 goes_on
             }
-            Op::Loop { serial, exit, turn, body, after, .. } => {
+            Op::Loop { serial, exit, turn, over, tests_last, body, after } => {
                 let key = (self.context(), inst.id);
-                let looped = self.looped(
-                    key,
-                    *serial,
-                    (*exit, *turn),
-                    |_| {},
-                    |solver| solver.run(body),
-                    |solver| solver.run(after),
-                );
+                let (first, last) = match tests_last {
+                    true => (Branch::Body, Branch::Test),
+                    false => (Branch::Test, Branch::Update),
+                };
+                let looped = self.loop_part(*over, |solver| {
+                    solver.take_way(if is_tested(body) { first } else { Branch::Body });
+                    solver.looped(
+                        key,
+                        *serial,
+                        (*exit, *turn),
+                        |_| {},
+                        |solver| solver.run(body),
+                        |solver| solver.way(last, |solver| solver.run(after)),
+                    )
+                });
                 looped.0
             }
-            Op::Each { serial, exit, turn, of, item, names, waits, body, .. } => {
+            Op::Each { serial, exit, turn, of, item, names, waits, over, body } => {
                 let list = self.slot(*of);
-                self.each_loop(inst.id, *serial, (*exit, *turn), list, *item, *names, *waits, body)
+                let looped = self.loop_part(*over, |solver| {
+                    solver.take_way(Branch::Body);
+                    let of = (list, *item, *names, *waits);
+                    solver.each_loop(inst.id, *serial, (*exit, *turn), of, body)
+                });
+                looped.0
             }
             Op::Block { exit, body } => self.region(*exit, |solver| solver.run(body)),
-            Op::Try { body, handler, finally, .. } => {
-                self.attempt(body, handler.as_ref(), finally.as_ref())
+            Op::Try { body, handler, finally } => {
+                let test = (inst.at, inst.at + TRY);
+                self.part(FoundKind::Decision { test, deps: NONE }, |solver| {
+                    solver.attempt(body, handler.as_ref(), finally.as_ref())
+                })
             }
             // The others hold no block.
             _ => true,
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "they are the parts of one instruction")]
+    /// Walks one way of a choice.
+    fn taken(&mut self, deps: Deps, may: bool, way: Option<Branch>, block: &'a [Inst]) -> bool {
+        self.under(deps, may, false, |solver| match way {
+            Some(way) => solver.way(way, |solver| solver.run(block)),
+            None => solver.run(block),
+        })
+    }
+
     fn each_loop(
         &mut self,
         id: u32,
         serial: u32,
         (exit, turn): (u32, u32),
-        list: Value,
-        item: Slot,
-        names: bool,
-        waits: bool,
+        (list, item, names, waits): (Value, Slot, bool, bool),
         body: &'a [Inst],
-    ) -> bool {
+    ) -> (bool, Deps) {
         let key = (self.context(), id);
         let (mut value, count) = if names { self.names_within(list) } else { self.iterated(list) };
         if waits {
@@ -272,7 +328,7 @@ impl<'a> Solver<'a> {
         }
         self.may_fail_by(list);
         let value = self.dom.with(value, count);
-        let looped = self.looped(
+        self.looped(
             key,
             serial,
             (exit, turn),
@@ -284,8 +340,7 @@ impl<'a> Solver<'a> {
             },
             |solver| solver.run(body),
             |_| true,
-        );
-        looped.0
+        )
     }
 
     /// Returns the item of a turn, for which the list is looked at again.

@@ -1,16 +1,14 @@
 //! Programs that misuse promises, and programs that do not.
 
 use crate::Limits;
-use crate::structure::lower::lower;
-use crate::structure::report::report;
+use crate::structure::report::build;
 
 /// Returns each finding as `CODE column message`, for a program of one line.
 fn told(source: &str) -> Vec<String> {
     let limits = Limits::default();
     let parsed =
         crate::parse::parse(source, &limits).unwrap_or_else(|found| panic!("{source}: {found:?}"));
-    let core = lower(parsed.function().expect("a program is a function"));
-    let found = report(&core, source, &limits).findings;
+    let found = build(&parsed, source, &limits).expect("it is not refused").findings;
     let located = found.into_iter().map(|found| found.locate(source));
     located
         .map(|found| format!("{} {} {}", found.code.as_str(), found.column, found.message))

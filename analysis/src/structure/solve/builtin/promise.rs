@@ -241,7 +241,7 @@ impl Solver<'_> {
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
         let at = (self.at, self.end, self.place);
-        let (first, second) = (self.arg(args, 0), self.arg(args, 1));
+        let (first, second, on) = (self.arg(args, 0), self.arg(args, 1), self.called_on());
         let mut out = Value::NEVER;
         let mut walk = |solver: &mut Self| {
             let done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
@@ -306,7 +306,10 @@ impl Solver<'_> {
                     }
                 }
                 "catch" => {
-                    let given = done(solver, first, with(failed), true).unwrap_or(Value::NEVER);
+                    let part = FoundKind::Decision { test: on, deps: fails };
+                    let given = solver.part(part, |solver| {
+                        done(solver, first, with(failed), true).unwrap_or(Value::NEVER)
+                    });
                     let given = solver.settled(given);
                     let joined = solver.dom.join(settled, given);
                     solver.dom.with(joined, fails)
@@ -505,7 +508,7 @@ impl Solver<'_> {
         let is_text = self.dom.shape(callee).refs.is_empty()
             && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
         if is_text {
-            self.gap(Code::DynamicEval);
+            self.gap(Code::DynamicEval, About::Change);
         }
         let _ = self.beside(|solver| {
             solver.under(cancels, may, many, |solver| {

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::super::report;
 use crate::Limits;
+use crate::structure::build;
 use crate::structure::lower::lower;
+use crate::structure::solve::solve;
 
 /// Twenty lines as agents write them.
 const TWENTY: &str = "const repo = args.repo;
@@ -102,21 +103,21 @@ fn how_long_it_takes() {
             let turns = if source.len() < 4_000 { 200 } else { 1 };
             let began = Instant::now();
             for _ in 1..turns {
-                let _ = report(&lower(main), &source, &limits);
+                let _ = build(&parsed, &source, &limits);
             }
-            let found = report(&lower(main), &source, &limits);
+            let built = build(&parsed, &source, &limits);
             let each = began.elapsed() / turns;
             let began = Instant::now();
             for _ in 0..turns {
                 let _ = crate::analyze(&source, &limits);
             }
             let whole = began.elapsed() / turns;
+            let rounds = solve(&lower(main), &limits).map_or(0, |solved| solved.rounds);
             let _ = writeln!(
                 text,
-                "{name}: {each:?}, {} rounds, {} calls, dynamic {}; the whole analysis {whole:?}",
-                found.rounds,
-                found.tasks.len(),
-                found.dynamic
+                "{name}: {each:?}, {rounds} rounds, {} calls, dynamic {}; the whole analysis {whole:?}",
+                built.as_ref().map_or(0, |built| built.sites.len()),
+                built.as_ref().is_ok_and(|built| built.dynamic)
             );
         });
     }

@@ -207,7 +207,7 @@ fn what_is_easily_forgotten_is_told() {
     let mut missed = Vec::new();
     for (by, row) in ROWS {
         let source = format!("const s = await mcp.a.secret({{}});\n{row}");
-        let Some((report, _)) = analysed(&source) else { panic!("{row} can be analysed") };
+        let Some(report) = analysed(&source) else { panic!("{row} can be analysed") };
         if report.dynamic {
             // The plan says that it is not complete; but nothing of this needs that.
             if !row.contains("Proxy") {
@@ -257,7 +257,7 @@ fn what_does_not_flow_is_not_told() {
     let mut told = Vec::new();
     for row in FREE {
         let source = format!("const s = await mcp.a.secret({{}});\n{row}");
-        let Some((report, _)) = analysed(&source) else { panic!("{row} can be analysed") };
+        let Some(report) = analysed(&source) else { panic!("{row} can be analysed") };
         let task = report.tasks.iter().find(|task| task.tool.as_str() == "b:k");
         if report.dynamic
             || task.is_none_or(|task| task.data.contains(&0) || task.decided.contains(&0))

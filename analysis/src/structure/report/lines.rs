@@ -1,0 +1,27 @@
+//! Lines and columns, found without counting from the start each time.
+
+/// Where the lines of a source begin.
+#[derive(Default)]
+pub(super) struct Lines {
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    /// Returns the line and the column, in code points, of a place; both from 1.
+    pub(super) fn locate(&mut self, source: &str, offset: u32) -> (u32, u32) {
+        if self.starts.is_empty() {
+            let bytes = source.as_bytes();
+            self.starts.push(0);
+            for (at, byte) in bytes.iter().enumerate() {
+                if *byte == b'\n' || (*byte == b'\r' && bytes.get(at + 1) != Some(&b'\n')) {
+                    self.starts.push(at + 1);
+                }
+            }
+        }
+        let offset = (offset as usize).min(source.len());
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
+        let column = source.get(start..offset).map_or(0, |text| text.chars().count());
+        (line as u32, column as u32 + 1)
+    }
+}
