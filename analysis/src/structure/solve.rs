@@ -28,6 +28,7 @@ mod put;
 mod reach;
 mod rule;
 mod shared;
+mod shown;
 mod state;
 mod takes;
 mod task;
@@ -56,7 +57,8 @@ pub(super) use self::misuse::{Misuse, Wrong};
 pub(super) use self::nodes::{FoundKind, FoundNode};
 pub use self::rule::Rule;
 pub(crate) use self::rule::forgetting;
-pub(super) use self::task::{FoundTask, Shown};
+pub(super) use self::shown::{Shown, ShownAs};
+pub(super) use self::task::FoundTask;
 
 /// The most rounds. Ordinary programs need two to five; loops in loops may need one for each.
 const ROUNDS: u32 = 300;

@@ -105,7 +105,12 @@ impl Lower {
     }
 
     pub(super) fn args(&mut self, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
-        args.iter().map(|arg| Arg { slot: self.item(arg), spread: arg.spread.is_some() }).collect()
+        let arg = |arg: &ast::ExprOrSpread| {
+            let slot = self.item(arg);
+            self.has_some_text(slot, arg.expr.span());
+            Arg { slot, spread: arg.spread.is_some() }
+        };
+        args.iter().map(arg).collect()
     }
 
     pub(super) fn construct(&mut self, new: &ast::NewExpr) -> Slot {

@@ -16,6 +16,13 @@ impl Lower {
         }
     }
 
+    /// Notes the text of what a slot has, if none is known.
+    pub(super) fn has_some_text(&mut self, slot: Slot, span: Span) {
+        if let Some(known @ Text::Unknown) = self.frame().texts.get_mut(slot as usize) {
+            *known = Text::Written(bounds(span));
+        }
+    }
+
     pub(super) fn has_text_of(&mut self, slot: Slot, other: Slot) {
         let text = self.frame().texts.get(other as usize).copied();
         self.has_text(slot, text.unwrap_or_default());

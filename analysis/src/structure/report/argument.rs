@@ -1,12 +1,13 @@
 //! The arguments of a call.
 
 use indexmap::IndexMap;
+use serde_json::Value as Json;
 
 use super::excerpt::excerpt;
 use super::{Report, name};
 use crate::structure::Argument;
 use crate::structure::domain::Deps;
-use crate::structure::solve::{FoundTask, Shown};
+use crate::structure::solve::{FoundTask, Shown, ShownAs};
 
 /// Puts the arguments of the call at a place into their form.
 pub(super) struct Arguments<'a, 's> {
@@ -17,7 +18,7 @@ pub(super) struct Arguments<'a, 's> {
 impl Arguments<'_, '_> {
     pub(super) fn all(&self, found: &FoundTask) -> IndexMap<String, Argument> {
         if self.report.solved.lost {
-            return IndexMap::from([("*".into(), self.computed(found.data, (found.at, found.at)))]);
+            return IndexMap::from([("*".into(), self.computed(found.data, found.text))]);
         }
         let mut out: IndexMap<String, Argument> = found
             .arguments
@@ -39,7 +40,7 @@ impl Arguments<'_, '_> {
         if missing.is_empty() {
             return;
         }
-        let rest = out.entry("*".into()).or_insert_with(|| self.computed(found.data, (0, 0)));
+        let rest = out.entry("*".into()).or_insert_with(|| self.computed(found.data, found.text));
         if let Argument::Expression { from_args, .. } = rest {
             from_args.extend(
                 missing.into_iter().filter(|part| !from_args.contains(part)).collect::<Vec<_>>(),
@@ -49,37 +50,35 @@ impl Arguments<'_, '_> {
 
     fn argument(&self, shown: &Shown) -> Argument {
         let domain = &self.report.solved.domain;
-        match shown {
-            Shown::Literal(value) => Argument::Literal { value: value.clone() },
-            Shown::Reference(site, path) => match self.report.places.get(site) {
+        match &shown.known {
+            ShownAs::Literal(value) => Argument::Literal { value: value.clone() },
+            ShownAs::Reference(site, path) => match self.report.places.get(site) {
                 // A graph has no place for what an earlier round of a loop hands on.
                 Some(place) if *place < self.place => Argument::Reference {
                     task: name(*place),
                     path: domain.paths.told(*path, &domain.names),
                 },
                 _ => Argument::Expression {
-                    source: String::new(),
+                    source: excerpt(self.report.source, shown.text),
                     depends_on: Vec::new(),
                     from_args: Vec::new(),
                 },
             },
-            Shown::Parameter(path) => {
+            ShownAs::Parameter(path) => {
                 Argument::Parameter { path: domain.paths.told(*path, &domain.names) }
             }
-            Shown::Object { fields, rest } => {
+            ShownAs::Object { fields, rest } => {
                 let mut out: IndexMap<String, Argument> = fields
                     .iter()
                     .map(|(name, shown)| (name.to_string(), self.argument(shown)))
                     .collect();
-                if let Some((deps, span)) = rest {
-                    out.insert("*".into(), self.computed(*deps, *span));
-                }
-                Argument::Object { fields: out }
+                out.extend(rest.map(|deps| ("*".to_owned(), self.computed(deps, shown.text))));
+                whole_object(out)
             }
-            Shown::Array(items) => {
-                Argument::Array { items: items.iter().map(|item| self.argument(item)).collect() }
+            ShownAs::Array(items) => {
+                whole_list(items.iter().map(|item| self.argument(item)).collect())
             }
-            Shown::Computed { deps, span } => self.computed(*deps, *span),
+            ShownAs::Computed(deps) => self.computed(*deps, shown.text),
         }
     }
 
@@ -90,6 +89,30 @@ impl Arguments<'_, '_> {
             depends_on: tasks.range(..self.place).copied().map(name).collect(),
             from_args: self.report.inputs(deps),
         }
+    }
+}
+
+/// Returns an object, as one literal if all of it is written in the program.
+fn whole_object(fields: IndexMap<String, Argument>) -> Argument {
+    let literal = |(name, field): (&String, &Argument)| match field {
+        Argument::Literal { value } => Some((name.clone(), value.clone())),
+        _ => None,
+    };
+    match fields.iter().map(literal).collect() {
+        Some(all) => Argument::Literal { value: Json::Object(all) },
+        None => Argument::Object { fields },
+    }
+}
+
+/// Returns a list, as one literal if all of it is written in the program.
+fn whole_list(items: Vec<Argument>) -> Argument {
+    let literal = |item: &Argument| match item {
+        Argument::Literal { value } => Some(value.clone()),
+        _ => None,
+    };
+    match items.iter().map(literal).collect() {
+        Some(all) => Argument::Literal { value: Json::Array(all) },
+        None => Argument::Array { items },
     }
 }
 

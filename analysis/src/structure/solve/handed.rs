@@ -212,6 +212,18 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Returns the text of the first argument of the call that is followed, or of the list that a method takes it
+    /// from; nothing if it is not known.
+    pub(super) fn first_text(&self) -> (u32, u32) {
+        match self.written {
+            Written::Call { func, args, .. } => {
+                args.first().map_or((0, 0), |arg| self.written_text(func, arg.slot))
+            }
+            Written::Items { of, .. } => of,
+            Written::Nowhere => (0, 0),
+        }
+    }
+
     /// Returns how the call of one of several functions is written.
     pub(super) fn written_for(&self, callee: Ref) -> Written<'a> {
         match (callee, self.written) {
@@ -219,6 +231,7 @@ impl<'a> Solver<'a> {
                 of: this.map_or((0, 0), |this| self.written_text(func, this)),
                 first: args.first().map_or(0, |arg| self.written_text(func, arg.slot).0),
             },
+            (Ref::Tool(..), written) => written,
             (Ref::Obj(object), written)
                 if matches!(self.heap.objects[object as usize].kind, Kind::Func { .. }) =>
             {

@@ -270,13 +270,14 @@ impl Solver<'_> {
             return self.pooled();
         }
         let mut out = Value::NEVER;
-        let mut is_there = false;
+        let (mut is_there, mut is_settled) = (false, false);
         if name == self.known.prototype {
             self.prototype_of(object);
         }
         if let Some(cell) = self.heap.find(object, name) {
             let value = self.read(cell);
             is_there = !value.is_never() && !self.dom.shape(value).absent;
+            is_settled = self.is_settled(object, value);
             out = self.here(value);
         }
         if self.core.accessors
@@ -300,6 +301,7 @@ impl Solver<'_> {
             Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => {
                 Some(self.known.any)
             }
+            _ if is_settled => None,
             _ => Some(self.known.elem),
         };
         if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {

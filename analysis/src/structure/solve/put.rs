@@ -191,8 +191,28 @@ impl Solver<'_> {
         if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
             (self.converts, self.changed) = (true, true);
         }
+        let known = &self.heap.objects[object as usize];
+        if known.kind == Kind::Plain && !known.kept {
+            for (name, cell) in known.keys.clone() {
+                let held = self.now(cell);
+                let is_there = !held.is_never() && held != Value::ABSENT;
+                if is_there && !self.dom.names.is_own(name) {
+                    self.write(cell, value, false);
+                }
+            }
+        }
         let cell = self.heap.cell(object, self.known.elem);
         self.write(cell, value, false);
+    }
+
+    /// Returns whether a property has what its cell says, and nothing that was written under a name that is not
+    /// known: such a write changed the properties that were there, and those that are set later replace it.
+    pub(super) fn is_settled(&self, object: ObjId, held: Value) -> bool {
+        let known = &self.heap.objects[object as usize];
+        known.kind == Kind::Plain
+            && !known.kept
+            && !held.is_never()
+            && !self.dom.shape(held).absent
     }
 
     /// Notes that an array may be longer after a write, at a place that `deps` choose.

@@ -1,0 +1,14 @@
+const m = { a: 1, ...args.more, b: 2 };
+await mcp.a.use({ x: m.a, y: m.b });
+const r = await mcp.q.one({});
+const n = { a: 1, ...r };
+await mcp.b.use({ x: n.a, n });
+const k = { a: 1 };
+k[r.name] = 2;
+k.c = 3;
+await mcp.c.use(k);
+const f = (o) => { o.z = 1; return o; };
+await mcp.d.use(f({ z: 4, ...r, y: 5 }));
+const h = { a: 1, b: 2 };
+delete h[r.k];
+await mcp.e.use(h);
