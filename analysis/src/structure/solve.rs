@@ -105,9 +105,23 @@ pub(super) enum About {
     /// A name that is not known.
     Name,
     /// Something that leads to tools.
-    Value(Ref),
+    Value(Ref, How),
     /// What `mcp` or the engine offers is changed.
     Change,
+}
+
+/// How what leads to tools gets to where it cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Passed,
+    Kept,
+    Copied,
+    Iterated,
+    Awaited,
+    MadeText,
+    Returned,
+    /// It is called, or a part of it is.
+    Called,
 }
 
 /// What a loop hands to its next turn.
@@ -448,6 +462,11 @@ impl<'a> Solver<'a> {
         if self.gaps.len() < GAPS && !self.gaps.contains(&gap) {
             self.gaps.push(gap);
         }
+    }
+
+    /// Notes that what leads to tools gets to where it cannot be followed.
+    fn reaches(&mut self, one: Ref, how: How) {
+        self.gap(Code::DynamicEscape, About::Value(one, how));
     }
 
     fn function(&self, id: FuncId) -> &'a super::core::Function {

@@ -272,7 +272,7 @@ impl<'a> Solver<'a> {
             Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
             Ref::Pool => Some(self.unknown_call(this, args)),
             Ref::Mcp | Ref::Namespace(_) => {
-                self.gap(Code::DynamicCall, About::Value(callee));
+                self.gap(Code::DynamicCall, About::Value(callee, How::Called));
                 Some(self.unknown_call(this, args))
             }
             // Data is no function: the call fails.
@@ -353,7 +353,7 @@ impl<'a> Solver<'a> {
 
     fn gap_if_leads(&mut self, callee: Ref) {
         if matches!(callee, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..)) {
-            self.gap(Code::DynamicCall, About::Value(callee));
+            self.gap(Code::DynamicCall, About::Value(callee, How::Called));
         }
     }
 

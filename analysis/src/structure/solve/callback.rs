@@ -362,7 +362,7 @@ impl Solver<'_> {
         }
         for one in &self.dom.shapes.kept(value.shape).refs {
             if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                self.gap(Code::DynamicEscape, About::Value(*one));
+                self.reaches(*one, How::Awaited);
             }
         }
         if !self.is_concurrent() {

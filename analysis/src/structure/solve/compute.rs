@@ -191,9 +191,7 @@ impl Solver<'_> {
                         self.touch_pool(value.deps);
                         deps = self.dom.union(deps, self.pool_deps);
                     }
-                    Ref::Mcp | Ref::Namespace(_) => {
-                        self.gap(Code::DynamicEscape, About::Value(*one))
-                    }
+                    Ref::Mcp | Ref::Namespace(_) => self.reaches(*one, How::MadeText),
                     _ => {}
                 }
             }

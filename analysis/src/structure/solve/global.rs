@@ -50,6 +50,6 @@ impl Solver<'_> {
             let any = At { names: None, deps: NONE };
             self.put(input, &any, value);
         }
-        self.escape(value);
+        self.escape_as(value, How::Kept);
     }
 }

@@ -41,7 +41,7 @@ impl Solver<'_> {
                     match length {
                         Some(length) if length < 2_000 => {
                             if self.heap.objects[*id as usize].escaped {
-                                self.escape(value);
+                                self.escape_as(value, How::Kept);
                             }
                             let name = self.dom.name(&length.to_string().into());
                             self.put_own(*id, name, value, true);
@@ -61,7 +61,7 @@ impl Solver<'_> {
                     let value = self.dom.with(value, chosen);
                     self.put_any(*id, value);
                 }
-                _ => self.escape(value),
+                _ => self.escape_as(value, How::Kept),
             }
         }
     }
@@ -75,7 +75,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(id) => self.add_some(*id, value, count),
                 Ref::Data(id, _) => self.put_any(*id, value),
-                _ => self.escape(value),
+                _ => self.escape_as(value, How::Kept),
             }
         }
     }

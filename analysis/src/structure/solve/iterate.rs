@@ -33,7 +33,7 @@ impl Solver<'_> {
                     self.pooled()
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.gap(Code::DynamicEscape, About::Value(*one));
+                    self.reaches(*one, How::Iterated);
                     Value::computed(NONE)
                 }
                 _ => Value::computed(NONE),

@@ -131,7 +131,7 @@ impl Solver<'_> {
             },
             Ref::Tool(..) => {
                 if !self.is_applied(key) {
-                    self.gap(Code::DynamicCall, About::Value(one));
+                    self.gap(Code::DynamicCall, About::Value(one, How::Called));
                 }
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }

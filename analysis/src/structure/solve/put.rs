@@ -49,11 +49,11 @@ impl Solver<'_> {
                 Ref::Pool => {
                     let deps = self.dom.union(chosen, key.deps);
                     self.touch_pool(deps);
-                    self.escape(value);
+                    self.escape_as(value, How::Kept);
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     self.gap(Code::DynamicWrite, About::Change);
-                    self.escape(value);
+                    self.escape_as(value, How::Kept);
                 }
                 Ref::Builtin(_) | Ref::Method(_) => {
                     // What is known of the engine does not hold any more.
@@ -78,7 +78,7 @@ impl Solver<'_> {
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         if self.heap.objects[object as usize].escaped {
             self.touch(object, this.deps);
-            self.escape(value);
+            self.escape_as(value, How::Kept);
         }
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         if is_array {
@@ -185,7 +185,7 @@ impl Solver<'_> {
     /// Writes some property, it is not known which.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
         if self.heap.objects[object as usize].escaped {
-            self.escape(value);
+            self.escape_as(value, How::Kept);
         }
         self.hold_in_object(value, object);
         if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
@@ -209,10 +209,7 @@ impl Solver<'_> {
     /// known: such a write changed the properties that were there, and those that are set later replace it.
     pub(super) fn is_settled(&self, object: ObjId, held: Value) -> bool {
         let known = &self.heap.objects[object as usize];
-        known.kind == Kind::Plain
-            && !known.kept
-            && !held.is_never()
-            && !self.dom.shape(held).absent
+        known.kind == Kind::Plain && !known.kept && !held.is_never() && !self.dom.shape(held).absent
     }
 
     /// Notes that an array may be longer after a write, at a place that `deps` choose.
@@ -295,7 +292,7 @@ impl Solver<'_> {
                 continue;
             };
             if self.heap.objects[*id as usize].escaped {
-                self.escape(value);
+                self.escape_as(value, How::Kept);
             }
             match (how, &key.names) {
                 (Put::Prototype, _) => self.put_own(*id, self.known.proto, value, is_one),
@@ -390,7 +387,7 @@ impl Solver<'_> {
                 }
                 Ref::Builtin(_) | Ref::Method(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                        self.gap(Code::DynamicEscape, About::Value(*one));
+                        self.reaches(*one, How::Copied);
                     }
                 }
                 other => {

@@ -105,7 +105,13 @@ impl Solver<'_> {
     }
 
     /// Returns what is known of a value that is no constant.
-    fn shown_parts(&mut self, value: Value, text: Extent, depth: u32, into: Deps) -> Option<ShownAs> {
+    fn shown_parts(
+        &mut self,
+        value: Value,
+        text: Extent,
+        depth: u32,
+        into: Deps,
+    ) -> Option<ShownAs> {
         let own = self.dom.union(value.deps, into);
         let shape = self.dom.shapes.kept(value.shape);
         if shape.prim != Prim::None || shape.absent {

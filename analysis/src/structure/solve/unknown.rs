@@ -51,6 +51,10 @@ impl Solver<'_> {
 
     /// Hands a value, and all that it leads to, to unknown code.
     pub(super) fn escape(&mut self, value: Value) {
+        self.escape_as(value, How::Passed);
+    }
+
+    pub(super) fn escape_as(&mut self, value: Value, how: How) {
         if !self.follows(Rule::Escape) {
             return;
         }
@@ -59,16 +63,16 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(value.shape);
         for one in &shape.refs {
             match one {
-                Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object),
+                Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object, how),
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.gap(Code::DynamicEscape, About::Value(*one));
+                    self.reaches(*one, how);
                 }
                 Ref::Method(_) | Ref::Builtin(_) | Ref::Pool => {}
             }
         }
     }
 
-    fn escape_object(&mut self, object: ObjId) {
+    fn escape_object(&mut self, object: ObjId, how: How) {
         let known = &mut self.heap.objects[object as usize];
         if known.escaped {
             // What it had when it escaped before may be less than what it has now.
@@ -88,7 +92,7 @@ impl Solver<'_> {
         for (_, cell) in cells {
             let value = self.read(cell);
             if !value.is_never() {
-                self.escape(value);
+                self.escape_as(value, how);
             }
         }
         if matches!(kind, Kind::Func { .. } | Kind::Bound) {
@@ -120,7 +124,7 @@ impl Solver<'_> {
             // Whoever called it may fail by that.
             let thrown = self.dom.sources.used(end.thrown);
             self.add_to_pool(thrown);
-            self.escape(given);
+            self.escape_as(given, How::Returned);
         }
         self.call_unseen();
     }
@@ -233,7 +237,7 @@ impl Solver<'_> {
             for one in &self.dom.shapes.kept(value.shape).refs {
                 match one {
                     Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                        self.gap(Code::DynamicEscape, About::Value(*one));
+                        self.reaches(*one, How::Returned);
                     }
                     Ref::Obj(object) if seen.insert(*object) => {
                         let cells = &self.heap.objects[*object as usize].keys;

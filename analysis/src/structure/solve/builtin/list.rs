@@ -114,7 +114,7 @@ impl Solver<'_> {
                     self.write(cell, key, false);
                 }
                 Ref::Data(object, _) => self.put_any(*object, value),
-                _ => self.escape(value),
+                _ => self.escape_as(value, How::Kept),
             }
         }
     }
