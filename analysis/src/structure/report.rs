@@ -47,7 +47,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     let mut lines = Lines::default();
     let mut tasks = Vec::new();
     let mut edges = 0;
-    for (place, found) in solved.tasks.iter().enumerate() {
+    for (place, found) in report.found.iter().enumerate() {
         let task = report.task(place, found, &mut lines);
         edges += task.depends_on.len().max(task.data_from.len());
         if edges > limits.edges {
@@ -61,7 +61,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
         dynamic: solved.lost || !solved.gaps.is_empty(),
         structure: nodes::structure(&report, tasks),
         findings,
-        sites: solved.tasks.iter().map(|task| task.at).collect(),
+        sites: report.found.iter().map(|task| task.at).collect(),
     })
 }
 
@@ -69,14 +69,16 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
 struct Report<'s> {
     solved: &'s Solved,
     source: &'s str,
+    /// The calls in the order in which they stand in the structure.
+    found: Vec<&'s FoundTask>,
     places: HashMap<SiteId, usize>,
 }
 
 impl<'s> Report<'s> {
     fn new(solved: &'s Solved, source: &'s str) -> Self {
-        let sites = solved.tasks.iter().enumerate();
-        let places = sites.map(|(place, task)| (task.site, place)).collect();
-        Self { solved, source, places }
+        let found = nodes::in_order(solved);
+        let places = found.iter().enumerate().map(|(place, task)| (task.site, place)).collect();
+        Self { solved, source, found, places }
     }
 
     /// Returns the places of the tasks in a set of sources.

@@ -24,7 +24,7 @@ impl Lower {
                 self.unknown(span, of)
             }
             ast::Callee::Expr(callee) => {
-                let (on, how) = (called_on(callee), self.waits_for(callee));
+                let (on, how) = (called_on(callee, &call.args), self.waits_for(callee));
                 let (callee, this) = self.callee(callee);
                 let args = match how {
                     Some(how) => self.together(span, how, &call.args),
@@ -242,7 +242,7 @@ impl Lower {
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
-                let on = called_on(&call.callee);
+                let on = called_on(&call.callee, &call.args);
                 let (callee, this) = match &*call.callee {
                     ast::Expr::OptChain(inner) => self.link(inner, Wait::Other, true),
                     ast::Expr::Member(member) => {
@@ -291,9 +291,16 @@ impl Lower {
     }
 }
 
-/// Returns what a method is called on.
-fn called_on(callee: &ast::Expr) -> Option<Extent> {
+/// Returns what a method is called on; that of a class of the engine, as `Array.from`, on its first argument.
+fn called_on(callee: &ast::Expr, args: &[ast::ExprOrSpread]) -> Option<Extent> {
+    let of_class = |member: &ast::MemberExpr| match bare(&member.obj) {
+        ast::Expr::Ident(name) => matches!(&*name.sym, "Array" | "Object" | "Map" | "Iterator"),
+        _ => false,
+    };
     match bare(callee) {
+        ast::Expr::Member(member) if of_class(member) => {
+            args.first().map(|first| bounds(first.expr.span()))
+        }
         ast::Expr::Member(member) => Some(bounds(member.obj.span())),
         ast::Expr::OptChain(chain) => match &*chain.base {
             ast::OptChainBase::Member(member) => Some(bounds(member.obj.span())),

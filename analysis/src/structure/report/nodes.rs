@@ -5,39 +5,76 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::excerpt::excerpt;
 use super::{Report, name};
 use crate::structure::core::Branch;
-use crate::structure::solve::{FoundKind, FoundNode};
+use crate::structure::solve::{FoundKind, FoundNode, FoundTask, Solved};
 use crate::structure::{Node, NodeKind, StaticStructure, Task};
+
+/// Returns the calls in the order in which they stand in the structure.
+pub(super) fn in_order(solved: &Solved) -> Vec<&FoundTask> {
+    let found = solved.nodes.iter().filter_map(|node| match node.kind {
+        FoundKind::Task(place) => solved.tasks.get(place),
+        _ => None,
+    });
+    found.collect()
+}
 
 /// Puts the parts of a program and its tasks into their form.
 pub(super) fn structure(report: &Report<'_>, tasks: Vec<Task>) -> StaticStructure {
     let found = &report.solved.nodes;
     let carried = carried(report, found);
-    let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
+    let numbers = numbers(found);
+    let number = |id: u32| numbers.get(id as usize).copied().flatten();
+    let mut tasks = tasks.into_iter().enumerate();
     let mut nodes = Vec::with_capacity(found.len());
-    for (id, node) in found.iter().enumerate() {
+    for (at, node) in found.iter().enumerate() {
+        let Some(id) = number(at as u32) else { continue };
         let names = |places: BTreeSet<usize>| places.into_iter().map(name).collect();
         let kind = match node.kind {
-            FoundKind::Task(place) => {
-                let Some(mut task) = tasks.get_mut(place).and_then(Option::take) else { continue };
-                task.decided_by
-                    .extend(carried.of_tasks.get(&place).into_iter().flatten().copied().map(name));
+            FoundKind::Task(_) => {
+                let Some((place, mut task)) = tasks.next() else { break };
+                let later = carried.of_tasks.get(&place).into_iter().flatten();
+                task.decided_by.extend(later.copied().map(name));
                 NodeKind::Task(task)
             }
+            FoundKind::Moved => continue,
             FoundKind::Decision { test, deps } => NodeKind::Decision {
                 test: excerpt(report.source, test),
                 depends_on: names(report.tasks(deps)),
             },
             FoundKind::Loop { over, deps } => {
                 let mut deciders = report.tasks(deps);
-                deciders.extend(carried.of_loops.get(&id).into_iter().flatten());
+                deciders.extend(carried.of_loops.get(&at).into_iter().flatten());
                 NodeKind::Loop { over: excerpt(report.source, over), depends_on: names(deciders) }
             }
             FoundKind::Fork { how } => NodeKind::Fork { how: how.into() },
-            FoundKind::Join { fork } => NodeKind::Join { fork },
+            FoundKind::Join { fork } => NodeKind::Join { fork: number(fork).unwrap_or_default() },
         };
-        nodes.push(Node { id: id as u32, parent: node.parent, branch: node.branch.map(way), kind });
+        let parent = node.parent.and_then(number);
+        nodes.push(Node { id, parent, branch: node.branch.map(way), kind });
     }
     StaticStructure { nodes }
+}
+
+/// Returns the number that each part has once those that govern no call are left out.
+fn numbers(found: &[FoundNode]) -> Vec<Option<u32>> {
+    let mut kept = vec![false; found.len()];
+    for (at, node) in found.iter().enumerate().rev() {
+        kept[at] |= matches!(node.kind, FoundKind::Task(_));
+        if let (true, Some(parent)) = (kept[at], node.parent) {
+            kept[parent as usize] = true;
+        }
+    }
+    let mut next = 0;
+    let mut numbers = Vec::with_capacity(found.len());
+    for (at, node) in found.iter().enumerate() {
+        let is_kept = match node.kind {
+            // It stands behind its fork.
+            FoundKind::Join { fork } => kept.get(fork as usize).copied().unwrap_or_default(),
+            _ => kept[at],
+        };
+        numbers.push(is_kept.then_some(next));
+        next += u32::from(is_kept);
+    }
+    numbers
 }
 
 /// What decides on calls that stand before it: by the next round of a loop, as a rule.
@@ -51,9 +88,8 @@ struct Carried {
 
 fn carried(report: &Report<'_>, found: &[FoundNode]) -> Carried {
     let mut out = Carried::default();
-    for node in found {
-        let FoundKind::Task(place) = node.kind else { continue };
-        let Some(task) = report.solved.tasks.get(place) else { continue };
+    let nodes = found.iter().filter(|node| matches!(node.kind, FoundKind::Task(_)));
+    for (place, (node, task)) in nodes.zip(&report.found).enumerate() {
         let mut left = report.tasks(task.decides).split_off(&place);
         let mut innermost = None;
         let mut next = node.parent;

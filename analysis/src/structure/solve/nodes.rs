@@ -17,6 +17,8 @@ pub(in crate::structure) struct FoundNode {
 pub(in crate::structure) enum FoundKind {
     /// A call, by its place among the calls.
     Task(usize),
+    /// A call that stands elsewhere.
+    Moved,
     Decision {
         test: Extent,
         deps: Deps,
@@ -47,11 +49,24 @@ struct Open {
 pub(super) struct Nodes {
     pub(super) found: Vec<FoundNode>,
     open: Vec<Open>,
+    /// Where each call was noted, and in how many functions that call themselves.
+    tasks: Vec<(usize, usize)>,
 }
 
 impl Nodes {
     /// Notes a call, by its place among the calls, and all that stands around it.
-    pub(super) fn task(&mut self, place: usize) {
+    ///
+    /// A function that calls itself may do so before it makes the call; it stands where it is made without that.
+    fn note(&mut self, place: usize, recursion: usize) {
+        let known = self.tasks.get(place).copied();
+        if let Some((at, before)) = known {
+            if before <= recursion {
+                return;
+            }
+            if let Some(node) = self.found.get_mut(at) {
+                node.kind = FoundKind::Moved;
+            }
+        }
         let (mut parent, mut branch) = (None, None);
         for open in &mut self.open {
             let number = *open.number.get_or_insert_with(|| {
@@ -60,7 +75,17 @@ impl Nodes {
             });
             (parent, branch) = (Some(number), open.way);
         }
+        let noted = (self.found.len(), recursion);
+        match self.tasks.get_mut(place) {
+            Some(known) => *known = noted,
+            None => self.tasks.push(noted),
+        }
         self.found.push(FoundNode { parent, branch, kind: FoundKind::Task(place) });
+    }
+
+    /// Returns whether nothing is to be learned of where a call stands.
+    fn is_settled(&self, place: usize) -> bool {
+        self.tasks.get(place).is_some_and(|(_, recursion)| *recursion == 0)
     }
 
     fn close(&mut self) {
@@ -77,6 +102,17 @@ impl Nodes {
 }
 
 impl Solver<'_> {
+    /// Notes where a call stands, by its place among the calls.
+    pub(super) fn note_task(&mut self, place: usize) {
+        if self.nodes.is_settled(place) {
+            return;
+        }
+        let mut seen: HashSet<FuncId> = HashSet::default();
+        let functions = self.acts.iter().map(|act| self.contexts[act.context as usize].func);
+        let recursion = functions.filter(|func| !seen.insert(*func)).count();
+        self.nodes.note(place, recursion);
+    }
+
     /// Walks a part of the program that people see.
     pub(super) fn part<T>(&mut self, kind: FoundKind, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.nodes.open.push(Open { kind, way: None, number: None });

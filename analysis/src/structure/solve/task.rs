@@ -81,16 +81,14 @@ impl Solver<'_> {
         let (may, many) = (self.may_above(0), self.is_repeated());
         let (at, text) = (self.at, self.sent_text());
         let found = FoundTask { site, tool, at, text, arguments, data, decides, may, many };
-        match self.tasks.places.get(&site) {
+        let place = self.tasks.places.get(&site).copied();
+        self.note_task(place.unwrap_or(self.tasks.found.len()));
+        match place {
             None => {
                 self.tasks.places.insert(site, self.tasks.found.len());
-                self.nodes.task(self.tasks.found.len());
                 self.tasks.found.push(found);
             }
-            Some(place) => {
-                let place = *place;
-                self.join_task(place, found);
-            }
+            Some(place) => self.join_task(place, found),
         }
         let object = self.object(0, Kind::Data(Origin::Task(site)));
         let deps = self.dom.sources.one(site);
