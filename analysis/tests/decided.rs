@@ -87,14 +87,20 @@ fn all_calls_of_a_function_decide() {
     for (rest, expected) in [
         (
             "let last = 'a'; const set = () => { last = 'b'; };
+             if (r.ok) set(); if (s.ok) set(); await mcp.a.end({ last });",
+            "t3 data t1 t2",
+        ),
+        // The second call changes nothing.
+        (
+            "let last = 'a'; const set = () => { last = 'b'; };
              set(); if (s.ok) set(); await mcp.a.end({ last });",
-            "t3 data t2",
+            "t3",
         ),
         // What decides on both calls is not told to flow into what they write.
         (
             "if (r.ok) {
                let last = 'a'; const set = () => { last = 'b'; };
-               set(); if (s.ok) set(); await mcp.a.end({ last });
+               if (s.ok) set(); await mcp.a.end({ last });
              }",
             "t3 data t2 by t1",
         ),

@@ -44,48 +44,6 @@ const COUNTED: &str = "how many pages are asked for is decided by that result";
 const BEYOND: &[Beyond] = &[
     Beyond {
         program: "release_pipeline",
-        from: "t1",
-        to: "t8",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
-        from: "t1",
-        to: "t16",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
-        from: "t1",
-        to: "t17",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
-        from: "t6",
-        to: "t8",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
-        from: "t6",
-        to: "t16",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
-        from: "t6",
-        to: "t17",
-        how: FLOW,
-        reason: AFTER_A_WAY_OUT,
-    },
-    Beyond {
-        program: "release_pipeline",
         from: "t14",
         to: "t17",
         how: FLOW,

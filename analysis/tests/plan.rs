@@ -159,13 +159,13 @@ fn args_are_followed_to_the_server() {
         ("await mcp.json.parse({ data: args[args.a] });", "args.a args"),
         ("await mcp.json.parse({ data: args[0] + args['b c'] });", "args[0] args[\"b c\"]"),
         ("const f = (of) => of + ''; await mcp.json.parse({ data: f(args.a) });", "args.a"),
-        ("const f = (of) => of.a + ''; await mcp.json.parse({ data: f(args) });", "args"),
+        ("const f = (of) => of.a + ''; await mcp.json.parse({ data: f(args) });", "args.a"),
         // What is called `args` elsewhere, or is put into it, is something else.
         (
             "const f = (args) => args.a + 1; await mcp.json.parse({ data: f({ a: args.b }) });",
             "args.b",
         ),
-        ("args.a = args.b; await mcp.json.parse({ data: args.a + '' });", "args.b args"),
+        ("args.a = args.b; await mcp.json.parse({ data: args.a + '' });", "args.b args.a"),
     ] {
         assert_eq!(with_client(rest), parameters, "{rest}");
     }
