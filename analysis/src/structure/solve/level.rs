@@ -88,9 +88,9 @@ impl Solver<'_> {
         let is_same =
             depth == 0 || self.levels.get(depth - 1).is_some_and(|level| level.id == birth.level);
         if !is_same {
-            // It was made elsewhere; levels are numbered as they begin, so those before it are shared.
+            // It was made elsewhere; levels are numbered as they begin, so those that began before its own and are
+            // open still were open then.
             depth = self.levels.partition_point(|level| level.id <= birth.level).min(depth);
-            depth = depth.saturating_sub(1);
         }
         depth
     }
