@@ -263,6 +263,7 @@ impl Lower {
     /// Lowers the name of one of the engine's symbols.
     fn symbol_key(&mut self, symbol: &str) -> Key {
         let name = format!("@@{symbol}");
+        self.core.hooks |= is_hook(symbol);
         self.core.converts |= is_called_by_engine(&name);
         Key::Name(name.into())
     }
