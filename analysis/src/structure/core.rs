@@ -155,8 +155,10 @@ pub(super) enum Sum {
     IsNothing,
     IsUndefined,
     Not,
-    /// Arithmetic, comparisons, `in`: what converts its operands.
+    /// Arithmetic and comparisons: what converts its operands.
     Convert,
+    /// `in`, which hands the key to whatever the object is.
+    In,
     /// `instanceof`, which looks at the prototypes, too.
     Instance,
 }

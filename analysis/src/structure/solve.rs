@@ -41,7 +41,7 @@ use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 use smallvec::SmallVec;
 
-use self::branch::RegionState;
+use self::branch::{Final, RegionState};
 use self::call::{Act, Context, Contexts};
 use self::hold::Turn;
 use self::level::{Handler, Level};
@@ -248,6 +248,7 @@ pub(super) struct Solver<'a> {
     /// Where what runs beside others began to.
     since: Birth,
     finals: u32,
+    finallies: Vec<Final>,
     /// How many expressions are walked that fail whatever they do.
     doomed: u32,
     /// How many walks are open that go through the same code a second time.
@@ -389,6 +390,7 @@ impl<'a> Solver<'a> {
             when: NONE,
             since: Birth::default(),
             finals: 0,
+            finallies: Vec::new(),
             doomed: 0,
             replays: 0,
             jumps: 0,
@@ -439,6 +441,7 @@ impl<'a> Solver<'a> {
         self.running.clear();
         self.when = NONE;
         self.finals = 0;
+        self.finallies.clear();
         self.doomed = 0;
         self.replays = 0;
         self.rethrows = 0;

@@ -95,6 +95,7 @@ impl Lower {
                     B::Add => Sum::Add,
                     B::EqEqEq | B::NotEqEq => Sum::Look,
                     B::InstanceOf => Sum::Instance,
+                    B::In => Sum::In,
                     _ => Sum::Convert,
                 };
                 self.compute(span, how, vec![left, right])

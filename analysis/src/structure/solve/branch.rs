@@ -13,6 +13,16 @@ pub(super) struct RegionState {
     /// What cells have where the region was left, of those that changed in it.
     exits: Option<HashMap<CellId, Value>>,
     deps: Deps,
+    /// How many jumps there were when it was left last.
+    left: usize,
+}
+
+/// A `finally` that is walked, and the ways out of it by which what was left before is not left.
+pub(super) struct Final {
+    /// How many levels there are around it.
+    depth: usize,
+    /// The levels to which it leads, and what decides that.
+    ways: Vec<(usize, Deps)>,
 }
 
 impl<'a> Solver<'a> {
@@ -73,7 +83,7 @@ impl<'a> Solver<'a> {
         self.push_level(NONE, false, false);
         let (level, mark) = (self.levels.len() - 1, self.trail.len());
         let act = self.acts.len();
-        self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE });
+        self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE, left: 0 });
         self.tracking += 1;
         let goes_on = walk(self);
         let region = self.regions.pop();
@@ -107,6 +117,8 @@ impl<'a> Solver<'a> {
         let deps = self.leaves(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
+        self.regions[place].left = self.jumps;
+        self.diverts(level, NONE);
         if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // Nothing comes after the program.
             self.regions[place].exits.get_or_insert_default();
@@ -266,6 +278,7 @@ impl<'a> Solver<'a> {
         finally: Option<&'a Block>,
     ) -> bool {
         let before: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
+        let jumps = self.jumps;
         if finally.is_some() {
             self.recorders.push(HashMap::default());
         }
@@ -288,7 +301,10 @@ impl<'a> Solver<'a> {
                     decided = self.dom.union(decided, *deps);
                 }
             }
+            self.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
             goes_on = self.way(Branch::Finally, |s| s.finish(goes_on, decided, written, finally));
+            let ways = self.finallies.pop().map_or_else(Vec::new, |last| last.ways);
+            self.take_back(jumps, &ways);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
                 self.levels[place].deps = own;
@@ -296,6 +312,41 @@ impl<'a> Solver<'a> {
             }
         }
         goes_on
+    }
+
+    /// Notes that a way out leads to a level, which `deps` and the control of this place decide.
+    pub(super) fn diverts(&mut self, level: usize, deps: Deps) {
+        for place in 0..self.finallies.len() {
+            let depth = self.finallies[place].depth;
+            if level < depth {
+                let own = self.control_above(depth);
+                let deps = self.dom.union(own, deps);
+                self.finallies[place].ways.push((level, deps));
+            }
+        }
+    }
+
+    /// Takes back that regions are left and failures are seen: `finally` may lead to a place within them.
+    fn take_back(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
+        let act = self.acts.len();
+        for &(to, deps) in ways.iter().filter(|(_, deps)| *deps != NONE) {
+            for place in 0..self.regions.len() {
+                let region = &self.regions[place];
+                let level = region.level;
+                if region.act == act && region.left > jumps && level < to {
+                    let deps = self.leaves(level, deps, true);
+                    self.regions[place].deps = self.dom.union(self.regions[place].deps, deps);
+                }
+            }
+            if let Some(Handler { level, any: true, .. }) = self.handlers.last()
+                && *level < to
+            {
+                let deps = self.leaves(*level, deps, true);
+                if let Some(handler) = self.handlers.last_mut() {
+                    handler.thrown = self.dom.sources.union(handler.thrown, deps);
+                }
+            }
+        }
     }
 
     /// Walks `finally`: on the way on which nothing failed, and on all others.

@@ -42,20 +42,45 @@ impl Solver<'_> {
                     None => Value::computed(deps),
                 }
             }
-            Sum::Convert | Sum::Instance => {
+            Sum::Convert | Sum::In | Sum::Instance => {
                 let mut deps = self.all_own(of);
                 if let (Sum::Instance, Some(class)) = (how, of.get(1)) {
                     let own = self.prototypes(*class);
                     deps = self.dom.union(deps, own);
                 }
-                for one in of {
-                    let converted = self.convert(*one);
+                for (place, one) in of.iter().enumerate() {
+                    let given = of.get(1 - place.min(1)).copied().unwrap_or(Value::UNDEFINED);
+                    let converted = match (how, place) {
+                        // `instanceof` hands the left side to a method of the right one.
+                        (Sum::Instance, 1) => self.convert_given(*one, given),
+                        _ => self.convert(*one),
+                    };
                     deps = self.dom.union(deps, converted);
+                }
+                if let (Sum::In | Sum::Instance, [left, right]) = (how, of) {
+                    self.asks_unknown(*left, *right, deps);
                 }
                 self.may_fail_by_objects(of, deps);
                 Value::computed(deps)
             }
             Sum::Add | Sum::Text => self.text(how, of),
+        }
+    }
+
+    /// Hands a value to the unknown code that an object may be.
+    fn asks_unknown(&mut self, given: Value, of: Value, deps: Deps) {
+        for one in &self.dom.shapes.kept(of.shape).refs {
+            match one {
+                Ref::Obj(object) if self.traps && self.heap.objects[*object as usize].escaped => {
+                    self.touch(*object, deps);
+                    self.escape(given);
+                }
+                Ref::Pool => {
+                    self.touch_pool(deps);
+                    self.escape(given);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -139,6 +164,12 @@ impl Solver<'_> {
 
     /// Converts a value to text or a number; returns what flows into that from its parts.
     pub(super) fn convert(&mut self, value: Value) -> Deps {
+        // It is told whether a text or a number is wanted.
+        self.convert_given(value, Value::computed(NONE))
+    }
+
+    /// Converts a value by methods that are given another.
+    fn convert_given(&mut self, value: Value, given: Value) -> Deps {
         if self.dom.shape(value).refs.is_empty() {
             return NONE;
         }
@@ -160,7 +191,7 @@ impl Solver<'_> {
                         if !self.converts && !self.core.accessors {
                             continue;
                         }
-                        let called = self.call_conversions(value, *object, many);
+                        let called = self.call_conversions(value, *object, given, many);
                         many = true;
                         deps = self.dom.union(deps, called);
                         // The text of a list is that of its items.
@@ -200,7 +231,7 @@ impl Solver<'_> {
     }
 
     /// Calls the methods of an object that make a text or a number of it; one of them is called.
-    fn call_conversions(&mut self, value: Value, object: ObjId, many: bool) -> Deps {
+    fn call_conversions(&mut self, value: Value, object: ObjId, with: Value, many: bool) -> Deps {
         let mut deps = NONE;
         if !self.follows(Rule::Conversion) {
             return deps;
@@ -214,7 +245,7 @@ impl Solver<'_> {
                 NONE,
                 |solver| {
                     solver.under(NONE, true, many, |solver| {
-                        given = solver.call_named(value, object, name);
+                        given = solver.call_named(value, object, name, with);
                     });
                     true
                 },
@@ -248,15 +279,20 @@ impl Solver<'_> {
     }
 
     /// Calls a method of an object if the program gives it one; returns what that gives.
-    pub(super) fn call_named(&mut self, value: Value, object: ObjId, name: &str) -> Option<Value> {
+    pub(super) fn call_named(
+        &mut self,
+        value: Value,
+        object: ObjId,
+        name: &str,
+        with: Value,
+    ) -> Option<Value> {
         let name = self.dom.name(&name.into());
         let method = self.own_method(object, name)?;
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
         let deps = method.deps;
+        let args = Args { list: smallvec::smallvec![with], rest: None };
         let given = self.chosen(value, |solver| {
-            solver.maybe(deps, |solver| {
-                solver.call_value(method, Some(this), &Args::default(), false)
-            })
+            solver.maybe(deps, |solver| solver.call_value(method, Some(this), &args, false))
         });
         Some(self.dom.with(given, deps))
     }

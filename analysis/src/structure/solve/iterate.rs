@@ -101,7 +101,7 @@ impl Solver<'_> {
         if self.converts {
             let this = self.dom.reference(Ref::Obj(object));
             for name in ["@@iterator", "@@asyncIterator"] {
-                if let Some(given) = self.call_named(this, object, name) {
+                if let Some(given) = self.call_named(this, object, name, Value::UNDEFINED) {
                     let unknown = self.unknown(&[given, this]);
                     count = self.dom.union(count, unknown.deps);
                     out = self.dom.join(out, unknown);

@@ -160,6 +160,7 @@ impl Solver<'_> {
             }
             return;
         }
+        self.diverts(level, deps);
         let all = self.leaves(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;

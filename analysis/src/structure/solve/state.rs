@@ -73,6 +73,10 @@ impl Solver<'_> {
         self.effects += usize::from(!is_promise);
         let marked = self.dom.with(value, since);
         let seen_beside = self.dom.with(marked, self.when);
+        if known.object.is_some_and(|object| self.heap.objects[object as usize].escaped) {
+            // Unknown code sees what is written, and that it is.
+            self.escape(seen_beside);
+        }
         self.changed |= self.heap.note(&mut self.dom, cell, seen_beside);
         if strong && self.beside == 0 {
             self.set_now(cell, value);

@@ -160,7 +160,9 @@ impl Solver<'_> {
                     continue;
                 }
                 self.touch(*object, value.deps);
-                if let Some(given) = self.call_named(value, *object, "toJSON") {
+                // It is given the name under which the value stands.
+                let name = Value::computed(value.deps);
+                if let Some(given) = self.call_named(value, *object, "toJSON", name) {
                     let own = self.reach(given);
                     rewritten = Some(self.dom.union(rewritten.unwrap_or(NONE), own));
                     open.push(given);

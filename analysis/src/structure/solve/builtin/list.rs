@@ -177,7 +177,7 @@ impl Solver<'_> {
                         count = self.dom.union(count, own);
                     }
                     if name == "flat" {
-                        let (deep, own) = self.iterated(item);
+                        let (deep, own) = self.flattened(item, args);
                         item = self.dom.join(item, deep);
                         count = self.dom.union(count, own);
                     }
@@ -230,6 +230,24 @@ impl Solver<'_> {
                 self.list_of(1, item, count)
             }
             Gives::Folded => called,
+        }
+    }
+
+    /// Returns what `flat` makes of an item, and what decides how many that are.
+    fn flattened(&mut self, item: Value, args: &Args) -> (Value, Deps) {
+        let (mut item, mut count) = self.iterated(item);
+        if args.list.is_empty() && args.rest.is_none() {
+            return (item, count);
+        }
+        // How deep it goes is not looked at: what lists hold is added until nothing new is found.
+        loop {
+            let (deep, own) = self.iterated(item);
+            let all = self.dom.join(item, deep);
+            count = self.dom.union(count, own);
+            if all == item {
+                return (item, count);
+            }
+            item = all;
         }
     }
 

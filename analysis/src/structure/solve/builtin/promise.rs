@@ -82,7 +82,8 @@ impl Solver<'_> {
                         self.list_of(3, outcome, count)
                     }
                 };
-                self.promise_of(first, all, NONE, Value::NEVER)
+                let (fails, error) = self.fails_to_iterate(first);
+                self.promise_of(first, all, fails, error)
             }
             "Promise.race" | "Promise.any" => {
                 if name == "Promise.any" {
@@ -94,6 +95,11 @@ impl Solver<'_> {
                     error = self.data(deps);
                 }
                 let (item, count) = self.iterated(first);
+                if name == "Promise.any" && !self.has_items(first) {
+                    // That there is none is a failure, too.
+                    fails = self.dom.union(fails, count);
+                    error = self.dom.join(error, Value::computed(count));
+                }
                 // Which of them is the first is in how long they take.
                 let when = self.when_of(item);
                 let count = self.dom.union(count, when);
@@ -152,7 +158,48 @@ impl Solver<'_> {
             fails = self.dom.union(fails, when);
             error = self.dom.with(error, when);
         }
-        (fails, error)
+        let (own, with) = self.fails_to_iterate(list);
+        (self.dom.union(fails, own), self.dom.join(error, with))
+    }
+
+    /// Returns what decides whether a value cannot be gone over, and with what that fails.
+    fn fails_to_iterate(&mut self, list: Value) -> (Deps, Value) {
+        let shape = self.dom.shapes.kept(list.shape);
+        let deps = self.dom.sources.used(list.deps);
+        let mut fails = NONE;
+        let mut may_fail = shape.absent || shape.prim != crate::structure::domain::Prim::None;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else {
+                may_fail = true;
+                if *one == Ref::Pool {
+                    fails = self.dom.union(fails, self.pool_deps);
+                }
+                continue;
+            };
+            let known = &self.heap.objects[*object as usize];
+            let is_list =
+                matches!(known.kind, Kind::Array | Kind::Map | Kind::Set | Kind::Iterator);
+            if known.escaped {
+                fails = self.dom.union(fails, self.pool_deps);
+            }
+            may_fail |= !is_list || known.escaped;
+            if known.kind == Kind::Iterator {
+                // The code of a generator may fail.
+                let own = self.own(*object, self.known.fails);
+                fails = self.dom.union(fails, own.deps);
+                may_fail |= own.deps != NONE;
+            }
+        }
+        if !may_fail {
+            return (NONE, Value::NEVER);
+        }
+        let fails = self.dom.union(fails, deps);
+        (fails, Value::computed(fails))
+    }
+
+    /// Returns whether a list is known to have an item.
+    fn has_items(&mut self, list: Value) -> bool {
+        self.exact_items(list).is_some_and(|items| !items.is_empty())
     }
 
     /// Makes a promise for what several promises give.
