@@ -156,6 +156,8 @@ struct Known {
     /// What decides when a promise is settled, and where it is.
     when: NameId,
     settles: NameId,
+    /// Which parts of its target an iterator gives.
+    which: NameId,
     /// An iterator that gives promises.
     later: NameId,
     /// What a promise fails with.
@@ -343,6 +345,7 @@ impl<'a> Solver<'a> {
             raised: name("%raised"),
             when: name("%when"),
             settles: name("%settles"),
+            which: name("%which"),
             later: name("%later"),
             error: name("%error"),
             length_text: name("length"),

@@ -3,6 +3,7 @@
 mod list;
 mod promise;
 
+use super::iterate::Which;
 use super::walk::At;
 use super::*;
 use crate::structure::builtins::{self, Calls, Gives, Method, Takes};
@@ -276,6 +277,11 @@ impl Solver<'_> {
             "Array" => {
                 let list = self.make(1, Kind::Array);
                 let deps = self.reach_args(args);
+                // One number is a length, and not every number can be one.
+                let is_length = args.list.len() == 1 && self.dom.shape(first).only().is_none();
+                if is_length || args.rest.is_some() {
+                    self.may_fail_by(Value::computed(deps));
+                }
                 let item = match args.list.len() {
                     1 => Value { deps, shape: self.dom.join(first, Value::UNDEFINED).shape },
                     _ => first,
@@ -495,11 +501,17 @@ impl Solver<'_> {
                 let own = self.arg(args, 1);
                 let over = (count, Some(this));
                 let until = calls == Calls::Until;
-                self.call_each(callee, Some(own), over, until, |_, item| {
+                let is_keyed = self.has_kind(this, Kind::Map) || self.has_kind(this, Kind::Set);
+                self.call_each(callee, Some(own), over, until, |solver, item| {
                     let (item, count) = item.unwrap_or((Value::UNDEFINED, NONE));
-                    let list: SmallVec<[Value; 4]> =
-                        smallvec::smallvec![item, Value::computed(count), this];
-                    Args { list, rest: None }
+                    let (item, key) = if is_keyed {
+                        let (value, _) = solver.parts(this, Which::Values);
+                        let (key, _) = solver.parts(this, Which::Keys);
+                        (solver.dom.with(value, count), solver.dom.with(key, count))
+                    } else {
+                        (item, Value::computed(count))
+                    };
+                    Args { list: smallvec::smallvec![item, key, this], rest: None }
                 })
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,

@@ -61,7 +61,7 @@ impl Solver<'_> {
                     let value = self.dom.with(value, chosen);
                     self.put_any(*id, value);
                 }
-                _ => self.escape_as(value, How::Kept),
+                _ => self.escape_here(value),
             }
         }
     }
@@ -75,7 +75,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(id) => self.add_some(*id, value, count),
                 Ref::Data(id, _) => self.put_any(*id, value),
-                _ => self.escape_as(value, How::Kept),
+                _ => self.escape_here(value),
             }
         }
     }

@@ -5,7 +5,86 @@ use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref, written};
 
+/// The parts of a list, a map or a set that an iterator gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Values,
+    Keys,
+    Pairs,
+}
+
 impl Solver<'_> {
+    /// Returns some of the parts of a value, and what decides how many there are.
+    pub(super) fn parts(&mut self, of: Value, which: Which) -> (Value, Deps) {
+        let (item, count) = self.iterated(of);
+        let shape = self.dom.shapes.kept(of.shape);
+        let is_keyed = |one: &Ref| match one {
+            Ref::Obj(object) => {
+                matches!(self.heap.objects[*object as usize].kind, Kind::Map | Kind::Set)
+            }
+            _ => false,
+        };
+        if !shape.refs.iter().any(is_keyed) {
+            let key = Value::computed(count);
+            let part = match which {
+                Which::Values => item,
+                Which::Keys => key,
+                Which::Pairs => self.pair(6, key, item),
+            };
+            return (part, count);
+        }
+        let (mut keys, mut values) = (Value::NEVER, Value::NEVER);
+        for one in &shape.refs {
+            let (key, value) = match one {
+                Ref::Obj(object) => match self.heap.objects[*object as usize].kind {
+                    Kind::Map => {
+                        (self.own(*object, self.known.keys), self.own(*object, self.known.elem))
+                    }
+                    Kind::Set => {
+                        let value = self.own(*object, self.known.elem);
+                        (value, value)
+                    }
+                    _ => (Value::computed(count), item),
+                },
+                _ => (Value::computed(count), item),
+            };
+            keys = self.dom.join(keys, key);
+            values = self.dom.join(values, value);
+            if let Ref::Obj(object) = one
+                && self.heap.objects[*object as usize].escaped
+            {
+                let pooled = self.pooled();
+                keys = self.dom.join(keys, pooled);
+                values = self.dom.join(values, pooled);
+            }
+        }
+        let part = match which {
+            Which::Values => values,
+            Which::Keys => keys,
+            Which::Pairs => self.pair(6, keys, values),
+        };
+        (part, count)
+    }
+
+    /// Returns the parts that an iterator over something gives.
+    fn parts_of_target(&mut self, iterator: ObjId) -> (Value, Deps) {
+        let target = self.own(iterator, self.known.target);
+        let which = self.own(iterator, self.known.which);
+        let number = match self.dom.shape(which).only() {
+            Some(Scalar::Number(bits)) => Some(f64::from_bits(*bits)),
+            _ => None,
+        };
+        let (mut out, mut count) = (Value::NEVER, NONE);
+        for which in [Which::Values, Which::Keys, Which::Pairs] {
+            if number.is_none_or(|number| number == f64::from(which as u8)) {
+                let (part, own) = self.parts(target, which);
+                out = self.dom.join(out, part);
+                count = self.dom.union(count, own);
+            }
+        }
+        (out, count)
+    }
+
     /// Returns what going over a value gives each time, and what decides how often.
     pub(super) fn iterated(&mut self, list: Value) -> (Value, Deps) {
         let shape = self.dom.shapes.kept(list.shape);
@@ -55,6 +134,7 @@ impl Solver<'_> {
             } else if name == self.known.proto
                 || name == self.known.keys
                 || name == self.known.target
+                || name == self.known.which
                 || value.is_never()
             {
                 continue;
@@ -85,8 +165,7 @@ impl Solver<'_> {
                 count = self.dom.union(count, driven);
                 if self.heap.find(object, self.known.target).is_some() {
                     // What it goes over may have changed since.
-                    let target = self.own(object, self.known.target);
-                    let (value, own) = self.iterated(target);
+                    let (value, own) = self.parts_of_target(object);
                     count = self.dom.union(count, own);
                     out = self.dom.join(out, value);
                 }

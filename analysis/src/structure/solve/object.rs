@@ -383,11 +383,18 @@ impl Solver<'_> {
             Kind::Func { .. } | Kind::Bound => match &*text {
                 "call" | "apply" | "bind" => self.dom.reference(Ref::Method(name)),
                 text if builtins::is_of_objects(text) => self.dom.reference(Ref::Method(name)),
-                "name" => Value::computed(NONE),
+                "name" => {
+                    // That of a bound function is that of its target.
+                    let target = self.own(object, self.known.target);
+                    Value::computed(target.deps)
+                }
                 _ => Value::UNDEFINED,
             },
             Kind::Opaque if called => self.dom.reference(Ref::Method(name)),
-            Kind::Opaque if builtins::is_method(&text) => self.dom.reference(Ref::Method(name)),
+            // `format` of `Intl` is a function that is bound to its object.
+            Kind::Opaque if builtins::is_method(&text) && &*text != "format" => {
+                self.dom.reference(Ref::Method(name))
+            }
             Kind::Opaque => {
                 // It may be a view of the whole, as `searchParams` of a URL is.
                 let deps = self.reach(this);

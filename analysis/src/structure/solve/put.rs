@@ -49,7 +49,8 @@ impl Solver<'_> {
                 Ref::Pool => {
                     let deps = self.dom.union(chosen, key.deps);
                     self.touch_pool(deps);
-                    self.escape_as(value, How::Kept);
+                    let value = self.dom.with(value, deps);
+                    self.escape_here(value);
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     self.gap(Code::DynamicWrite, About::Change);

@@ -72,6 +72,14 @@ impl Solver<'_> {
         }
     }
 
+    /// Keeps a value where unknown code finds it, which sees that this happens.
+    pub(super) fn escape_here(&mut self, value: Value) {
+        let control = self.control_above(0);
+        let control = self.dom.union(control, self.when);
+        self.add_to_pool(control);
+        self.escape_as(value, How::Kept);
+    }
+
     fn escape_object(&mut self, object: ObjId, how: How) {
         let known = &mut self.heap.objects[object as usize];
         if known.escaped {

@@ -336,6 +336,10 @@ impl<'a> Solver<'a> {
                 // The list may have grown in the turn before.
                 let (value, count) = solver.again(list, value, count, names);
                 solver.under(count, false, false, |solver| solver.jump(exit));
+                if waits {
+                    // Each turn waits.
+                    solver.takes_time(value);
+                }
                 solver.set_slot(item, value);
             },
             |solver| solver.run(body),

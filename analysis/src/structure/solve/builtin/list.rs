@@ -3,6 +3,7 @@
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Prim, written};
+use crate::structure::solve::iterate::Which;
 
 impl Solver<'_> {
     /// Puts what a method is given into what it is called on; returns whether that is understood.
@@ -114,7 +115,7 @@ impl Solver<'_> {
                     self.write(cell, key, false);
                 }
                 Ref::Data(object, _) => self.put_any(*object, value),
-                _ => self.escape_as(value, How::Kept),
+                _ => self.escape_here(value),
             }
         }
     }
@@ -145,7 +146,7 @@ impl Solver<'_> {
             Gives::Texts if name == "matchAll" => {
                 let data = self.data(both);
                 let list = self.list_of(1, data, both);
-                self.iterator_over(list)
+                self.iterator_over(list, Which::Values)
             }
             Gives::Texts => {
                 let text = Value::computed(both);
@@ -187,37 +188,12 @@ impl Solver<'_> {
                     return Value::computed(both);
                 }
                 match name {
-                    "values" if self.is_kind(this, Kind::Array) => self.iterator_over(this),
-                    "values" => {
-                        let list = self.list_of(1, item, count);
-                        self.iterator_over(list)
-                    }
+                    "values" => self.iterator_over(this, Which::Values),
                     _ => self.list_of(1, item, count),
                 }
             }
-            Gives::Pairs => {
-                let (item, count) = self.iterated(this);
-                let is_map = self.is_kind(this, Kind::Map);
-                let pair = if is_map { item } else { self.pair(6, Value::computed(count), item) };
-                let list = self.list_of(1, pair, count);
-                self.iterator_over(list)
-            }
-            Gives::Keys => {
-                let (_, count) = self.iterated(this);
-                let mut keys = Value::computed(count);
-                for one in self.dom.shapes.kept(this.shape).refs.iter() {
-                    if let Ref::Obj(object) = one {
-                        let own = self.own(*object, self.known.keys);
-                        keys = self.dom.join(keys, own);
-                        if self.heap.objects[*object as usize].kind == Kind::Set {
-                            let own = self.own(*object, self.known.elem);
-                            keys = self.dom.join(keys, own);
-                        }
-                    }
-                }
-                let list = self.list_of(1, keys, count);
-                self.iterator_over(list)
-            }
+            Gives::Pairs => self.iterator_over(this, Which::Pairs),
+            Gives::Keys => self.iterator_over(this, Which::Keys),
             Gives::Mapped => {
                 let (_, count) = self.iterated(this);
                 self.list_of(1, called, count)
@@ -251,10 +227,13 @@ impl Solver<'_> {
         }
     }
 
-    /// Makes an iterator over a list.
-    fn iterator_over(&mut self, list: Value) -> Value {
+    /// Makes an iterator over parts of something, which may change before it is asked for them.
+    fn iterator_over(&mut self, of: Value, which: Which) -> Value {
         let made = self.make(2, Kind::Iterator);
-        self.set_own(made, self.known.target, list);
+        self.set_own(made, self.known.target, of);
+        let number = Scalar::Number(f64::from(which as u8).to_bits());
+        let which = self.dom.scalar(number);
+        self.set_own(made, self.known.which, which);
         made
     }
 
