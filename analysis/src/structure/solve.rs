@@ -192,6 +192,8 @@ pub(super) struct Solver<'a> {
     called: HashSet<FuncId>,
     /// The generators that are gone over to their end by a place that is always reached.
     driven: HashSet<ObjId>,
+    /// How many walks are open that may ask generators for only some of their values.
+    partly: u32,
     /// What decides how far the code of a generator runs.
     drives: HashMap<ObjId, Deps>,
     /// The promises whose failure someone else than the end of the program sees.
@@ -364,6 +366,7 @@ impl<'a> Solver<'a> {
             sites: HashMap::default(),
             pool: Vec::new(),
             pool_deps: NONE,
+            partly: 0,
             drives: HashMap::default(),
             caught: HashSet::default(),
             awaited: HashSet::default(),
@@ -443,6 +446,7 @@ impl<'a> Solver<'a> {
         self.threads = false;
         self.running.clear();
         self.when = NONE;
+        self.partly = 0;
         self.finals = 0;
         self.finallies.clear();
         self.doomed = 0;

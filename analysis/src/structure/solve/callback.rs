@@ -499,7 +499,7 @@ impl Solver<'_> {
         if !self.handlers.is_empty() && self.caught.insert(iterator) {
             self.changed = true;
         }
-        if !self.may_above(0) && self.driven.insert(iterator) {
+        if self.partly == 0 && !self.may_above(0) && self.driven.insert(iterator) {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {
@@ -507,6 +507,14 @@ impl Solver<'_> {
             self.may_fail_by(fails);
         }
         all
+    }
+
+    /// Does something that may ask generators for only some of their values.
+    pub(super) fn partly<T>(&mut self, partly: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.partly += u32::from(partly);
+        let walked = walk(self);
+        self.partly -= u32::from(partly);
+        walked
     }
 
     /// `yield`

@@ -150,7 +150,7 @@ impl Solver<'_> {
             let name = self.dom.name(&index.to_string().into());
             return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
         }
-        let (value, count) = self.iterated(of);
+        let (value, count) = self.partly(true, |solver| solver.iterated(of));
         let value = self.dom.join(value, Value::UNDEFINED);
         self.dom.with(value, count)
     }

@@ -107,7 +107,7 @@ impl Solver<'_> {
             self.pool.push(object);
         }
         if kind == Kind::Iterator {
-            let _ = self.drive(object);
+            let _ = self.partly(true, |solver| solver.drive(object));
         }
     }
 

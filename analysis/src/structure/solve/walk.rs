@@ -1,7 +1,7 @@
 //! The instructions, one after the other.
 
 use super::*;
-use crate::structure::core::{Branch, Inst, Key, Made, Mark, Op, Put, Scalar, Slot, Told};
+use crate::structure::core::{Branch, Inst, Key, Made, Mark, Op, Put, Region, Scalar, Slot, Told};
 use crate::structure::domain::{Kind, Promised, Ref};
 
 /// The stack that one instruction may need, and what is added when less is left.
@@ -14,6 +14,33 @@ const TRY: u32 = 3;
 /// Returns whether a loop looks at a test before each turn.
 fn is_tested(body: &[Inst]) -> bool {
     body.iter().any(|inst| matches!(&inst.op, Op::If { told: Told::Test, .. }))
+}
+
+/// Returns whether a jump leads out of a block to a region that is not in it.
+fn is_left(block: &[Inst], inner: &mut Vec<Region>) -> bool {
+    block.iter().any(|inst| match &inst.op {
+        Op::Jump { to } => !inner.contains(to),
+        Op::If { then, other, .. } => is_left(then, inner) || is_left(other, inner),
+        Op::Loop { exit, turn, body, after, .. } => {
+            inner.extend([*exit, *turn]);
+            is_left(body, inner) || is_left(after, inner)
+        }
+        Op::Each { exit, turn, body, .. } => {
+            inner.extend([*exit, *turn]);
+            is_left(body, inner)
+        }
+        Op::Block { exit, body } => {
+            inner.push(*exit);
+            is_left(body, inner)
+        }
+        Op::Doomed { body } | Op::Marked { body, .. } => is_left(body, inner),
+        Op::Try { body, handler, finally } => {
+            is_left(body, inner)
+                || handler.as_ref().is_some_and(|(_, block)| is_left(block, inner))
+                || finally.as_ref().is_some_and(|block| is_left(block, inner))
+        }
+        _ => false,
+    })
 }
 
 /// A key of a property, as far as it is known.
@@ -321,7 +348,9 @@ impl<'a> Solver<'a> {
         body: &'a [Inst],
     ) -> (bool, Deps) {
         let key = (self.context(), id);
-        let (mut value, count) = if names { self.names_within(list) } else { self.iterated(list) };
+        let partly = self.has_kind(list, Kind::Iterator)
+            && (!self.handlers.is_empty() || is_left(body, &mut vec![turn]));
+        let (mut value, count) = self.partly(partly, |solver| solver.of_each(list, names));
         if waits {
             value = self.wait(value);
             value = self.dom.promised(value, Promised::Awaited);
@@ -334,7 +363,8 @@ impl<'a> Solver<'a> {
             (exit, turn),
             |solver| {
                 // The list may have grown in the turn before.
-                let (value, count) = solver.again(list, value, count, names);
+                let (value, count) =
+                    solver.partly(partly, |solver| solver.again(list, value, count, names));
                 solver.under(count, false, false, |solver| solver.jump(exit));
                 if waits {
                     // Each turn waits.
@@ -347,9 +377,14 @@ impl<'a> Solver<'a> {
         )
     }
 
+    /// Returns what a loop goes over: the items of a list, or the names of its properties.
+    fn of_each(&mut self, list: Value, names: bool) -> (Value, Deps) {
+        if names { self.names_within(list) } else { self.iterated(list) }
+    }
+
     /// Returns the item of a turn, for which the list is looked at again.
     fn again(&mut self, list: Value, before: Value, known: Deps, names: bool) -> (Value, Deps) {
-        let (value, count) = if names { self.names_within(list) } else { self.iterated(list) };
+        let (value, count) = self.of_each(list, names);
         let value = self.dom.with(value, count);
         let count = self.dom.union(known, count);
         (self.dom.join(before, value), count)

@@ -492,10 +492,10 @@ impl Solver<'_> {
             self.may_fail(sent.deps, sent);
             self.throwing = before;
         }
-        let (mut item, mut count) = self.iterated(this);
+        let (mut item, mut count) = self.partly(true, |solver| solver.iterated(this));
         for one in &shape.refs {
             if let Ref::Obj(object) = one {
-                let driven = self.drive(*object);
+                let driven = self.partly(true, |solver| solver.drive(*object));
                 count = self.dom.union(count, driven);
             }
         }
