@@ -96,11 +96,16 @@ fn all_calls_of_a_function_decide() {
              set(); if (s.ok) set(); await mcp.a.end({ last });",
             "t3",
         ),
+        (
+            "let last = 'a'; const set = (to) => { last = to; };
+             set('b'); if (s.ok) set('c'); await mcp.a.end({ last });",
+            "t3 data t2",
+        ),
         // What decides on both calls is not told to flow into what they write.
         (
             "if (r.ok) {
-               let last = 'a'; const set = () => { last = 'b'; };
-               if (s.ok) set(); await mcp.a.end({ last });
+               let last = 'a'; const set = (to) => { last = to; };
+               set('b'); if (s.ok) set('c'); await mcp.a.end({ last });
              }",
             "t3 data t2 by t1",
         ),

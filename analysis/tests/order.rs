@@ -164,7 +164,7 @@ fn what_others_call_can_happen_at_any_time() {
         ),
         ("async function s() { await $a({}) } const t = s; await $b({}); await t()", "a? | b"),
         (
-            "async function walk(x: any) { await $a({ x }); if (x.y) await walk(x.y); await $b({}) } await walk(1); await $c({})",
+            "async function walk(x: any) { if (!x) return; await $a({ x }); await walk(x.y); await $b({}) } await walk(1); await $c({})",
             "a b? | c",
         ),
         ("class T { async go() { await $a({}) } } await $b({}); await new T().go()", "a? | b"),

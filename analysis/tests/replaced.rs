@@ -113,15 +113,26 @@ fn numbers_in_names_are_written_as_the_engine_writes_them() {
 #[test]
 fn no_tool_is_made_of_names_that_never_meet() {
     for source in [
-        "const c = (a) => (b) => mcp.string[a + b]({}); c('low')('er'); c('up')('per')",
-        "const c = (a, b) => mcp.string[`${a}${b}`]({}); c('low', 'er'); c('up', 'per')",
-        "const c = (n, t) => mcp[n][t]({}); c('json', 'parse'); c('string', 'join')",
         "let a = 'low', b = 'er'; if (args.x) { a = 'up'; b = 'per' } mcp.string[a + b]({})",
+        "let n = 'json', t = 'parse'; if (args.x) { n = 'string'; t = 'join' } mcp[n][t]({})",
+        "let t = 'x'; const c = (n) => { mcp[n][t]({}); t = n }; for (const n of ['a', 'b']) c(n)",
     ] {
         let (tools, dynamic) = tools_of(source);
         assert!(dynamic && tools.is_empty(), "{source}: {tools:?}");
     }
     for (source, expected) in [
+        (
+            "const c = (a) => (b) => mcp.string[a + b]({}); c('low')('er'); c('up')('per')",
+            ["string:lower", "string:upper"],
+        ),
+        (
+            "const c = (a, b) => mcp.string[`${a}${b}`]({}); c('low', 'er'); c('up', 'per')",
+            ["string:lower", "string:upper"],
+        ),
+        (
+            "const c = (n, t) => mcp[n][t]({}); c('json', 'parse'); c('string', 'join')",
+            ["json:parse", "string:join"],
+        ),
         (
             "const c = (a) => mcp.string[a + 'er']({}); c('low'); c('upp')",
             ["string:lower", "string:upper"],

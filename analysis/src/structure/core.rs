@@ -115,6 +115,21 @@ pub(super) enum Scalar {
     Text(Atom),
 }
 
+impl Scalar {
+    /// Returns whether it counts as true.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Undefined | Self::Null => false,
+            Self::Bool(value) => *value,
+            Self::Number(bits) => {
+                let number = f64::from_bits(*bits);
+                number != 0.0 && !number.is_nan()
+            }
+            Self::Text(text) => !text.is_empty(),
+        }
+    }
+}
+
 /// The name of a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Key {
@@ -155,6 +170,12 @@ pub(super) enum Sum {
     IsNothing,
     IsUndefined,
     Not,
+    /// What of a value is left where it is true.
+    True,
+    /// What of a value is left where it is false.
+    False,
+    /// What of a value is left where it is neither `undefined` nor `null`.
+    There,
     /// Arithmetic and comparisons: what converts its operands.
     Convert,
     /// `in`, which hands the key to whatever the object is.
@@ -359,6 +380,8 @@ pub(super) enum Op {
     Await {
         to: Slot,
         from: Slot,
+        /// Whether it is waited for because an async function returns it.
+        returned: bool,
     },
     Yield {
         to: Slot,

@@ -13,6 +13,7 @@ mod branch;
 mod builtin;
 mod call;
 mod callback;
+mod chosen;
 mod compute;
 mod global;
 mod handed;
@@ -43,6 +44,7 @@ use smallvec::SmallVec;
 
 use self::branch::{Final, RegionState};
 use self::call::{Act, Context, Contexts};
+use self::chosen::Chosen;
 use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::misuse::{Misuses, Written};
@@ -104,7 +106,7 @@ pub(super) struct Gap {
 pub(super) enum About {
     /// A name that is not known.
     Name,
-    /// Something that leads to tools.
+    /// Something that leads to tools, and what is done with it.
     Value(Ref, How),
     /// What `mcp` or the engine offers is changed.
     Change,
@@ -162,6 +164,8 @@ struct Known {
     later: NameId,
     /// What a promise fails with.
     error: NameId,
+    /// A method of the engine of which it is not known which.
+    method: NameId,
     length_text: NameId,
     proto_text: NameId,
 }
@@ -183,6 +187,13 @@ pub(super) struct Solver<'a> {
     /// What unknown code has: functions of the program, to be called at any time.
     pool: Vec<ObjId>,
     pool_deps: Deps,
+    /// The objects that were handed to unknown code in this round.
+    handed: HashSet<ObjId>,
+    filling: HashSet<ObjId>,
+    /// Whether what escapes is written into something that escapes elsewhere.
+    fills: bool,
+    /// What was found so; it is told if nothing else tells of it.
+    filled: Vec<Gap>,
     /// Functions of the program of which no call was found, and those of which one was.
     unseen: Vec<(FuncId, ObjId)>,
     /// Those of them that nothing else calls.
@@ -214,6 +225,7 @@ pub(super) struct Solver<'a> {
     /// Whether properties may be more than they seem: unknown code may add getters and traps.
     traps: bool,
     misuses: Misuses,
+    chosen: Chosen,
     changed: bool,
     round: u32,
     work: usize,
@@ -245,6 +257,8 @@ pub(super) struct Solver<'a> {
     threads: bool,
     /// What runs beside the program and changes something, by its promise.
     running: HashMap<ObjId, Birth>,
+    /// How many objects were made in this round.
+    made: u32,
     /// How much was changed that others may see.
     effects: usize,
     /// What decides when the code that is walked runs, beyond what decides whether it does.
@@ -307,6 +321,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
     }
     let entangled = solver.entangled || solver.round >= ROUNDS;
     let misuses = solver.found_misuses(entangled);
+    let gaps = solver.all_gaps();
     let tool = |(namespace, action): &(NameId, NameId)| {
         let names = &solver.dom.names;
         ToolId::from_call(&names.text(*namespace), &names.text(*action)).ok()
@@ -317,7 +332,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
         tasks: solver.tasks.found,
         nodes: solver.nodes.found,
         domain: solver.dom,
-        gaps: solver.gaps,
+        gaps,
         entangled,
         lost: entangled || solver.lost,
         rounds: solver.round + 1,
@@ -350,6 +365,7 @@ impl<'a> Solver<'a> {
             which: name("%which"),
             later: name("%later"),
             error: name("%error"),
+            method: name("%method"),
             length_text: name("length"),
             proto_text: name("__proto__"),
         };
@@ -367,6 +383,10 @@ impl<'a> Solver<'a> {
             pool: Vec::new(),
             pool_deps: NONE,
             partly: 0,
+            handed: HashSet::default(),
+            filling: HashSet::default(),
+            fills: false,
+            filled: Vec::new(),
             drives: HashMap::default(),
             caught: HashSet::default(),
             awaited: HashSet::default(),
@@ -392,6 +412,7 @@ impl<'a> Solver<'a> {
             beside: 0,
             threads: false,
             running: HashMap::default(),
+            made: 0,
             effects: 0,
             when: NONE,
             since: Birth::default(),
@@ -413,6 +434,7 @@ impl<'a> Solver<'a> {
             nodes: Nodes::default(),
             gaps: Vec::new(),
             misuses: Misuses::default(),
+            chosen: Chosen::default(),
             written: Written::Nowhere,
             named_tools: HashSet::default(),
             literals: 0,
@@ -456,12 +478,16 @@ impl<'a> Solver<'a> {
         self.tasks = Tasks::default();
         self.nodes = Nodes::default();
         self.gaps.clear();
+        self.handed.clear();
+        self.filling.clear();
+        self.filled.clear();
         self.waiting.clear();
         self.named_tools.clear();
         self.literals = LITERALS;
         self.awaited.clear();
         self.unwaited.clear();
         self.misuses.begin_round();
+        self.chosen.begin_round();
         self.written = Written::Nowhere;
         self.at = 0;
     }
@@ -469,14 +495,30 @@ impl<'a> Solver<'a> {
     /// Notes that a tool may be called that is not among the tasks.
     fn gap(&mut self, code: Code, about: About) {
         let gap = Gap { code, at: self.at, about };
-        if self.gaps.len() < GAPS && !self.gaps.contains(&gap) {
-            self.gaps.push(gap);
+        let gaps = if self.fills { &mut self.filled } else { &mut self.gaps };
+        if gaps.len() < GAPS && !gaps.contains(&gap) {
+            gaps.push(gap);
         }
     }
 
     /// Notes that what leads to tools gets to where it cannot be followed.
     fn reaches(&mut self, one: Ref, how: How) {
         self.gap(Code::DynamicEscape, About::Value(one, how));
+    }
+
+    /// Returns all gaps; of what fills something that is handed over elsewhere, those alone of which
+    /// nothing is told there.
+    fn all_gaps(&mut self) -> Vec<Gap> {
+        let mut gaps = std::mem::take(&mut self.gaps);
+        let told = gaps.clone();
+        let is_told = |gap: &Gap| {
+            told.iter().any(|one| match (one.about, gap.about) {
+                (About::Value(one, _), About::Value(other, _)) => one == other,
+                (one, other) => one == other,
+            })
+        };
+        gaps.extend(self.filled.iter().filter(|gap| !is_told(gap)));
+        gaps
     }
 
     fn function(&self, id: FuncId) -> &'a super::core::Function {

@@ -94,7 +94,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             let this = this.map_or(String::new(), |this| format!(" on ${this}"));
             format!("${to} = {form} ${callee}{this} ({}) {wait:?}", args.join(" "))
         }
-        Op::Await { to, from } => format!("${to} = await ${from}"),
+        Op::Await { to, from, .. } => format!("${to} = await ${from}"),
         Op::Yield { to, from, .. } => format!("${to} = yield ${from}"),
         Op::Jump { to: WHOLE } => "return".into(),
         Op::Jump { to } => format!("leave r{to}"),

@@ -59,6 +59,8 @@ pub(in crate::structure) struct Object {
     pub(in crate::structure) kept: bool,
     /// The turn of a loop in which it is made, and the round of the analysis.
     pub(in crate::structure) turn: (u32, u32),
+    /// How many objects had been made when it was last made.
+    pub(in crate::structure) made: u32,
     /// The names of its properties, in the order in which they were first set.
     pub(in crate::structure) keys: Vec<(NameId, CellId)>,
 }
@@ -125,6 +127,7 @@ impl Heap {
             birth,
             kept: false,
             turn: (0, u32::MAX),
+            made: 0,
             keys: Vec::new(),
         });
         self.ids.insert((context, at, kind), id);

@@ -112,7 +112,8 @@ impl Lower {
 
     fn members(&mut self, class: &ast::Class, made: Slot, proto: Slot) {
         let mut fields: Vec<(Key, Option<&ast::Expr>, Span)> = Vec::new();
-        let mut statics: Vec<&ast::ClassMember> = Vec::new();
+        // All keys are computed before anything of the class itself runs.
+        let mut statics: Vec<(Option<Key>, &ast::ClassMember)> = Vec::new();
         for member in &class.body {
             match member {
                 ast::ClassMember::Method(method) => {
@@ -126,26 +127,23 @@ impl Lower {
                     self.method(target, key, &method.function, method.kind, method.span);
                 }
                 ast::ClassMember::ClassProp(prop) if !prop.declare && !prop.is_abstract => {
+                    let key = self.prop_key(&prop.key);
+                    let key = self.kept_key(key, prop.span);
                     if prop.is_static {
-                        statics.push(member);
+                        statics.push((Some(key), member));
                     } else {
-                        let key = self.prop_key(&prop.key);
-                        fields.push((
-                            self.kept_key(key, prop.span),
-                            prop.value.as_deref(),
-                            prop.span,
-                        ));
-                    }
-                }
-                ast::ClassMember::PrivateProp(prop) => {
-                    if prop.is_static {
-                        statics.push(member);
-                    } else {
-                        let key = Key::Name(format!("#{}", prop.key.name).into());
                         fields.push((key, prop.value.as_deref(), prop.span));
                     }
                 }
-                ast::ClassMember::StaticBlock(_) => statics.push(member),
+                ast::ClassMember::PrivateProp(prop) => {
+                    let key = Key::Name(format!("#{}", prop.key.name).into());
+                    if prop.is_static {
+                        statics.push((Some(key), member));
+                    } else {
+                        fields.push((key, prop.value.as_deref(), prop.span));
+                    }
+                }
+                ast::ClassMember::StaticBlock(_) => statics.push((None, member)),
                 ast::ClassMember::AutoAccessor(accessor) => {
                     self.unknown(accessor.span, vec![made]);
                 }
@@ -154,8 +152,8 @@ impl Lower {
         }
         self.set_fields(class.span, made, &fields);
         self.homed(made, class.span, |lower| {
-            for member in statics {
-                lower.static_member(made, member);
+            for (key, member) in statics {
+                lower.static_member(made, key, member);
             }
         });
     }
@@ -219,18 +217,8 @@ impl Lower {
     }
 
     /// Runs what stands in a class for the class itself, with it as `this`.
-    fn static_member(&mut self, made: Slot, member: &ast::ClassMember) {
+    fn static_member(&mut self, made: Slot, key: Option<Key>, member: &ast::ClassMember) {
         let span = member.span();
-        let key = match member {
-            ast::ClassMember::ClassProp(prop) => {
-                let key = self.prop_key(&prop.key);
-                Some(self.kept_key(key, span))
-            }
-            ast::ClassMember::PrivateProp(prop) => {
-                Some(Key::Name(format!("#{}", prop.key.name).into()))
-            }
-            _ => None,
-        };
         let frame = Frame::new(FuncForm::Plain, false, false);
         let func = self.enter(offset(span.lo), frame, |lower| match member {
             ast::ClassMember::StaticBlock(block) => lower.body(&block.body.stmts),

@@ -64,7 +64,7 @@ impl Lower {
             Expr::New(new) => self.construct(new),
             Expr::TaggedTpl(tagged) => self.tagged(tagged),
             Expr::OptChain(chain) => self.chain(chain, Wait::Other),
-            Expr::Await(awaited) => self.awaited(span, &awaited.arg),
+            Expr::Await(awaited) => self.awaited(span, &awaited.arg, false),
             Expr::Yield(given) => {
                 let from = match &given.arg {
                     Some(value) => self.expr(value),
@@ -95,14 +95,14 @@ impl Lower {
     }
 
     /// Lowers an expression whose value is waited for at once.
-    pub(super) fn awaited(&mut self, span: Span, value: &ast::Expr) -> Slot {
+    fn awaited(&mut self, span: Span, value: &ast::Expr, returned: bool) -> Slot {
         let from = match bare(value) {
             ast::Expr::Call(call) => self.call(call, Wait::Now),
             ast::Expr::OptChain(chain) => self.chain(chain, Wait::Now),
             other => self.expr(other),
         };
         let to = self.fresh();
-        self.emit(span, Op::Await { to, from });
+        self.emit(span, Op::Await { to, from, returned });
         to
     }
 
@@ -110,7 +110,7 @@ impl Lower {
     pub(super) fn awaited_result(&mut self, value: &ast::Expr) -> Slot {
         let frame = self.frame();
         if frame.is_async && !frame.is_generator {
-            self.awaited(value.span(), value)
+            self.awaited(value.span(), value, true)
         } else {
             match bare(value) {
                 ast::Expr::Call(call) => self.call(call, Wait::Tail),

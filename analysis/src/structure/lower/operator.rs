@@ -118,9 +118,17 @@ impl Lower {
         };
         let (body, ()) = self.block(make);
         let told = Told::Either { test };
+        // On the other way the value is the one that was tested.
+        let how = match op {
+            ast::BinaryOp::LogicalOr => Sum::True,
+            ast::BinaryOp::LogicalAnd => Sum::False,
+            _ => Sum::There,
+        };
+        let of = vec![value];
+        let (kept, ()) = self.block(|lower| lower.emit(span, Op::Compute { to: value, how, of }));
         let (then, other) = match op {
-            ast::BinaryOp::LogicalOr => (Block::new(), body),
-            _ => (body, Block::new()),
+            ast::BinaryOp::LogicalOr => (kept, body),
+            _ => (body, kept),
         };
         self.emit(span, Op::If { cond, then, other, told });
     }

@@ -35,6 +35,7 @@ fn message(gap: &Gap, domain: &Domain) -> String {
         (Code::DynamicCall, _) => {
             format!("`{name}` is not a tool; a tool is called as `mcp.namespace.action({{ … }})`")
         }
+        (Code::DynamicWrite, About::Name) => "`mcp` cannot be assigned to; use a variable of the program".into(),
         (Code::DynamicWrite, _) => "`mcp` and what is in it cannot be written to; use a variable of the program".into(),
         (Code::DynamicGlobal, About::Name) => "which global is meant is only known when the program runs; write its name out".into(),
         (Code::DynamicGlobal, About::Change) => "what the engine offers is changed, so its functions may do anything; write a function of your own".into(),
@@ -59,7 +60,7 @@ fn reached(how: How) -> &'static str {
         How::Iterated => "is iterated",
         How::Awaited => "is awaited",
         How::MadeText => "is turned into text",
-        How::Returned => "is returned to whoever called",
+        How::Returned => "is returned from the program",
     }
 }
 

@@ -36,7 +36,9 @@ impl<'a> Solver<'a> {
         let deps = self.dom.sources.used(deps);
         let mark = self.trail.len();
         self.tracking += 1;
+        let begin = self.made;
         let one_goes_on = one(self);
+        let middle = self.made;
         let changed = self.changed_since(mark);
         let mut after: Vec<(CellId, Value)> =
             changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
@@ -55,12 +57,18 @@ impl<'a> Solver<'a> {
             }
             (true, true) => {
                 for (cell, before) in self.changed_since(mark) {
-                    if after.binary_search_by_key(&cell, |(known, _)| *known).is_err() {
+                    if after.binary_search_by_key(&cell, |(known, _)| *known).is_err()
+                        && !self.is_made_within(cell, middle, self.made)
+                    {
                         let now = self.now(cell);
                         self.merge(cell, before, now, deps);
                     }
                 }
                 for (cell, value) in after {
+                    if self.is_made_within(cell, begin, middle) {
+                        self.set_now(cell, value);
+                        continue;
+                    }
                     let now = self.now(cell);
                     self.merge(cell, value, now, deps);
                 }
@@ -68,6 +76,15 @@ impl<'a> Solver<'a> {
         }
         self.close();
         one_goes_on || other_goes_on
+    }
+
+    /// Returns whether a cell is one of an object that is made once, on one way of a choice: on the
+    /// other, nobody can ask for it.
+    fn is_made_within(&self, cell: CellId, begin: u32, end: u32) -> bool {
+        self.heap.cells[cell as usize].object.is_some_and(|object| {
+            let known = &self.heap.objects[object as usize];
+            known.unique && begin < known.made && known.made <= end
+        })
     }
 
     fn close(&mut self) {

@@ -116,7 +116,8 @@ impl Solver<'_> {
                 let deps = self.convert_args(args);
                 let deps = self.dom.union(deps, read);
                 self.may_fail_by(Value::computed(deps));
-                let leads = self.leads_to_functions(args);
+                let leads = self.leads_to_functions(args)
+                    || args.list.iter().any(|value| self.has_tools(*value));
                 if leads || args.list.len() > 1 {
                     self.unknown_call(this, args)
                 } else {
@@ -167,6 +168,7 @@ impl Solver<'_> {
                 }
                 first
             }
+            "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => self.prototype_above(first),
             "Object.create" if args.list.len() != 1 => {
                 self.set_traps(true);
                 self.unknown_call(this, args)
@@ -259,6 +261,26 @@ impl Solver<'_> {
             Ref::Tool(..) | Ref::Mcp | Ref::Namespace(_) | Ref::Pool => true,
             _ => false,
         })
+    }
+
+    /// Returns whether something that leads to tools can be reached from a value.
+    fn has_tools(&mut self, value: Value) -> bool {
+        let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            for one in &self.dom.shapes.kept(value.shape).refs {
+                match one {
+                    Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => return true,
+                    Ref::Obj(object) | Ref::Data(object, _) if seen.insert(*object) => {
+                        for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
+                            open.push(self.read(cell));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
     }
 
     /// `new name(…)`
@@ -408,7 +430,13 @@ impl Solver<'_> {
         }
         let (row, method) = method;
         let method = self.remembered(row, *method);
-        self.by_table(&text, method, this, args)
+        let given = self.by_table(&text, method, this, args);
+        if &*text != "valueOf" {
+            return given;
+        }
+        // Of an object it is the object.
+        let objects = self.dom.shapes.only_refs(this.shape, |_| true, false);
+        self.dom.join(given, Value { deps: this.deps, shape: objects })
     }
 
     /// Notes that a pattern may go on from another place.

@@ -143,7 +143,10 @@ impl<'a> Solver<'a> {
     ) -> Option<Value> {
         let callee = self.slot(callee);
         let (written, is_itself) = (self.hands_over(callee, this, args), self.gives_itself(callee));
+        // What is called by a name that is not known is told where the name is.
+        let is_unnamed = self.dom.shape(callee).refs.contains(&Ref::Pool);
         let this = this.map(|this| self.slot(this));
+        let this = this.filter(|this| !is_unnamed || !self.only_leads_to_tools(*this));
         let args = self.args(args);
         let wait = match wait {
             Wait::Now => true,
@@ -273,7 +276,7 @@ impl<'a> Solver<'a> {
             Ref::Pool => Some(self.unknown_call(this, args)),
             Ref::Mcp | Ref::Namespace(_) => {
                 self.gap(Code::DynamicCall, About::Value(callee, How::Called));
-                Some(self.unknown_call(this, args))
+                Some(self.unknown_call(None, args))
             }
             // Data is no function: the call fails.
             Ref::Data(..) => None,
@@ -349,6 +352,11 @@ impl<'a> Solver<'a> {
                 Some(self.unknown_call(None, args))
             }
         }
+    }
+
+    fn only_leads_to_tools(&self, value: Value) -> bool {
+        let refs = &self.dom.shape(value).refs;
+        !refs.is_empty() && refs.iter().all(|one| matches!(one, Ref::Mcp | Ref::Namespace(_)))
     }
 
     fn gap_if_leads(&mut self, callee: Ref) {

@@ -61,23 +61,23 @@ impl Solver<'_> {
     ) -> Value {
         let mut out = Value::NEVER;
         self.repeat(count, over, |solver| {
-            let item = over.map(|over| {
-                let (item, more) = solver.iterated(over);
-                let count = solver.dom.union(count, more);
-                (solver.dom.with(item, count), count)
-            });
-            let args = args(solver, item);
-            match solver.call_any(callee, this, &args, false) {
-                Some(value) => {
-                    out = solver.dom.join(out, value);
-                    if until && solver.follows(Rule::CallbackUntil) {
-                        let deps = solver.reach(value);
-                        solver.under(deps, false, false, |solver| solver.jump(EXIT));
-                    }
-                    true
+            let mut call = |solver: &mut Self, item: Option<(Value, Deps)>| {
+                let args = args(solver, item);
+                let Some(value) = solver.call_any(callee, this, &args, false) else { return false };
+                out = solver.dom.join(out, value);
+                if until && solver.follows(Rule::CallbackUntil) {
+                    let deps = solver.reach(value);
+                    solver.under(deps, false, false, |solver| solver.jump(EXIT));
                 }
-                None => false,
-            }
+                true
+            };
+            let Some(over) = over else { return call(solver, None) };
+            let (item, more) = solver.held(over);
+            let count = solver.dom.union(count, more);
+            let item = solver.dom.with(item, count);
+            solver.with_item(solver.place | 1 << 31, item, |solver, item| {
+                call(solver, Some((item, count)))
+            })
         });
         out
     }
@@ -191,6 +191,7 @@ impl Solver<'_> {
 
     /// Puts into a promise what it gives, or why it fails.
     pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
+        self.escape_into(promise, value);
         self.hold_in_object(value, promise);
         let cell = self.heap.cell(promise, name);
         self.write(cell, value, false);
@@ -202,8 +203,19 @@ impl Solver<'_> {
         self.settle(promise, self.known.error, error);
     }
 
-    /// Returns what a value is once it is waited for, without a look at failures.
+    /// Returns what a promise is settled with by a value, without a look at failures.
     pub(super) fn settled(&mut self, value: Value) -> Value {
+        let settled = self.given_by(value);
+        if !self.converts {
+            return settled;
+        }
+        let settled = self.wait_for_objects(settled);
+        // Of a promise, too, a method of the program's own is called.
+        self.call_then(value, settled, true)
+    }
+
+    /// Returns what the promises of a value give.
+    fn given_by(&mut self, value: Value) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
         if !self.follows(Rule::PromiseValue) {
             return Value::UNDEFINED;
@@ -370,7 +382,7 @@ impl Solver<'_> {
         } else if concurrent {
             self.takes_time(value);
         }
-        let settled = self.settled(value);
+        let settled = self.given_by(value);
         if !self.converts {
             return settled;
         }
@@ -411,14 +423,19 @@ impl Solver<'_> {
 
     /// Waits for objects that have a method `then` of the program's own.
     fn wait_for_objects(&mut self, value: Value) -> Value {
+        self.call_then(value, value, false)
+    }
+
+    /// Adds to what is settled what a method `then` of `value` gives: of its promises, or of its objects.
+    pub(super) fn call_then(&mut self, value: Value, settled: Value, promises: bool) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
-        let mut out = value;
+        let Some(name) = self.dom.names.known(&"then".into()) else { return settled };
+        let mut out = settled;
         for one in &shape.refs {
             let Ref::Obj(object) = one else { continue };
-            if self.heap.objects[*object as usize].kind == Kind::Promise {
+            if (self.heap.objects[*object as usize].kind == Kind::Promise) != promises {
                 continue;
             }
-            let Some(name) = self.dom.names.known(&"then".into()) else { continue };
             if let Some(then) = self.own_method(*object, name) {
                 let own = self.dom.reference(*one);
                 let unknown = self.unknown(&[then, own]);

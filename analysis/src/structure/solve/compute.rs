@@ -21,6 +21,7 @@ impl Solver<'_> {
                     None => Value::computed(deps),
                 }
             }
+            Sum::True | Sum::False | Sum::There => self.left(how, of),
             Sum::IsNothing | Sum::IsUndefined => {
                 let deps = self.all_own(of);
                 let shape = of.first().map(|one| self.dom.shape(*one));
@@ -84,6 +85,33 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns what is left of a value where a test of it ended in one way.
+    fn left(&mut self, how: Sum, of: &[Value]) -> Value {
+        let Some(value) = of.first() else { return Value::UNDEFINED };
+        let mut shape = self.dom.shape(*value).clone();
+        let is_left = |scalar: &Scalar| match how {
+            Sum::There => !matches!(scalar, Scalar::Undefined | Scalar::Null),
+            _ => scalar.is_true() == (how == Sum::True),
+        };
+        shape.absent &= how == Sum::False;
+        if let Prim::Consts(scalars) = &mut shape.prim {
+            scalars.retain(|scalar| is_left(scalar));
+            if scalars.is_empty() {
+                shape.prim = Prim::None;
+            }
+        }
+        if how == Sum::False {
+            // An object is true.
+            shape.refs.retain(|one| {
+                !matches!(one, Ref::Obj(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..))
+            });
+        }
+        if shape.refs.is_empty() {
+            shape.promised = crate::structure::domain::Promised::No;
+        }
+        Value { deps: value.deps, shape: self.dom.shapes.add(shape) }
+    }
+
     fn known_truth(&self, value: Value) -> Option<bool> {
         match self.dom.shape(value).only()? {
             Scalar::Undefined | Scalar::Null => Some(false),
@@ -104,19 +132,11 @@ impl Solver<'_> {
     /// Puts texts together.
     fn text(&mut self, how: Sum, of: &[Value]) -> Value {
         let mut deps = self.all_own(of);
-        let mut text = String::new();
-        let mut known = how == Sum::Text;
         for one in of {
             let converted = self.convert(*one);
             deps = self.dom.union(deps, converted);
-            known |= matches!(self.dom.shape(*one).only(), Some(Scalar::Text(_)));
         }
-        for one in of {
-            match self.dom.shape(*one).only().and_then(key_text) {
-                Some(part) if text.len() + part.len() <= TEXT => text += &part,
-                _ => known = false,
-            }
-        }
+        let known = self.known_texts(how, of);
         if how == Sum::Add || self.core.symbols {
             self.may_fail_by_objects(of, deps);
         } else {
@@ -127,11 +147,49 @@ impl Solver<'_> {
                 }
             }
         }
-        if known {
-            let value = self.dom.scalar(Scalar::Text(text.into()));
-            return self.dom.with(value, deps);
+        let Some(texts) = known else { return Value::computed(deps) };
+        let mut value = Value::NEVER;
+        for text in texts {
+            let one = self.dom.scalar(Scalar::Text(text.into()));
+            value = self.dom.join(value, one);
         }
-        Value::computed(deps)
+        self.dom.with(value, deps)
+    }
+
+    /// Returns the texts that parts make, if they are known.
+    ///
+    /// Of two parts that may be several it is not known which come together.
+    fn known_texts(&self, how: Sum, of: &[Value]) -> Option<SmallVec<[String; 1]>> {
+        let is_text = |value: &Value| match &self.dom.shape(*value).prim {
+            Prim::Consts(scalars) => scalars.iter().all(|one| matches!(one, Scalar::Text(_))),
+            _ => false,
+        };
+        if how != Sum::Text && !of.iter().any(is_text) {
+            return None;
+        }
+        let mut texts: SmallVec<[String; 1]> = smallvec::smallvec![String::new()];
+        for one in of {
+            let shape = self.dom.shape(*one);
+            let (Prim::Consts(scalars), true) =
+                (&shape.prim, shape.refs.is_empty() && !shape.absent)
+            else {
+                return None;
+            };
+            let parts: Option<SmallVec<[swc_atoms::Atom; 1]>> =
+                scalars.iter().map(key_text).collect();
+            let parts = parts?;
+            if texts.len() > 1 && parts.len() > 1 {
+                return None;
+            }
+            texts = texts
+                .iter()
+                .flat_map(|text| parts.iter().map(move |part| format!("{text}{part}")))
+                .collect();
+            if texts.iter().map(String::len).sum::<usize>() > TEXT {
+                return None;
+            }
+        }
+        Some(texts)
     }
 
     /// Notes that converting objects may fail, by all that flows into what they are converted to.

@@ -44,6 +44,15 @@ impl Solver<'_> {
 
     pub(super) fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {
         self.misuses.set_global();
+        match &**name {
+            "mcp" => self.gap(Code::DynamicWrite, About::Name),
+            // What is known of the engine does not hold any more.
+            name if name != "args" && crate::structure::builtins::is_global(name) => {
+                self.gap(Code::DynamicGlobal, About::Change);
+                self.lost = true;
+            }
+            _ => {}
+        }
         if &**name == "args" {
             // From now on it may be this, too.
             let input = self.input();

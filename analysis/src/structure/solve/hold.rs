@@ -24,6 +24,16 @@ impl Solver<'_> {
         self.turns.push(Turn { level, act, serial });
     }
 
+    /// Notes that one of several ways through a turn begins at the innermost level.
+    pub(super) fn begin_part_of_turn(&mut self) {
+        let level = self.levels.last().map_or(0, |level| level.id);
+        let (act, serial) = match self.turns.last() {
+            Some(turn) => (turn.act, turn.serial),
+            None => (self.acts.len().saturating_sub(1), u32::MAX),
+        };
+        self.turns.push(Turn { level, act, serial });
+    }
+
     /// Returns whether nobody can ask for what a cell has once the turn that is walked is over.
     pub(super) fn ends_with_turn(&self, cell: CellId, serial: u32) -> bool {
         let known = &self.heap.cells[cell as usize];
@@ -56,7 +66,9 @@ impl Solver<'_> {
     /// Notes that an object is made here; returns whether it is followed as one.
     pub(super) fn made(&mut self, object: ObjId) {
         let turn = self.turns.last().map_or(0, |turn| turn.level);
+        self.made += 1;
         let known = &mut self.heap.objects[object as usize];
+        known.made = self.made;
         let before = std::mem::replace(&mut known.turn, (turn, self.round));
         // Two of them are there in one turn.
         if before == (turn, self.round) {

@@ -40,9 +40,6 @@ impl Solver<'_> {
                     let length = if is_single { self.length(*id) } else { None };
                     match length {
                         Some(length) if length < 2_000 => {
-                            if self.heap.objects[*id as usize].escaped {
-                                self.escape_as(value, How::Kept);
-                            }
                             let name = self.dom.name(&length.to_string().into());
                             self.put_own(*id, name, value, true);
                             let next =
@@ -149,6 +146,21 @@ impl Solver<'_> {
         {
             let name = self.dom.name(&index.to_string().into());
             return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
+        }
+        let is_list = |one: &Ref| match one {
+            Ref::Obj(id) => self.heap.objects[*id as usize].kind == Kind::Array,
+            _ => false,
+        };
+        if shape.prim == Prim::None && shape.refs.iter().all(is_list) {
+            // Of each of several lists it is the item at that place.
+            let mut out = Value::NEVER;
+            for one in shape.refs.clone() {
+                let list = Value { deps: of.deps, shape: self.dom.shapes.of_ref(one) };
+                let item = self.item(list, index);
+                out = self.dom.join(out, item);
+            }
+            let deps = self.dom.sources.used(of.deps);
+            return self.dom.with(out, deps);
         }
         let (value, count) = self.partly(true, |solver| solver.iterated(of));
         let value = self.dom.join(value, Value::UNDEFINED);

@@ -115,7 +115,11 @@ impl Solver<'_> {
                     self.reaches(*one, How::Iterated);
                     Value::computed(NONE)
                 }
-                _ => Value::computed(NONE),
+                Ref::Builtin(name) => {
+                    self.escape_builtin(*name);
+                    Value::computed(NONE)
+                }
+                Ref::Method(_) => Value::computed(NONE),
             };
             out = self.dom.join(out, value);
         }
@@ -169,6 +173,16 @@ impl Solver<'_> {
                     count = self.dom.union(count, own);
                     out = self.dom.join(out, value);
                 }
+                if self.heap.find(object, self.known.this).is_some() {
+                    let of = self.own(object, self.known.this);
+                    let pairs = self.own(object, self.known.target);
+                    if !self.is_paired(pairs, of) {
+                        let (value, own) = self.iterated(of);
+                        count = self.dom.union(count, own);
+                        let pair = self.pair(6, Value::computed(own), value);
+                        out = self.dom.join(out, pair);
+                    }
+                }
             }
             Kind::Opaque => {
                 let own = self.reach(list);
@@ -194,6 +208,20 @@ impl Solver<'_> {
             out = self.dom.join(out, pooled);
         }
         (out, count)
+    }
+
+    /// Returns whether pairs still have the items of a list, which may have changed since they were made.
+    fn is_paired(&mut self, pairs: Value, list: Value) -> bool {
+        let (Some(pairs), Some(items)) = (self.exact_items(pairs), self.exact_items(list)) else {
+            return false;
+        };
+        let one = self.dom.name(&"1".into());
+        pairs.len() == items.len()
+            && pairs.into_iter().zip(items).all(|(pair, item)| {
+                let shape = self.dom.shapes.kept(pair.shape);
+                let [Ref::Obj(pair)] = shape.refs.as_slice() else { return false };
+                self.own(*pair, one) == item
+            })
     }
 
     /// Returns the names of the properties of a value, and what decides how many there are.
@@ -244,6 +272,16 @@ impl Solver<'_> {
             let Ref::Obj(object) = one else { continue };
             let (lineage, decides) = self.lineage(*object);
             count = self.dom.union(count, decides);
+            for above in lineage.iter().copied() {
+                let proto = self.own(above, self.known.proto);
+                let shape = self.dom.shape(proto);
+                // Of what is no object of the program, the names are not known.
+                if shape.prim == Prim::Any
+                    || shape.refs.iter().any(|one| matches!(one, Ref::Data(..) | Ref::Pool))
+                {
+                    names = Value::computed(names.deps);
+                }
+            }
             for above in lineage.into_iter().skip(1) {
                 let above = self.dom.reference(Ref::Obj(above));
                 let (more, own) = self.names_in(above);

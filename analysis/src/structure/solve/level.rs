@@ -18,6 +18,8 @@ pub(super) struct Level {
     pub(super) many: bool,
     /// Whether it is that of the turns of a loop.
     pub(super) turns: bool,
+    /// Whether it is that of one of several items, each of which is walked.
+    pub(super) of_item: bool,
 }
 
 /// A `catch`, or whatever else sees a failure.
@@ -62,7 +64,18 @@ impl Solver<'_> {
     pub(super) fn push_level(&mut self, deps: Deps, may: bool, many: bool) {
         self.next_level += 1;
         let deps = self.dom.sources.used(deps);
-        self.levels.push(Level { id: self.next_level, deps, may, many, turns: false });
+        let (turns, of_item) = (false, false);
+        self.levels.push(Level { id: self.next_level, deps, may, many, turns, of_item });
+    }
+
+    /// Walks something for one of several items.
+    pub(super) fn under_item<T>(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.under(deps, true, false, |solver| {
+            if let Some(level) = solver.levels.last_mut() {
+                level.of_item = true;
+            }
+            walk(solver)
+        })
     }
 
     /// Returns the place in the levels at which something is made now.

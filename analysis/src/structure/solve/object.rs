@@ -21,8 +21,21 @@ impl Solver<'_> {
         self.check_private(object, key);
         let mut out = Value::NEVER;
         let calls = self.core.accessors;
-        self.names_tools(&shape, key);
+        let leads = |one: &Ref| matches!(one, Ref::Mcp | Ref::Namespace(_));
+        let tools = match shape.refs.iter().any(leads) {
+            true => self.tools_of(&shape, key),
+            false => None,
+        };
+        if let Some(tools) = &tools {
+            self.names_tools(&shape, tools);
+        }
         for one in &shape.refs {
+            let key = match (&tools, leads(one)) {
+                (Some(tools), true) => tools,
+                // It is looked at again with each item of a loop.
+                (None, true) => continue,
+                _ => key,
+            };
             let value = match one {
                 Ref::Obj(_) if calls => {
                     self.chosen(object, |solver| solver.get_of(*one, object, key, called))
@@ -90,11 +103,15 @@ impl Solver<'_> {
             }
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
             Ref::Method(_) => {
+                self.looks_at_maker(key);
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Builtin(base) => {
-                if key.names.is_none() && &*self.dom.names.text(base) == "globalThis" {
+                if key.names.is_none() && leads_to_engine(&self.dom.names.text(base)) {
                     self.gap(Code::DynamicGlobal, About::Name);
+                }
+                if &*self.dom.names.text(base) != "globalThis" {
+                    self.looks_at_maker(key);
                 }
                 self.named(key, |solver, name| solver.builtin_member(base, name))
             }
@@ -136,10 +153,16 @@ impl Solver<'_> {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Pool => {
+                self.looks_at_maker(key);
                 self.touch_pool(key.deps);
                 self.pooled()
             }
         }
+    }
+
+    /// Returns a method of the engine of which it is not known which.
+    fn some_method(&mut self) -> Value {
+        self.dom.reference(Ref::Method(self.known.method))
     }
 
     /// Returns whether a part of a function is one of its methods.
@@ -174,7 +197,12 @@ impl Solver<'_> {
             return self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
         }
         let deps = self.dom.sources.used(object.deps);
-        Value::computed(deps)
+        let value = Value::computed(deps);
+        if !called {
+            return value;
+        }
+        let method = self.some_method();
+        self.dom.join(value, method)
     }
 
     /// Notes that what makes code out of text is within reach.
@@ -220,7 +248,10 @@ impl Solver<'_> {
             }
             None => {
                 let deps = self.dom.sources.used(object.deps);
-                Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(id, Paths::LOST)) }
+                let part =
+                    Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(id, Paths::LOST)) };
+                let method = if called { self.some_method() } else { Value::NEVER };
+                self.dom.join(part, method)
             }
         };
         // What was written into it may be what is read.
@@ -309,7 +340,8 @@ impl Solver<'_> {
             let value = self.here(value);
             out = self.dom.join(out, value);
         }
-        if self.heap.objects[object as usize].escaped {
+        // Nobody else knows the names of the analysis itself.
+        if self.heap.objects[object as usize].escaped && !self.dom.names.is_own(name) {
             self.touch(object, this.deps);
             let pooled = self.pooled();
             out = self.dom.join(out, pooled);
@@ -343,7 +375,9 @@ impl Solver<'_> {
     ) -> Value {
         let kind = self.heap.objects[object as usize].kind;
         let text = self.dom.names.text(name);
-        if &*text == "constructor" && !called
+        // Of an object it makes objects, and of a function, functions.
+        let is_code = matches!(kind, Kind::Func { .. } | Kind::Bound);
+        if &*text == "constructor" && (!called || is_code)
             || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none()
         {
             self.gap(Code::DynamicEval, About::Name);
@@ -417,7 +451,8 @@ impl Solver<'_> {
 
     /// Reads any property of an object.
     fn get_any(&mut self, object: ObjId, this: Value) -> Value {
-        let mut out = Value::UNDEFINED;
+        let method = self.some_method();
+        let mut out = self.dom.join(Value::UNDEFINED, method);
         for object in self.lineage(object).0 {
             let cells: Vec<(NameId, CellId)> = self.heap.objects[object as usize].keys.clone();
             for (name, cell) in cells {
@@ -561,6 +596,33 @@ impl Solver<'_> {
         self.may_fail_by(pooled);
     }
 
+    /// Returns what stands above a value: an object of the program, or one of the engine.
+    pub(super) fn prototype_above(&mut self, of: Value) -> Value {
+        let shape = self.dom.shapes.kept(of.shape);
+        let engine = self.dom.name(&"Object.prototype".into());
+        let engine = self.dom.reference(Ref::Builtin(engine));
+        let mut out = if shape.prim == Prim::None { Value::NEVER } else { engine };
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else {
+                let given = if *one == Ref::Pool { self.pooled() } else { engine };
+                out = self.dom.join(out, given);
+                continue;
+            };
+            let proto = self.heap.find(*object, self.known.proto);
+            let proto = proto.map_or(Value::ABSENT, |cell| self.read(cell));
+            if self.dom.shape(proto).absent || proto.is_never() {
+                out = self.dom.join(out, engine);
+            }
+            let proto = self.here(proto);
+            out = self.dom.join(out, proto);
+            if self.heap.objects[*object as usize].escaped {
+                let pooled = self.pooled();
+                out = self.dom.join(out, pooled);
+            }
+        }
+        self.dom.with(out, of.deps)
+    }
+
     /// Returns the object that a function of the program gives to what it constructs.
     pub(super) fn prototype_of(&mut self, function: ObjId) {
         let known = &self.heap.objects[function as usize];
@@ -594,4 +656,11 @@ impl Solver<'_> {
         let value = self.read(self.heap.find(object, name)?);
         (!self.dom.shape(value).refs.is_empty()).then_some(value)
     }
+}
+
+/// Returns whether more of the engine can be reached by a part of an object of it that is not known.
+fn leads_to_engine(name: &str) -> bool {
+    let root = name.split('.').next().unwrap_or(name);
+    let is_harmless = matches!(root, "Math" | "Number" | "JSON" | "console" | "Intl");
+    builtins::is_global(root) && !is_harmless
 }

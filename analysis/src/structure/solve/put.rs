@@ -79,7 +79,6 @@ impl Solver<'_> {
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         if self.heap.objects[object as usize].escaped {
             self.touch(object, this.deps);
-            self.escape_as(value, How::Kept);
         }
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         if is_array {
@@ -163,6 +162,7 @@ impl Solver<'_> {
     }
 
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
+        self.escape_into(object, value);
         self.hold_in_object(value, object);
         if self.core.orders && value != Value::ABSENT && self.follows(Rule::PropertyOrder) {
             self.add_in_order(object, name);
@@ -185,9 +185,7 @@ impl Solver<'_> {
 
     /// Writes some property, it is not known which.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
-        if self.heap.objects[object as usize].escaped {
-            self.escape_as(value, How::Kept);
-        }
+        self.escape_into(object, value);
         self.hold_in_object(value, object);
         if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
             (self.converts, self.changed) = (true, true);
@@ -292,11 +290,13 @@ impl Solver<'_> {
                 self.put(object, key, value);
                 continue;
             };
-            if self.heap.objects[*id as usize].escaped {
-                self.escape_as(value, How::Kept);
-            }
             match (how, &key.names) {
                 (Put::Prototype, _) => self.put_own(*id, self.known.proto, value, is_one),
+                (Put::Getter | Put::Setter, None) => {
+                    // Any field may be more than it seems.
+                    let own = self.dom.reference(*one);
+                    let _ = self.unknown(&[own, value]);
+                }
                 (_, None) => self.put_any(*id, value),
                 (how, Some(names)) => {
                     let names = names.clone();
@@ -387,6 +387,9 @@ impl Solver<'_> {
                     }
                 }
                 Ref::Builtin(_) | Ref::Method(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                    if let Ref::Builtin(name) = one {
+                        self.escape_builtin(*name);
+                    }
                     if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
                         self.reaches(*one, How::Copied);
                     }

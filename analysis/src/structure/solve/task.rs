@@ -35,6 +35,13 @@ impl Tasks {
     pub(super) fn has(&self, site: SiteId) -> bool {
         self.places.contains_key(&site)
     }
+
+    /// Notes that a call is reached, if `may` allows.
+    pub(super) fn is_reached(&mut self, site: SiteId, may: bool) {
+        if let Some(place) = self.places.get(&site) {
+            self.found[*place].may &= may;
+        }
+    }
 }
 
 impl Solver<'_> {
@@ -79,6 +86,7 @@ impl Solver<'_> {
         let decides = if self.beside > 0 { self.dom.union(decides, self.when) } else { decides };
         self.effects += 1;
         let (may, many) = (self.may_above(0), self.is_repeated());
+        self.found_with_item(site);
         let (at, text) = (self.at, self.sent_text());
         let found = FoundTask { site, tool, at, text, arguments, data, decides, may, many };
         let place = self.tasks.places.get(&site).copied();

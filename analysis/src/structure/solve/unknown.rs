@@ -67,7 +67,8 @@ impl Solver<'_> {
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
                     self.reaches(*one, how);
                 }
-                Ref::Method(_) | Ref::Builtin(_) | Ref::Pool => {}
+                Ref::Builtin(name) => self.escape_builtin(*name),
+                Ref::Method(_) | Ref::Pool => {}
             }
         }
     }
@@ -80,39 +81,83 @@ impl Solver<'_> {
         self.escape_as(value, How::Kept);
     }
 
+    /// Notes that a part of the engine which leads to all others is handed over.
+    pub(super) fn escape_builtin(&mut self, name: NameId) {
+        match &*self.dom.names.text(name) {
+            "eval" | "Function" => self.gap(Code::DynamicEval, About::Change),
+            "globalThis" => self.gap(Code::DynamicGlobal, About::Name),
+            _ => {}
+        }
+    }
+
+    /// Hands an object to unknown code, with all that it leads to.
+    ///
+    /// That it escaped is known from round to round; what it leads to is looked at in each of them.
     fn escape_object(&mut self, object: ObjId, how: How) {
-        let known = &mut self.heap.objects[object as usize];
-        if known.escaped {
-            // What it had when it escaped before may be less than what it has now.
-            let cells: Vec<CellId> = known.keys.iter().map(|(_, cell)| *cell).collect();
-            for cell in cells {
+        let mut open: SmallVec<[ObjId; 8]> = smallvec::smallvec![object];
+        while let Some(object) = open.pop() {
+            let known = &mut self.heap.objects[object as usize];
+            let (kind, cells) = (known.kind, known.keys.clone());
+            if !known.escaped {
+                known.escaped = true;
+                self.changed = true;
+                self.keep_object(object);
+                if matches!(kind, Kind::Func { .. } | Kind::Bound) {
+                    self.pool.push(object);
+                }
+                if kind == Kind::Iterator {
+                    let _ = self.partly(true, |solver| solver.drive(object));
+                }
+            }
+            let is_new = match self.fills {
+                true => !self.handed.contains(&object) && self.filling.insert(object),
+                false => self.handed.insert(object),
+            };
+            for (_, cell) in cells {
                 let value = self.read(cell);
                 let own = self.dom.sources.used(value.deps);
                 self.add_to_pool(own);
+                if !is_new {
+                    continue;
+                }
+                for one in &self.dom.shapes.kept(value.shape).refs {
+                    match one {
+                        Ref::Obj(part) | Ref::Data(part, _) => open.push(*part),
+                        Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                            self.reaches(*one, how);
+                        }
+                        Ref::Builtin(name) => self.escape_builtin(*name),
+                        Ref::Method(_) | Ref::Pool => {}
+                    }
+                }
             }
+        }
+    }
+
+    /// Notes what is written into an object that unknown code knows, in this round or in one before.
+    pub(super) fn escape_into(&mut self, object: ObjId, value: Value) {
+        if !self.heap.objects[object as usize].escaped || value.is_never() {
             return;
         }
-        known.escaped = true;
-        self.changed = true;
-        self.keep_object(object);
-        let known = &mut self.heap.objects[object as usize];
-        let (kind, cells) = (known.kind, known.keys.clone());
-        for (_, cell) in cells {
-            let value = self.read(cell);
-            if !value.is_never() {
-                self.escape_as(value, how);
-            }
+        if self.handed.contains(&object) {
+            return self.escape_as(value, How::Kept);
         }
-        if matches!(kind, Kind::Func { .. } | Kind::Bound) {
-            self.pool.push(object);
-        }
-        if kind == Kind::Iterator {
-            let _ = self.partly(true, |solver| solver.drive(object));
-        }
+        // Where it is handed over tells more than where it is filled.
+        let before = std::mem::replace(&mut self.fills, true);
+        self.escape_as(value, How::Kept);
+        self.fills = before;
     }
 
     /// Calls what escaped, as unknown code may: at any time, any number of times, with anything.
     pub(super) fn call_pool(&mut self) {
+        // Where something is handed over tells more than what is done with it.
+        let before = std::mem::replace(&mut self.fills, true);
+        self.call_all_of_pool();
+        self.fills = before;
+        self.call_unseen();
+    }
+
+    fn call_all_of_pool(&mut self) {
         self.drive_escaped();
         let mut place = 0;
         while let Some(object) = self.pool.get(place).copied() {
@@ -134,7 +179,6 @@ impl Solver<'_> {
             self.add_to_pool(thrown);
             self.escape_as(given, How::Returned);
         }
-        self.call_unseen();
     }
 
     /// Notes that unknown code may ask the generators that it has for values.

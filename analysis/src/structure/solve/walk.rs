@@ -131,7 +131,8 @@ impl<'a> Solver<'a> {
                 self.set_slot(*to, value);
             }
             Op::Get { to, object, key, called } => {
-                let (object, key) = (self.slot(*object), self.key(key));
+                let object = self.slot(*object);
+                let key = self.tool_key(object, key);
                 let value = self.get(object, &key, *called);
                 self.set_slot(*to, value);
             }
@@ -204,9 +205,13 @@ impl<'a> Solver<'a> {
                 let Some(value) = value else { return false };
                 self.set_slot(*to, value);
             }
-            Op::Await { to, from } => {
-                let value = self.slot(*from);
-                let value = self.wait(value);
+            Op::Await { to, from, returned } => {
+                let of = self.slot(*from);
+                let mut value = self.wait(of);
+                if *returned && self.converts {
+                    // Unlike `await`, it asks promises, too, for a method of the program's own.
+                    value = self.call_then(of, value, true);
+                }
                 let value = self.dom.promised(value, Promised::Awaited);
                 self.set_slot(*to, value);
             }
@@ -357,6 +362,7 @@ impl<'a> Solver<'a> {
         }
         self.may_fail_by(list);
         let value = self.dom.with(value, count);
+        let of_turn = std::cell::Cell::new(value);
         self.looped(
             key,
             serial,
@@ -370,9 +376,14 @@ impl<'a> Solver<'a> {
                     // Each turn waits.
                     solver.takes_time(value);
                 }
-                solver.set_slot(item, value);
+                of_turn.set(value);
             },
-            |solver| solver.run(body),
+            |solver| {
+                solver.with_item(id, of_turn.get(), |solver, value| {
+                    solver.set_slot(item, value);
+                    solver.run(body)
+                })
+            },
             |_| true,
         )
     }
@@ -503,15 +514,7 @@ impl<'a> Solver<'a> {
         if value.deps != NONE {
             return None;
         }
-        Some(match shape.only()? {
-            Scalar::Undefined | Scalar::Null => false,
-            Scalar::Bool(value) => *value,
-            Scalar::Number(bits) => {
-                let number = f64::from_bits(*bits);
-                number != 0.0 && !number.is_nan()
-            }
-            Scalar::Text(text) => !text.is_empty(),
-        })
+        shape.only().map(Scalar::is_true)
     }
 
     /// Returns what decides on a choice by a value.

@@ -90,6 +90,13 @@ pub(super) const RULES: &[Rule] = &[
         "nothing; with a second argument it counts as unknown code",
     ),
     rule(
+        &["Object.getPrototypeOf", "Reflect.getPrototypeOf"],
+        ("NAME({})", "NAME"),
+        "what the argument inherits from; writing to it, if it is a part of the engine, changes the engine",
+        NONE,
+        NONE,
+    ),
+    rule(
         &["Array.from"],
         ("NAME([1])", "NAME"),
         "a list of the items, or of what the calls return",

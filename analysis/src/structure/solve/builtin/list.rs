@@ -110,6 +110,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(object) => {
                     self.put_any(*object, value);
+                    self.escape_into(*object, key);
                     self.hold_in_object(key, *object);
                     let cell = self.heap.cell(*object, self.known.keys);
                     self.write(cell, key, false);
@@ -156,7 +157,7 @@ impl Solver<'_> {
             Gives::Part => {
                 let (item, count) = match self.part_under(name, this, args) {
                     Some(part) => part,
-                    None => self.iterated(this),
+                    None => self.held(this),
                 };
                 let given = self.key_deps(method, args);
                 let item = self.dom.join(item, Value::UNDEFINED);
@@ -165,7 +166,7 @@ impl Solver<'_> {
                 self.dom.with(item, decided)
             }
             Gives::Parts => {
-                let (mut item, mut count) = self.iterated(this);
+                let (mut item, mut count) = self.held(this);
                 if method.calls == Calls::Never {
                     for value in args.list.iter().chain(&args.rest) {
                         let (other, own) = self.iterated(*value);
@@ -253,25 +254,40 @@ impl Solver<'_> {
             let own = self.dom.sources.used(this.deps);
             return Some((items.get(place as usize).copied()?, own));
         }
-        if name == "get" && self.is_kind(this, Kind::Map) {
-            // Not the pairs that a loop would give.
-            let mut out = Value::NEVER;
-            let mut count = self.dom.sources.used(this.deps);
-            for one in self.dom.shapes.kept(this.shape).refs.iter() {
-                if let Ref::Obj(object) = one {
-                    let own = self.own(*object, self.known.elem);
-                    out = self.dom.join(out, own);
-                    let keys = self.own(*object, self.known.keys);
-                    count = self.dom.union(count, keys.deps);
-                    if self.heap.objects[*object as usize].escaped {
-                        let pooled = self.pooled();
-                        out = self.dom.join(out, pooled);
-                    }
-                }
-            }
-            return Some((out, count));
-        }
         None
+    }
+
+    /// Returns what a list, a map or a set holds, and what decides how much: of a map not the pairs
+    /// that a loop gives.
+    pub(in crate::structure::solve) fn held(&mut self, this: Value) -> (Value, Deps) {
+        if !self.has_kind(this, Kind::Map) {
+            return self.iterated(this);
+        }
+        let mut out = Value::NEVER;
+        let mut count = self.dom.sources.used(this.deps);
+        for one in &self.dom.shapes.kept(this.shape).refs {
+            let map = match one {
+                Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Map => {
+                    *object
+                }
+                other => {
+                    let other = Value { deps: this.deps, shape: self.dom.shapes.of_ref(*other) };
+                    let (item, own) = self.iterated(other);
+                    out = self.dom.join(out, item);
+                    count = self.dom.union(count, own);
+                    continue;
+                }
+            };
+            let own = self.own(map, self.known.elem);
+            out = self.dom.join(out, own);
+            let keys = self.own(map, self.known.keys);
+            count = self.dom.union(count, keys.deps);
+            if self.heap.objects[map as usize].escaped {
+                let pooled = self.pooled();
+                out = self.dom.join(out, pooled);
+            }
+        }
+        (out, count)
     }
 
     fn is_kind(&self, value: Value, kind: Kind) -> bool {
@@ -343,19 +359,26 @@ impl Solver<'_> {
         Some(fields)
     }
 
+    /// Makes a list of pairs, each of which is an object of its own.
+    fn exact_pairs(&mut self, of: Vec<(Scalar, Value)>) -> Value {
+        let place = self.place;
+        let mut pairs = Vec::new();
+        for (index, (key, value)) in of.into_iter().enumerate() {
+            let key = self.dom.scalar(key);
+            self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
+            pairs.push(self.pair(6, key, value));
+        }
+        self.place = place;
+        self.exact_list(1, pairs.into_iter())
+    }
+
     pub(super) fn entries(&mut self, of: Value) -> Value {
         if let Some(fields) = self.exact_fields(of) {
-            let place = self.place;
-            let mut pairs = Vec::new();
-            for (index, (name, value)) in fields.into_iter().enumerate() {
-                let text = written(self.dom.names.text(name));
-                let key = self.dom.scalar(Scalar::Text(text));
-                // Each pair is an object of its own.
-                self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
-                pairs.push(self.pair(6, key, value));
-            }
-            self.place = place;
-            return self.exact_list(1, pairs.into_iter());
+            let pairs = fields.into_iter();
+            let pairs = pairs
+                .map(|(name, value)| (Scalar::Text(written(self.dom.names.text(name))), value));
+            let pairs = pairs.collect();
+            return self.exact_pairs(pairs);
         }
         let (names, count) = self.names_in(of);
         let (item, own) = self.iterated(of);

@@ -91,8 +91,7 @@ impl Solver<'_> {
                 }
                 let (mut fails, mut error) = self.failure_of_items(first);
                 if name == "Promise.any" && !error.is_never() {
-                    let deps = self.reach(error);
-                    error = self.data(deps);
+                    error = self.all_errors(error);
                 }
                 let (item, count) = self.iterated(first);
                 if name == "Promise.any" && !self.has_items(first) {
@@ -133,19 +132,38 @@ impl Solver<'_> {
 
     /// Makes what tells how a promise ended.
     fn outcome(&mut self, item: Value) -> Value {
-        let (fails, _) = self.failure(item);
+        let (fails, error) = self.failure(item);
         let item = self.settled(item);
+        let reason = self.dom.join(error, Value::computed(fails));
         let outcome = self.make(4, Kind::Plain);
-        for (name, value) in [
-            ("status", Value::computed(fails)),
-            ("value", item),
-            ("reason", Value::computed(fails)),
-        ] {
+        for (name, value) in
+            [("status", Value::computed(fails)), ("value", item), ("reason", reason)]
+        {
             let name = self.dom.name(&name.into());
             let value = self.dom.with(value, fails);
             self.set_own(outcome, name, value);
         }
         outcome
+    }
+
+    /// Makes the error that has those with which all promises failed.
+    fn all_errors(&mut self, error: Value) -> Value {
+        let deps = self.reach(error);
+        let place = self.place;
+        self.place = place ^ (1 << 31);
+        let errors = self.list_of(1, error, deps);
+        let made = self.make(1, Kind::Plain);
+        self.place = place;
+        let name = self.dom.name(&"errors".into());
+        self.set_own(made, name, errors);
+        for (name, value) in [("message", deps), ("stack", deps), ("name", NONE)] {
+            let name = self.dom.name(&name.into());
+            self.set_own(made, name, Value::computed(value));
+        }
+        let above = self.dom.name(&"AggregateError.prototype".into());
+        let above = self.dom.reference(Ref::Builtin(above));
+        self.set_own(made, self.known.proto, above);
+        self.dom.with(made, deps)
     }
 
     fn failure_of_items(&mut self, list: Value) -> (Deps, Value) {
@@ -424,7 +442,8 @@ impl Solver<'_> {
             rest.list.remove(0);
         }
         let is_data = self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..)));
-        if is_data {
+        // A part of a text that is not known may be a method of it.
+        if is_data || self.dom.shape(this).prim == crate::structure::domain::Prim::Any {
             return self.unknown_call(Some(this), args);
         }
         match name {
