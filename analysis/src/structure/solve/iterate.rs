@@ -13,6 +13,9 @@ pub(super) enum Which {
     Pairs,
 }
 
+/// The most items of a list whose pairs are kept apart.
+const PAIRS: usize = 16;
+
 impl Solver<'_> {
     /// Returns some of the parts of a value, and what decides how many there are.
     pub(super) fn parts(&mut self, of: Value, which: Which) -> (Value, Deps) {
@@ -29,7 +32,7 @@ impl Solver<'_> {
             let part = match which {
                 Which::Values => item,
                 Which::Keys => key,
-                Which::Pairs => self.pair(6, key, item),
+                Which::Pairs => self.pairs_of(of).unwrap_or_else(|| self.pair(6, key, item)),
             };
             return (part, count);
         }
@@ -64,6 +67,21 @@ impl Solver<'_> {
             Which::Pairs => self.pair(6, keys, values),
         };
         (part, count)
+    }
+
+    /// Returns the pairs of places and items of a list whose items are known: one of them, each for itself.
+    fn pairs_of(&mut self, list: Value) -> Option<Value> {
+        let items = self.exact_items(list).filter(|items| (1..=PAIRS).contains(&items.len()))?;
+        let place = self.place;
+        let mut out = Value::NEVER;
+        for (index, item) in items.into_iter().enumerate() {
+            let key = self.dom.scalar(Scalar::Number((index as f64).to_bits()));
+            self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
+            let pair = self.pair(6, key, item);
+            out = self.dom.join(out, pair);
+        }
+        self.place = place;
+        Some(out)
     }
 
     /// Returns the parts that an iterator over something gives.
