@@ -260,6 +260,34 @@ const PURE: &[&str] = &[
     "Intl.getCanonicalLocales",
 ];
 
+/// What of the engine's classes is followed by rules of its own.
+const OFFERED: &[&str] = &[
+    "prototype",
+    "length",
+    "keys",
+    "values",
+    "entries",
+    "fromEntries",
+    "getOwnPropertyNames",
+    "getPrototypeOf",
+    "assign",
+    "create",
+    "freeze",
+    "seal",
+    "preventExtensions",
+    "from",
+    "of",
+    "all",
+    "allSettled",
+    "race",
+    "any",
+    "resolve",
+    "reject",
+    "withResolvers",
+    "constructor",
+    "__proto__",
+];
+
 /// Classes of the engine whose objects only hold what they are given.
 const OPAQUE: &[&str] = &[
     "Date",
@@ -405,6 +433,15 @@ pub(super) fn is_pure(name: &str) -> bool {
         || name.starts_with("Math.")
         || name.starts_with("Number.")
         || name.starts_with("console.")
+}
+
+/// Returns whether the engine offers something by a name, of which it is known what it does.
+pub(super) fn is_offered(name: &str) -> bool {
+    let is_last = |full: &&str| full.rsplit('.').next() == Some(name);
+    is_method(name)
+        || is_of_objects(name)
+        || PURE.iter().any(|full| is_last(&full))
+        || OFFERED.contains(&name)
 }
 
 /// Returns whether objects of a class only hold what they are given.

@@ -224,6 +224,8 @@ pub(super) struct Solver<'a> {
     converts: bool,
     /// Whether properties may be more than they seem: unknown code may add getters and traps.
     traps: bool,
+    /// Whether methods of the engine may have properties that the program gave them.
+    marked: bool,
     misuses: Misuses,
     chosen: Chosen,
     changed: bool,
@@ -433,6 +435,7 @@ impl<'a> Solver<'a> {
             tasks: Tasks::default(),
             nodes: Nodes::default(),
             gaps: Vec::new(),
+            marked: false,
             misuses: Misuses::default(),
             chosen: Chosen::default(),
             written: Written::Nowhere,

@@ -2,6 +2,7 @@
 
 mod list;
 mod promise;
+mod some;
 
 use super::iterate::Which;
 use super::walk::At;
@@ -418,6 +419,7 @@ impl Solver<'_> {
             "then" | "catch" | "finally" => return self.chain(&text, this, args, wait),
             "call" | "apply" | "bind" => return self.applied(&text, this, args, wait),
             "next" | "return" | "throw" => return self.advance(&text, this, args),
+            _ if name == self.known.method => return self.some_method_of(this, args),
             _ => {}
         }
         self.set_traps(text.starts_with("__"));

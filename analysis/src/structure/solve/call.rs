@@ -143,10 +143,8 @@ impl<'a> Solver<'a> {
     ) -> Option<Value> {
         let callee = self.slot(callee);
         let (written, is_itself) = (self.hands_over(callee, this, args), self.gives_itself(callee));
-        // What is called by a name that is not known is told where the name is.
-        let is_unnamed = self.dom.shape(callee).refs.contains(&Ref::Pool);
         let this = this.map(|this| self.slot(this));
-        let this = this.filter(|this| !is_unnamed || !self.only_leads_to_tools(*this));
+        let this = this.filter(|this| !self.is_told_where_named(callee, *this));
         let args = self.args(args);
         let wait = match wait {
             Wait::Now => true,
@@ -354,9 +352,21 @@ impl<'a> Solver<'a> {
         }
     }
 
-    fn only_leads_to_tools(&self, value: Value) -> bool {
-        let refs = &self.dom.shape(value).refs;
-        !refs.is_empty() && refs.iter().all(|one| matches!(one, Ref::Mcp | Ref::Namespace(_)))
+    /// Returns whether what is called is a part of `this` that leads to tools, of which is told where it
+    /// is named that it is not known.
+    fn is_told_where_named(&self, callee: Value, this: Value) -> bool {
+        let (callee, this) = (&self.dom.shape(callee).refs, &self.dom.shape(this).refs);
+        let is_applied = |one: &Ref| match one {
+            Ref::Method(name) => {
+                matches!(&*self.dom.names.text(*name), "call" | "apply" | "bind")
+            }
+            _ => false,
+        };
+        let of_tools = this.iter().all(|one| matches!(one, Ref::Tool(..)));
+        let above = this.iter().all(|one| matches!(one, Ref::Mcp | Ref::Namespace(_)));
+        !this.is_empty()
+            && (above && callee.contains(&Ref::Pool)
+                || of_tools && !callee.iter().any(is_applied) && !callee.is_empty())
     }
 
     fn gap_if_leads(&mut self, callee: Ref) {

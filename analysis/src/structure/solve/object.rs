@@ -104,7 +104,7 @@ impl Solver<'_> {
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
             Ref::Method(_) => {
                 self.looks_at_maker(key);
-                self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
+                self.get_of_method(key)
             }
             Ref::Builtin(base) => {
                 if key.names.is_none() && leads_to_engine(&self.dom.names.text(base)) {
@@ -178,7 +178,7 @@ impl Solver<'_> {
         shape.prim == Prim::None && shape.refs.iter().all(|one| matches!(one, Ref::Method(_)))
     }
 
-    fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
+    pub(super) fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
         let Some(names) = &key.names else {
             return self.pooled();
         };

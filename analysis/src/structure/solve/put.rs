@@ -56,7 +56,8 @@ impl Solver<'_> {
                     self.gap(Code::DynamicWrite, About::Change);
                     self.escape_as(value, How::Kept);
                 }
-                Ref::Builtin(_) | Ref::Method(_) => {
+                Ref::Method(method) => self.put_on_method(*method, key, value),
+                Ref::Builtin(_) => {
                     // What is known of the engine does not hold any more.
                     self.gap(Code::DynamicGlobal, About::Change);
                     self.lost = true;

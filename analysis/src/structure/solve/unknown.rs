@@ -288,7 +288,8 @@ impl Solver<'_> {
         while let Some(value) = open.pop() {
             for one in &self.dom.shapes.kept(value.shape).refs {
                 match one {
-                    Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
+                    // A tool is no data: nothing of it is there outside of the program.
+                    Ref::Mcp | Ref::Namespace(_) => {
                         self.reaches(*one, How::Returned);
                     }
                     Ref::Obj(object) if seen.insert(*object) => {

@@ -1,0 +1,81 @@
+//! Methods of which it is not known which: those that an object inherits from the engine, where a
+//! name that is not known may be theirs.
+
+use super::*;
+
+impl Solver<'_> {
+    /// Calls some method of the engine.
+    pub(super) fn some_method_of(&mut self, this: Value, args: &Args) -> Value {
+        let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
+        for one in &self.dom.shape(this).refs {
+            match one {
+                Ref::Obj(object) => kinds.push(self.heap.objects[*object as usize].kind),
+                _ => return self.unknown_call(Some(this), args),
+            }
+        }
+        let is_list = |kind: &Kind| *kind == Kind::Array;
+        let is_plain = |kind: &Kind| matches!(kind, Kind::Plain | Kind::Array);
+        let calls = self.leads_to_functions(args) || self.core.accessors || self.core.hooks;
+        if calls || kinds.is_empty() || !kinds.iter().all(is_plain) {
+            return self.unknown_call(Some(this), args);
+        }
+        // What it is called on, what it is given, or what is computed of that.
+        let mut deps = self.convert_args(args);
+        for own in [self.reach(this), self.convert(this)] {
+            deps = self.dom.union(deps, own);
+        }
+        self.may_fail_by(Value::computed(deps));
+        let mut out = self.dom.join(this, Value::computed(deps));
+        for value in args.list.iter().chain(&args.rest) {
+            out = self.dom.join(out, *value);
+        }
+        if !kinds.iter().any(is_list) {
+            return self.dom.with(out, deps);
+        }
+        // A list gives and takes items, and any of them may be at any place then.
+        let (item, count) = self.iterated(this);
+        let given =
+            args.list.iter().chain(&args.rest).fold(item, |all, one| self.dom.join(all, *one));
+        let given = self.dom.with(given, deps);
+        self.push_some(this, given, count);
+        let pair = self.pair(6, Value::computed(count), given);
+        let deep = self.iterated(given).0;
+        for part in [given, pair, deep, Value::UNDEFINED] {
+            out = self.dom.join(out, part);
+        }
+        let list = self.list_of(1, out, deps);
+        let out = self.dom.join(out, list);
+        self.dom.with(out, deps)
+    }
+
+    /// Writes a property of a method of the engine, which a name that is not known may have given.
+    pub(in crate::structure::solve) fn put_on_method(
+        &mut self,
+        method: NameId,
+        key: &At,
+        value: Value,
+    ) {
+        let is_own = |name: &NameId| builtins::is_offered(&self.dom.names.text(*name));
+        let is_some = method == self.known.method;
+        if !is_some || key.names.as_ref().is_none_or(|names| names.iter().any(is_own)) {
+            // What is known of the engine does not hold any more.
+            self.gap(Code::DynamicGlobal, About::Change);
+            self.lost = true;
+            return;
+        }
+        self.escape(value);
+        if !self.marked {
+            (self.marked, self.changed) = (true, true);
+        }
+    }
+
+    /// Reads a property of a method of the engine.
+    pub(in crate::structure::solve) fn get_of_method(&mut self, key: &At) -> Value {
+        let value = self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
+        if !self.marked {
+            return value;
+        }
+        let pooled = self.pooled();
+        self.dom.join(value, pooled)
+    }
+}
