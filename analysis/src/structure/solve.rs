@@ -17,6 +17,7 @@ mod chosen;
 mod compute;
 mod global;
 mod handed;
+mod hang;
 mod hold;
 mod items;
 mod iterate;
@@ -158,6 +159,9 @@ struct Known {
     /// What decides when a promise is settled, and where it is.
     when: NameId,
     settles: NameId,
+    /// Whether a promise is settled, and what decides whether it ever is.
+    done: NameId,
+    comes: NameId,
     /// Which parts of its target an iterator gives.
     which: NameId,
     /// An iterator that gives promises.
@@ -267,6 +271,11 @@ pub(super) struct Solver<'a> {
     when: Deps,
     /// Where what runs beside others began to.
     since: Birth,
+    /// The level of what runs beside others, and what decides whether it waits for ever.
+    thread: usize,
+    hangs: Deps,
+    /// The level at which a promise is asked to settle another.
+    settling: Option<usize>,
     finals: u32,
     finallies: Vec<Final>,
     /// How many expressions are walked that fail whatever they do.
@@ -364,6 +373,8 @@ impl<'a> Solver<'a> {
             raised: name("%raised"),
             when: name("%when"),
             settles: name("%settles"),
+            done: name("%done"),
+            comes: name("%comes"),
             which: name("%which"),
             later: name("%later"),
             error: name("%error"),
@@ -418,6 +429,9 @@ impl<'a> Solver<'a> {
             effects: 0,
             when: NONE,
             since: Birth::default(),
+            thread: 0,
+            hangs: NONE,
+            settling: None,
             finals: 0,
             finallies: Vec::new(),
             doomed: 0,
@@ -472,6 +486,7 @@ impl<'a> Solver<'a> {
         self.running.clear();
         self.when = NONE;
         self.partly = 0;
+        (self.thread, self.hangs, self.settling) = (0, NONE, None);
         self.finals = 0;
         self.finallies.clear();
         self.doomed = 0;

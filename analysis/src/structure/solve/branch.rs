@@ -311,6 +311,13 @@ impl<'a> Solver<'a> {
             for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
                 (level.deps, level.may) = (*deps, *may);
             }
+            // It is not reached where something is waited for that never comes.
+            if let Some(thread) = self.levels.get_mut(self.thread)
+                && self.hangs != NONE
+            {
+                thread.deps = self.dom.sources.union(thread.deps, self.hangs);
+                thread.may = true;
+            }
             // What it finds depends on that all the same.
             let mut decided = NONE;
             for ((deps, _), (old, _)) in inner.iter().zip(&before) {
@@ -504,6 +511,7 @@ impl<'a> Solver<'a> {
             error: Value::NEVER,
             any: false,
             ends: NONE,
+            hangs: NONE,
             sees,
         });
         self.recorders.push(HashMap::default());
@@ -515,8 +523,15 @@ impl<'a> Solver<'a> {
                 *own = self.dom.join(*own, *value);
             }
         }
-        let none =
-            Handler { level, thrown: NONE, error: Value::NEVER, any: false, ends: NONE, sees };
+        let none = Handler {
+            level,
+            thrown: NONE,
+            error: Value::NEVER,
+            any: false,
+            ends: NONE,
+            hangs: NONE,
+            sees,
+        };
         let handler = self.handlers.pop().unwrap_or(none);
         self.levels.pop();
         (goes_on, handler, written)

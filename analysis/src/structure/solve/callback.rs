@@ -109,6 +109,7 @@ impl Solver<'_> {
         if end.ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(end.ends));
         }
+        self.comes(promise, end.hangs);
         let given = self.settled(given);
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, given);
@@ -382,6 +383,7 @@ impl Solver<'_> {
         } else if concurrent {
             self.takes_time(value);
         }
+        self.waits_for(value);
         let settled = self.given_by(value);
         if !self.converts {
             return settled;
@@ -439,6 +441,7 @@ impl Solver<'_> {
             if let Some(then) = self.own_method(*object, name) {
                 let own = self.dom.reference(*one);
                 let unknown = self.unknown(&[then, own]);
+                self.hang(unknown.deps);
                 out = self.dom.join(out, unknown);
             }
         }
@@ -494,6 +497,7 @@ impl Solver<'_> {
         };
         let caught = self.caught.contains(&iterator);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        self.comes(iterator, end.hangs);
         let thrown = end.thrown;
         if thrown != NONE {
             self.settle(iterator, self.known.fails, Value::computed(thrown));

@@ -33,6 +33,8 @@ pub(super) struct Handler {
     pub(super) any: bool,
     /// What decides on what the program throws itself.
     pub(super) ends: Deps,
+    /// What decides whether it waits for ever for something.
+    pub(super) hangs: Deps,
     pub(super) sees: Sees,
 }
 
@@ -88,6 +90,18 @@ impl Solver<'_> {
     pub(super) fn control_since(&mut self, birth: Birth) -> Deps {
         let depth = self.depth_of(birth);
         self.control_above(depth)
+    }
+
+    /// Returns what decides whether a level is reached, given that `birth` is, and whether a run may
+    /// not reach it; none is this place.
+    pub(super) fn control_between(&mut self, birth: Birth, level: Option<usize>) -> (Deps, bool) {
+        let (mut deps, mut may) = (NONE, false);
+        let end = level.unwrap_or(self.levels.len()).min(self.levels.len());
+        for place in self.depth_of(birth)..end {
+            deps = self.dom.union(deps, self.levels[place].deps);
+            may |= self.levels[place].may;
+        }
+        (deps, may)
     }
 
     /// Returns whether a run that reaches `birth` may skip this place.

@@ -257,26 +257,26 @@ impl Solver<'_> {
 
     /// Walks something that runs beside what follows, and whose failure nobody here sees.
     pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
-        let handlers = std::mem::take(&mut self.handlers);
-        self.beside += 1;
-        let (_, handler, _) = self.guarded(|solver| {
-            walk(solver);
-            true
-        });
-        self.beside -= 1;
-        self.handlers = handlers;
-        handler
+        self.beside_by(Sees::All, walk)
     }
 
     /// Walks something that runs beside what follows, and with whose failure the program ends.
     pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
+        self.beside_by(Sees::Throws, walk)
+    }
+
+    fn beside_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
+        let thread = std::mem::replace(&mut self.thread, self.levels.len());
+        let hangs = std::mem::replace(&mut self.hangs, NONE);
         self.beside += 1;
-        let (_, handler, _) = self.guarded_by(Sees::Throws, |solver| {
+        let (_, mut handler, _) = self.guarded_by(sees, |solver| {
             walk(solver);
             true
         });
         self.beside -= 1;
+        handler.hangs = std::mem::replace(&mut self.hangs, hangs);
+        self.thread = thread;
         self.handlers = handlers;
         handler
     }

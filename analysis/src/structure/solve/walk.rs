@@ -357,6 +357,7 @@ impl<'a> Solver<'a> {
             && (!self.handlers.is_empty() || is_left(body, &mut vec![turn]));
         let (mut value, count) = self.partly(partly, |solver| solver.of_each(list, names));
         if waits {
+            self.hang_on_iterators(list);
             value = self.wait(value);
             value = self.dom.promised(value, Promised::Awaited);
         }

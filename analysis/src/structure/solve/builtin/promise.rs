@@ -33,6 +33,8 @@ impl Solver<'_> {
                 if fails != NONE || !error.is_never() {
                     self.settle_failure(promise, fails, error);
                 }
+                let comes = self.comes_of(first);
+                self.comes(promise, comes);
                 let ends = self.ends_of(first);
                 if ends != NONE {
                     self.settle(promise, self.known.ends, Value::computed(ends));
@@ -109,12 +111,17 @@ impl Solver<'_> {
                 let item = self.dom.with(item, count);
                 let item = if name == "Promise.any" { self.dom.with(item, fails) } else { item };
                 let made = self.promise_of(first, item, fails, error);
+                if name == "Promise.race" && !self.has_items(first) {
+                    // That there is none is no end.
+                    self.comes_by(made, count);
+                }
                 // Others may still run when it is settled.
                 self.set_own(made, self.known.target, Value::computed(NONE));
                 made
             }
             "Promise.withResolvers" => {
                 let promise = self.object(1, Kind::Promise);
+                self.is_resolved_later(promise);
                 let value = self.promise(promise);
                 let made = self.make(3, Kind::Plain);
                 let resolve = self.resolver(4, "%resolve", value);
@@ -228,6 +235,8 @@ impl Solver<'_> {
             self.settle_failure(promise, fails, error);
         }
         let (item, _) = self.iterated(parts);
+        let comes = self.comes_of(item);
+        self.comes(promise, comes);
         let ends = if fails == NONE { NONE } else { self.ends_of(item) };
         if ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(ends));
@@ -248,6 +257,7 @@ impl Solver<'_> {
 
     pub(super) fn new_promise(&mut self, executor: Value) -> Value {
         let promise = self.object(1, Kind::Promise);
+        self.is_resolved_later(promise);
         let value = self.promise(promise);
         let resolve = self.resolver(3, "%resolve", value);
         let reject = self.resolver(4, "%reject", value);
@@ -263,6 +273,7 @@ impl Solver<'_> {
             self.settle_failure(promise, handler.thrown, handler.error);
             let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
             self.settle(promise, self.known.settles, Value { deps: handler.thrown, ..place });
+            self.is_done(promise, handler.thrown, false);
         }
         value
     }
@@ -278,6 +289,9 @@ impl Solver<'_> {
         for one in &shape.refs {
             let Ref::Obj(promise) = one else { continue };
             self.settle(*promise, self.known.settles, place);
+            self.is_done(*promise, NONE, shape.refs.len() == 1);
+            let comes = self.comes_of(value);
+            self.comes(*promise, comes);
             if when != NONE {
                 self.settle(*promise, self.known.when, Value::computed(when));
             }
@@ -305,15 +319,21 @@ impl Solver<'_> {
         let (fails, error) = self.failure(this);
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
+        let comes = self.comes_of(this);
+        let waits = std::cell::Cell::new(comes);
         let at = (self.at, self.end, self.place);
         let (first, second, on) = (self.arg(args, 0), self.arg(args, 1), self.called_on());
         let mut out = Value::NEVER;
         let mut walk = |solver: &mut Self| {
+            let depth = solver.levels.len();
             let done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
                 if solver.dom.shape(callee).refs.is_empty() {
                     return None;
                 }
                 (solver.at, solver.end, solver.place) = at;
+                // Who hands on success and failure alike settles the promise in the end.
+                let settling = solver.settles_another(callee).then_some(depth);
+                let before = std::mem::replace(&mut solver.settling, settling);
                 let mut given = None;
                 let deps = if failed { fails } else { NONE };
                 let mut call = |solver: &mut Self| {
@@ -329,8 +349,11 @@ impl Solver<'_> {
                     call(solver)
                 };
                 (solver.at, solver.end, solver.place) = at;
+                solver.settling = before;
                 if let Some(given) = given {
                     solver.takes_time(given);
+                    let own = solver.comes_of(given);
+                    waits.set(solver.dom.union(waits.get(), own));
                 }
                 given
             };
@@ -390,7 +413,9 @@ impl Solver<'_> {
             out = solver.settled(out);
         };
         if wait {
+            self.waits_for(this);
             walk(self);
+            self.hang(waits.get());
             return out;
         }
         self.keep_given(Some(this), args);
@@ -401,7 +426,13 @@ impl Solver<'_> {
         let mut thrown = NONE;
         let mut with = Value::NEVER;
         let caught = self.caught.contains(&promise);
+        let walk = |solver: &mut Self| {
+            let may = comes != NONE || solver.never_comes(this);
+            solver.under(comes, may, false, walk);
+        };
         let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let waits = self.dom.union(waits.get(), ended.hangs);
+        self.comes(promise, waits);
         thrown = self.dom.union(thrown, ended.thrown);
         if ended.any {
             with = self.dom.join(with, ended.error);
@@ -543,6 +574,12 @@ impl Solver<'_> {
         }
         if name == "throw" {
             self.settle(promise, self.known.fails, sent);
+        }
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let comes = self.own(*object, self.known.comes);
+                self.comes(promise, comes.deps);
+            }
         }
         self.dom.reference(Ref::Obj(promise))
     }

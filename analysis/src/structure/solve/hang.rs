@@ -1,0 +1,178 @@
+//! Promises that may never be settled: what waits for them decides nothing and does nothing more.
+
+use super::*;
+use crate::structure::core::Scalar;
+use crate::structure::domain::{Kind, Prim, Ref, Shape};
+
+impl Solver<'_> {
+    /// Notes that a promise is settled by whoever has its resolvers.
+    pub(super) fn is_resolved_later(&mut self, promise: ObjId) {
+        // Who waits for it is followed before it is settled.
+        self.keep_object(promise);
+        let _ = self.heap.cell(promise, self.known.done);
+    }
+
+    /// Notes that a promise is settled here; `one` if it is known which.
+    pub(super) fn is_done(&mut self, promise: ObjId, deps: Deps, one: bool) {
+        let (birth, unique) = {
+            let known = &self.heap.objects[promise as usize];
+            (known.birth, known.unique)
+        };
+        let (control, may) = self.control_between(birth, self.settling);
+        let deps = self.dom.union(deps, control);
+        let cell = self.heap.cell(promise, self.known.done);
+        let done = self.dom.scalar(Scalar::Bool(true));
+        // A run may not get here, whatever decides that.
+        let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
+        let marked = self.dom.with(told, deps);
+        self.changed |= self.heap.note(&mut self.dom, cell, marked);
+        if one && unique && self.beside == 0 {
+            self.set_now(cell, done);
+        } else {
+            let joined = self.dom.join(self.now(cell), marked);
+            self.set_now(cell, joined);
+        }
+    }
+
+    /// Notes what decides whether a promise is ever settled.
+    pub(super) fn comes(&mut self, promise: ObjId, deps: Deps) {
+        if deps != NONE {
+            self.settle(promise, self.known.comes, Value::computed(deps));
+        }
+    }
+
+    /// Notes what decides whether the promises of a value are ever settled.
+    pub(super) fn comes_by(&mut self, value: Value, deps: Deps) {
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            if let Ref::Obj(object) = one {
+                self.comes(*object, deps);
+            }
+        }
+    }
+
+    /// Returns what decides whether the promises of a value are ever settled.
+    pub(super) fn comes_of(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            if self.heap.objects[*object as usize].kind != Kind::Promise {
+                continue;
+            }
+            let own = self.own(*object, self.known.comes);
+            deps = self.dom.union(deps, own.deps);
+            let Some(cell) = self.heap.find(*object, self.known.done) else { continue };
+            let known = &mut self.heap.cells[cell as usize];
+            known.watched = true;
+            let (now, ever) = (known.now, known.ever);
+            if !is_done(self.dom.shape(now)) {
+                let own = self.dom.union(now.deps, ever.deps);
+                deps = self.dom.union(deps, own);
+            }
+        }
+        if deps == NONE { NONE } else { self.dom.union(deps, value.deps) }
+    }
+
+    /// Returns whether one of the promises of a value is never settled, as far as is known.
+    pub(super) fn never_comes(&mut self, value: Value) -> bool {
+        if self.round == 0 {
+            // Where it is settled may come later.
+            return false;
+        }
+        let mut open: SmallVec<[Value; 4]> = smallvec::smallvec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            for one in &self.dom.shape(value).refs {
+                let Ref::Obj(object) = one else { continue };
+                let known = &self.heap.objects[*object as usize];
+                if known.escaped || !seen.insert(*object) {
+                    continue;
+                }
+                if known.kind == Kind::Array {
+                    open.extend(known.keys.iter().map(|(_, cell)| self.now(*cell)));
+                }
+                if known.kind != Kind::Promise {
+                    continue;
+                }
+                if let Some(cell) = self.heap.find(*object, self.known.done) {
+                    let known = &self.heap.cells[cell as usize];
+                    let is_sure =
+                        is_done(self.dom.shape(known.now)) || has_done(self.dom.shape(known.ever));
+                    if !is_sure {
+                        return true;
+                    }
+                }
+                // It is settled with others; of a race, the first is enough.
+                if self.heap.find(*object, self.known.target).is_none() {
+                    let parts = self.heap.find(*object, self.known.elem);
+                    open.extend(parts.map(|cell| self.now(cell)));
+                }
+            }
+        }
+        false
+    }
+
+    /// Waits for the promises of a value, which may be for ever.
+    pub(super) fn waits_for(&mut self, value: Value) {
+        let comes = self.comes_of(value);
+        self.hang(comes);
+        if self.never_comes(value) && !self.levels.is_empty() {
+            let level = self.thread.min(self.levels.len() - 1);
+            self.leaves(level, NONE, true);
+        }
+    }
+
+    /// Notes that what runs here may wait for ever, which `deps` decide.
+    pub(super) fn hang(&mut self, deps: Deps) {
+        let deps = self.dom.sources.used(deps);
+        if deps == NONE || self.levels.is_empty() {
+            return;
+        }
+        let level = self.thread.min(self.levels.len() - 1);
+        let all = self.leaves(level, deps, true);
+        self.hangs = self.dom.union(self.hangs, all);
+    }
+
+    /// Notes that the generators of a value may wait for ever.
+    pub(super) fn hang_on_iterators(&mut self, value: Value) {
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            if let Ref::Obj(object) = one {
+                let comes = self.own(*object, self.known.comes);
+                self.hang(comes.deps);
+            }
+        }
+    }
+
+    /// Returns whether a function does nothing but settle a promise.
+    pub(super) fn settles_another(&mut self, callee: Value) -> bool {
+        let shape = self.dom.shapes.kept(callee.shape);
+        shape.prim == Prim::None
+            && !shape.refs.is_empty()
+            && shape.refs.iter().all(|one| {
+                let Ref::Obj(object) = one else { return false };
+                if self.heap.objects[*object as usize].kind != Kind::Bound {
+                    return false;
+                }
+                let target = self.own(*object, self.known.target);
+                match self.dom.shape(target).refs.as_slice() {
+                    [Ref::Builtin(name)] => {
+                        matches!(&*self.dom.names.text(*name), "%resolve" | "%reject")
+                    }
+                    _ => false,
+                }
+            })
+    }
+}
+
+/// Returns whether a promise is settled now.
+fn is_done(now: &Shape) -> bool {
+    now.only() == Some(&Scalar::Bool(true))
+}
+
+/// Returns whether a place that is always reached settles a promise.
+fn has_done(ever: &Shape) -> bool {
+    match &ever.prim {
+        Prim::None => false,
+        Prim::Consts(scalars) => scalars.contains(&Scalar::Bool(true)),
+        Prim::Any => true,
+    }
+}
