@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use foldhash::HashMap;
+use smallvec::SmallVec;
 use swc_atoms::Atom;
 
 use super::{Deps, NONE};
@@ -16,6 +17,9 @@ pub(in crate::structure) const ANY_INPUT: u32 = INPUT + 1;
 pub(in crate::structure) const FIRST_FIELD: u32 = INPUT + 2;
 /// How many fields are told apart.
 const FIELDS: usize = 62;
+
+/// So many sets are joined one by one: their unions are likely to be known.
+const FEW: usize = 6;
 
 /// The sets that the analysis met.
 pub(in crate::structure) struct Sources {
@@ -65,12 +69,31 @@ impl Sources {
         if let Some(known) = self.unions.get(&key) {
             return *known;
         }
-        let mut all: Vec<u32> = self.get(left).iter().chain(self.get(right)).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        let id = self.of(&all);
+        let (one, other) = (self.get(left), self.get(right));
+        let all = merged(one, other);
+        let id = match all.len() {
+            count if count == one.len() => left,
+            count if count == other.len() => right,
+            _ => self.of(&all),
+        };
         self.unions.insert(key, id);
         id
+    }
+
+    /// Returns the union of many sets; none of those in between is kept.
+    pub(in crate::structure) fn union_all(&mut self, sets: &[Deps]) -> Deps {
+        match sets {
+            [few @ ..] if few.len() <= FEW => {
+                few.iter().fold(NONE, |all, set| self.union(all, *set))
+            }
+            _ => {
+                let mut all: Vec<u32> =
+                    sets.iter().flat_map(|set| self.get(*set)).copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                self.of(&all)
+            }
+        }
     }
 
     /// Returns the tasks in a set.
@@ -143,4 +166,22 @@ impl Sources {
         }
         names
     }
+}
+
+/// Merges two sets that are sorted.
+fn merged(one: &[u32], other: &[u32]) -> SmallVec<[u32; 32]> {
+    let mut all = SmallVec::with_capacity(one.len() + other.len());
+    let (mut left, mut right) = (one, other);
+    while let ([first, rest @ ..], [second, others @ ..]) = (left, right) {
+        all.push(*first.min(second));
+        if first <= second {
+            left = rest;
+        }
+        if second <= first {
+            right = others;
+        }
+    }
+    all.extend_from_slice(left);
+    all.extend_from_slice(right);
+    all
 }

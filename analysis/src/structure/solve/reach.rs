@@ -6,24 +6,22 @@ use crate::structure::domain::{Kind, Ref};
 impl Solver<'_> {
     /// Returns what flows into a value or any of its parts.
     pub(super) fn reach(&mut self, value: Value) -> Deps {
-        let deps = self.dom.sources.used(value.deps);
         if self.dom.shape(value).refs.is_empty() || !self.follows(Rule::Parts) {
-            return deps;
+            return self.dom.sources.used(value.deps);
         }
         let mut seen: SmallVec<[ObjId; 16]> = SmallVec::new();
         let mut known: HashSet<ObjId> = HashSet::default();
         let mut open: SmallVec<[Value; 16]> = smallvec::smallvec![value];
-        let mut all = deps;
+        let mut all: SmallVec<[Deps; 16]> = SmallVec::new();
         while let Some(value) = open.pop() {
-            let own = self.dom.sources.used(value.deps);
-            all = self.dom.union(all, own);
+            all.push(value.deps);
             let shape = self.dom.shapes.kept(value.shape);
             for one in &shape.refs {
                 let object = match one {
                     Ref::Obj(object) => *object,
                     Ref::Data(object, _) => *object,
                     Ref::Pool => {
-                        all = self.dom.union(all, self.pool_deps);
+                        all.push(self.pool_deps);
                         continue;
                     }
                     _ => continue,
@@ -37,7 +35,7 @@ impl Solver<'_> {
                     continue;
                 }
                 if self.heap.objects[object as usize].escaped {
-                    all = self.dom.union(all, self.pool_deps);
+                    all.push(self.pool_deps);
                 }
                 let cells: SmallVec<[(NameId, CellId); 8]> =
                     self.heap.objects[object as usize].keys.iter().copied().collect();
@@ -53,7 +51,11 @@ impl Solver<'_> {
                 }
             }
         }
-        all
+        // One by one, the sets in between would be as many as the parts.
+        all.sort_unstable();
+        all.dedup();
+        let all = self.dom.sources.union_all(&all);
+        self.dom.sources.used(all)
     }
 
     /// Returns what was written into data after it came.
