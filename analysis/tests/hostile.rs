@@ -135,7 +135,7 @@ fn large_programs_stay_within_limits() {
     for at in 0..1_500 {
         names.push_str(&format!("const b{at} = a; a.push(args);\n"));
     }
-    assert!(refused_as_too_much(&timed(&names)));
+    assert!(timed(&names).can_run());
     // Each call takes everything before it: the number of edges is bounded.
     let mut bomb = String::from("let a = 0;\n");
     while bomb.len() < 60_000 {
