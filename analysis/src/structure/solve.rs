@@ -23,6 +23,7 @@ mod items;
 mod iterate;
 mod level;
 mod misuse;
+mod named;
 mod nodes;
 mod object;
 mod promised;
@@ -49,6 +50,7 @@ use self::chosen::Chosen;
 use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::misuse::{Misuses, Written};
+use self::named::{NamedTools, ToolNumber};
 use self::nodes::Nodes;
 use self::task::Tasks;
 use super::core::{Core, FuncId};
@@ -187,7 +189,8 @@ pub(super) struct Solver<'a> {
     contexts: Vec<Context>,
     context_ids: Contexts,
     loops: HashMap<(u32, u32), LoopState>,
-    sites: HashMap<(u32, ToolId), SiteId>,
+    tool_ids: NamedTools,
+    sites: HashMap<(u32, ToolNumber), SiteId>,
     /// What unknown code has: functions of the program, to be called at any time.
     pool: Vec<ObjId>,
     pool_deps: Deps,
@@ -333,13 +336,15 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
     let entangled = solver.entangled || solver.round >= ROUNDS;
     let misuses = solver.found_misuses(entangled);
     let gaps = solver.all_gaps();
-    let tool = |(namespace, action): &(NameId, NameId)| {
-        let names = &solver.dom.names;
-        ToolId::from_call(&names.text(*namespace), &names.text(*action)).ok()
-    };
+    let Solver { dom, tool_ids, named_tools, .. } = &mut solver;
+    let named = named_tools.iter().filter_map(|(namespace, action)| {
+        let number = tool_ids.number(&dom.names, *namespace, *action).ok()?;
+        tool_ids.get(number).cloned()
+    });
+    let tools = named.collect();
     Ok(Solved {
         misuses,
-        tools: solver.named_tools.iter().filter_map(tool).collect(),
+        tools,
         tasks: solver.tasks.found,
         nodes: solver.nodes.found,
         domain: solver.dom,
@@ -392,6 +397,7 @@ impl<'a> Solver<'a> {
             contexts: Vec::new(),
             context_ids: Contexts::default(),
             loops: HashMap::default(),
+            tool_ids: NamedTools::default(),
             sites: HashMap::default(),
             pool: Vec::new(),
             pool_deps: NONE,

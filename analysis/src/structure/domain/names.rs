@@ -64,6 +64,12 @@ impl Names {
             || text.starts_with("@@")
     }
 
+    /// Returns a name, to be looked at.
+    pub(in crate::structure) fn get(&self, id: NameId) -> &str {
+        self.texts.get(id as usize).map_or("", |text| text)
+    }
+
+    /// Returns a name, to be kept.
     pub(in crate::structure) fn text(&self, id: NameId) -> Atom {
         self.texts.get(id as usize).cloned().unwrap_or_default()
     }

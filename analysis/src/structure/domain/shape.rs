@@ -128,6 +128,12 @@ pub(in crate::structure) struct Shapes {
     plain: Vec<ShapeId>,
     ids: HashMap<Rc<Shape>, ShapeId>,
     joins: HashMap<(ShapeId, ShapeId), ShapeId>,
+    /// The shapes of one reference each, and of one constant.
+    refs: HashMap<Ref, ShapeId>,
+    scalars: HashMap<Scalar, ShapeId>,
+    /// Shapes that are derived from others.
+    presents: HashMap<ShapeId, ShapeId>,
+    promises: HashMap<(ShapeId, Promised), ShapeId>,
 }
 
 impl Default for Shapes {
@@ -137,6 +143,10 @@ impl Default for Shapes {
             plain: Vec::new(),
             ids: HashMap::default(),
             joins: HashMap::default(),
+            refs: HashMap::default(),
+            scalars: HashMap::default(),
+            presents: HashMap::default(),
+            promises: HashMap::default(),
         };
         let plain =
             |prim, absent| Shape { prim, absent, refs: SmallVec::new(), promised: Promised::No };
@@ -191,8 +201,13 @@ impl Shapes {
         if shape.promised == promised || shape.refs.is_empty() {
             return id;
         }
+        if let Some(known) = self.promises.get(&(id, promised)) {
+            return *known;
+        }
         let shape = Shape { promised, ..shape.clone() };
-        self.add(shape)
+        let made = self.add(shape);
+        self.promises.insert((id, promised), made);
+        made
     }
 
     /// Returns a shape with nothing known about promises.
@@ -201,14 +216,25 @@ impl Shapes {
     }
 
     pub(in crate::structure) fn of_scalar(&mut self, value: Scalar) -> ShapeId {
-        let prim = Prim::Consts(smallvec![value]);
+        if let Some(known) = self.scalars.get(&value) {
+            return *known;
+        }
+        let prim = Prim::Consts(smallvec![value.clone()]);
         let refs = SmallVec::new();
-        self.add(Shape { prim, absent: false, refs, promised: Promised::No })
+        let made = self.add(Shape { prim, absent: false, refs, promised: Promised::No });
+        self.scalars.insert(value, made);
+        made
     }
 
     pub(in crate::structure) fn of_ref(&mut self, to: Ref) -> ShapeId {
+        if let Some(known) = self.refs.get(&to) {
+            return *known;
+        }
         let refs = smallvec![to];
-        self.add(Shape { prim: Prim::None, absent: false, refs, promised: Promised::No })
+        let made =
+            self.add(Shape { prim: Prim::None, absent: false, refs, promised: Promised::No });
+        self.refs.insert(to, made);
+        made
     }
 
     /// Returns what of a shape is a reference that `keep` keeps, and its other parts if `prim`.
@@ -235,9 +261,14 @@ impl Shapes {
         if !shape.absent {
             return id;
         }
+        if let Some(known) = self.presents.get(&id) {
+            return *known;
+        }
         let mut shape = shape.clone();
         shape.absent = false;
-        self.add(shape)
+        let made = self.add(shape);
+        self.presents.insert(id, made);
+        made
     }
 
     /// Returns a shape with its constants forgotten.

@@ -45,7 +45,7 @@ impl<'a> Solver<'a> {
         let (inst, is_plain) = (self.place >> 3, shape.prim == Prim::None && !shape.absent);
         match shape.refs.as_slice() {
             [Ref::Method(name)] if is_plain => {
-                if let (Some(this), "join") = (this, &*self.dom.names.text(*name)) {
+                if let (Some(this), "join") = (this, self.dom.names.get(*name)) {
                     let value = self.slot(this);
                     let text = self.text_of(this);
                     match self.wrong_use(value, &Use::Text) {
@@ -55,7 +55,7 @@ impl<'a> Solver<'a> {
                 }
             }
             [Ref::Builtin(name)] if is_plain => {
-                if let Some(taker) = taker(&self.dom.names.text(*name)) {
+                if let Some(taker) = taker(self.dom.names.get(*name)) {
                     self.gives_to(taker, args);
                 }
             }
@@ -71,10 +71,10 @@ impl<'a> Solver<'a> {
     /// Returns whether a call gives what it is called on, or given, so that someone else has it, too.
     pub(super) fn gives_itself(&self, callee: Value) -> bool {
         match self.dom.shape(callee).refs.as_slice() {
-            [Ref::Method(name)] => builtins::method(&self.dom.names.text(*name))
+            [Ref::Method(name)] => builtins::method(self.dom.names.get(*name))
                 .is_some_and(|(_, method)| method.gives == Gives::Itself),
             [Ref::Builtin(name)] => matches!(
-                &*self.dom.names.text(*name),
+                self.dom.names.get(*name),
                 "Object.assign" | "Object.freeze" | "Object.seal" | "Object.preventExtensions"
             ),
             _ => false,

@@ -66,7 +66,7 @@ impl Solver<'_> {
     /// Notes that a private name may not be there, which fails.
     pub(super) fn check_private(&mut self, object: Value, key: &At) {
         let Some(&[name]) = key.names.as_deref() else { return };
-        if self.handlers.is_empty() || !self.dom.names.text(name).starts_with('#') {
+        if self.handlers.is_empty() || !self.dom.names.get(name).starts_with('#') {
             return;
         }
         let shape = self.dom.shapes.kept(object.shape);
@@ -107,7 +107,7 @@ impl Solver<'_> {
                 self.get_of_method(key)
             }
             Ref::Builtin(base) => {
-                if key.names.is_none() && leads_to_engine(&self.dom.names.text(base)) {
+                if key.names.is_none() && leads_to_engine(self.dom.names.get(base)) {
                     self.gap(Code::DynamicGlobal, About::Name);
                 }
                 if &*self.dom.names.text(base) != "globalThis" {
@@ -168,7 +168,7 @@ impl Solver<'_> {
     /// Returns whether a part of a function is one of its methods.
     fn is_applied(&self, key: &At) -> bool {
         let is_method = |name: &NameId| {
-            matches!(&*self.dom.names.text(*name), "call" | "apply" | "bind" | "name" | "length")
+            matches!(self.dom.names.get(*name), "call" | "apply" | "bind" | "name" | "length")
         };
         key.names.as_ref().is_some_and(|names| names.iter().all(is_method))
     }
@@ -208,7 +208,7 @@ impl Solver<'_> {
     /// Notes that what makes code out of text is within reach.
     fn looks_at_maker(&mut self, key: &At) {
         let is_maker =
-            |name: &NameId| matches!(&*self.dom.names.text(*name), "constructor" | "__proto__");
+            |name: &NameId| matches!(self.dom.names.get(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {
             self.gap(Code::DynamicEval, About::Name);
         }
@@ -326,7 +326,7 @@ impl Solver<'_> {
             out = self.dom.join(out, given);
         }
         // The items of a list have numbers for names.
-        let text = self.dom.names.text(name);
+        let text = self.dom.names.get(name);
         let held = match self.heap.objects[object as usize].kind {
             Kind::Array if text.starts_with(|c: char| c.is_ascii_digit()) => Some(self.known.elem),
             Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => {
@@ -359,9 +359,7 @@ impl Solver<'_> {
         if !shape.absent {
             return value;
         }
-        let mut shape = shape.clone();
-        shape.absent = false;
-        Value { deps: value.deps, shape: self.dom.shapes.add(shape) }
+        Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
     }
 
     /// Reads a property that an object does not have itself.
@@ -395,7 +393,7 @@ impl Solver<'_> {
                 Ref::Obj(above) if self.core.accessors => self
                     .chosen(proto, |solver| solver.look_up(*above, this, name, called, depth + 1)),
                 Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
-                Ref::Builtin(base) if !builtins::is_prototype_only(&self.dom.names.text(*base)) => {
+                Ref::Builtin(base) if !builtins::is_prototype_only(self.dom.names.get(*base)) => {
                     self.builtin_member(*base, name)
                 }
                 Ref::Pool => self.pooled(),

@@ -46,7 +46,7 @@ impl Solver<'_> {
             if value.is_never() || value == Value::ABSENT {
                 continue;
             }
-            let is_place = self.dom.names.text(name).starts_with(|c: char| c.is_ascii_digit());
+            let is_place = self.dom.names.get(name).starts_with(|c: char| c.is_ascii_digit());
             if !is_place && name != self.known.elem {
                 return None;
             }
@@ -85,7 +85,7 @@ impl Solver<'_> {
         if promised != Promised::Perhaps {
             return value;
         }
-        let is_place = self.dom.names.text(name).starts_with(|c: char| c.is_ascii_digit());
+        let is_place = self.dom.names.get(name).starts_with(|c: char| c.is_ascii_digit());
         let promised = if is_place && !self.misuses.is_sparse(object) {
             let list = self.dom.reference(Ref::Obj(object));
             self.lists_promises(list).then_some(Promised::Likely)

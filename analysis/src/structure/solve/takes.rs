@@ -4,7 +4,7 @@ use super::misuse::{Misuse, Wrong};
 use super::walk::At;
 use super::*;
 use crate::structure::core::{Key, Scalar, Slot, Use};
-use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref, Shape, written};
+use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref, Shape};
 
 /// Of a call, in place of an argument: what its function gives.
 const GIVEN: u32 = u32::MAX - 1;
@@ -157,14 +157,11 @@ impl Solver<'_> {
                 is_right = true;
                 continue;
             };
-            let namespace = written(self.dom.names.text(*namespace));
             for name in names {
-                let kept = self.dom.names.text(*name);
+                let kept = self.dom.names.get(*name);
                 let is_own = ["@@", "%", "#"].iter().any(|start| kept.starts_with(start));
-                match ToolId::from_call(&namespace, &written(kept)) {
-                    Err(error) if !is_own => {
-                        wrong.push((*name, error.to_string()));
-                    }
+                match self.tool_ids.number(&self.dom.names, *namespace, *name) {
+                    Err(error) if !is_own => wrong.push((*name, error.to_owned())),
                     _ => is_right = true,
                 }
             }

@@ -4,7 +4,7 @@ use swc_atoms::Atom;
 
 use super::*;
 use crate::structure::core::Extent;
-use crate::structure::domain::{Kind, Origin, Paths, Promised, Ref, written};
+use crate::structure::domain::{Kind, Origin, Paths, Promised, Ref};
 
 /// A call of a tool, joined over all ways in which it is reached.
 #[derive(Debug, Clone)]
@@ -53,8 +53,6 @@ impl Solver<'_> {
         args: &Args,
         wait: bool,
     ) -> Value {
-        let text = |name| written(self.dom.names.text(name));
-        let (namespace, action) = (text(namespace), text(action));
         let mut data = NONE;
         let mut rewritten = false;
         for value in args.list.iter().chain(&args.rest) {
@@ -65,11 +63,12 @@ impl Solver<'_> {
             let own = self.reach(*value);
             data = self.dom.union(data, own);
         }
-        let Ok(tool) = ToolId::from_call(&namespace, &action) else {
+        let Ok(number) = self.tool_ids.number(&self.dom.names, namespace, action) else {
             return Value::computed(data);
         };
+        let Some(tool) = self.tool_ids.get(number).cloned() else { return Value::computed(data) };
         let next = self.sites.len() as SiteId;
-        let site = *self.sites.entry((self.at, tool.clone())).or_insert(next);
+        let site = *self.sites.entry((self.at, number)).or_insert(next);
         if self.tasks.found.len() >= self.limits.tasks && !self.tasks.places.contains_key(&site) {
             let limit = self.limits.tasks;
             let message = format!("the program has more than {limit} calls of tools; use a loop");
