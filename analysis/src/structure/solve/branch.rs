@@ -1,6 +1,7 @@
 //! Branches, regions that can be left, loops and handlers.
 
 use super::level::Sees;
+use super::state::Changes;
 use super::*;
 use crate::structure::core::{Block, Branch, Region, Slot, WHOLE};
 
@@ -40,8 +41,7 @@ impl<'a> Solver<'a> {
         let one_goes_on = one(self);
         let middle = self.made;
         let changed = self.changed_since(mark);
-        let mut after: Vec<(CellId, Value)> =
-            changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+        let mut after: Changes = changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
         after.sort_unstable_by_key(|(cell, _)| *cell);
         self.undo(mark, &changed);
         let other_goes_on = other(self);
@@ -110,7 +110,7 @@ impl<'a> Solver<'a> {
         if let Some(exits) = exits {
             let changed = self.changed_since(mark);
             let kept = changed.into_iter().filter(|(cell, _)| !exits.contains_key(cell));
-            let kept: Vec<(CellId, Value)> = kept.collect();
+            let kept: Changes = kept.collect();
             for (cell, at_exit) in kept.into_iter().chain(exits) {
                 if goes_on {
                     let now = self.now(cell);
@@ -147,7 +147,7 @@ impl<'a> Solver<'a> {
         let is_first = exits.is_none();
         let mut exits = exits.unwrap_or_default();
         if !is_first {
-            let mut both: Vec<(CellId, Value)> = Vec::new();
+            let mut both = Changes::new();
             for (cell, value) in &exits {
                 let now = self.heap.cells[*cell as usize].now;
                 if now != *value || !self.is_exact(now) {
@@ -207,8 +207,7 @@ impl<'a> Solver<'a> {
         let goes_on = self.region(exit, |solver| {
             let level = solver.levels.len() - 1;
             let known = solver.loops.entry(key).or_default();
-            let cells: Vec<(CellId, Value)> =
-                known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
+            let cells: Changes = known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
             let learned = (known.deps, known.may);
             for (cell, value) in cells {
                 let joined = solver.dom.join(solver.now(cell), value);
@@ -233,7 +232,7 @@ impl<'a> Solver<'a> {
                 let carried = if solver.follows(Rule::LoopCarries) {
                     solver.changed_since(mark)
                 } else {
-                    Vec::new()
+                    Changes::new()
                 };
                 for (cell, before) in carried {
                     let now = solver.now(cell);
@@ -245,7 +244,7 @@ impl<'a> Solver<'a> {
                     if solver.dom.same(now, before) && solver.is_exact(now) {
                         // Only whether it is a promise differs.
                         value = now;
-                    } else if solver.round >= WIDEN {
+                    } else if solver.round >= WIDEN || solver.is_counted(cell) {
                         value.shape = solver.dom.shapes.widened(value.shape);
                     }
                     let Some(known) = solver.loops.get_mut(&key) else { continue };
@@ -268,6 +267,14 @@ impl<'a> Solver<'a> {
             false
         });
         (goes_on, ends)
+    }
+
+    /// Returns whether a cell has how long a list is, or in which order properties were added. Of what
+    /// grows in each turn, neither is known.
+    fn is_counted(&self, cell: CellId) -> bool {
+        let names = [self.known.length, self.known.order];
+        let object = self.heap.cells[cell as usize].object;
+        object.is_some_and(|id| names.iter().any(|name| self.heap.find(id, *name) == Some(cell)))
     }
 
     /// Lets the next turn of a loop know of what is no promise any more; returns whether that is new.

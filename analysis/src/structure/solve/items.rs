@@ -37,7 +37,10 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(id) => {
                     let is_single = shape.refs.len() == 1 && self.is_followed(*id);
-                    let length = if is_single { self.length(*id) } else { None };
+                    // In the next turn of a loop it is longer: to find that out would take another round.
+                    let birth = self.heap.objects[*id as usize].birth;
+                    let has_place = is_single && !self.is_repeated_since(birth);
+                    let length = if has_place { self.length(*id) } else { None };
                     match length {
                         Some(length) if length < 2_000 => {
                             let name = self.dom.name(&length.to_string().into());

@@ -136,6 +136,11 @@ impl Solver<'_> {
         self.levels.iter().skip(depth).any(|level| level.may)
     }
 
+    /// Returns whether this place may be reached many times for each time that `birth` is.
+    pub(super) fn is_repeated_since(&self, birth: Birth) -> bool {
+        self.levels.iter().skip(self.depth_of(birth)).any(|level| level.many)
+    }
+
     pub(super) fn is_repeated(&self) -> bool {
         self.levels.iter().any(|level| level.many)
     }

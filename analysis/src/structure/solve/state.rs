@@ -4,6 +4,9 @@ use super::*;
 use crate::structure::core::Slot;
 use crate::structure::domain::{Paths, Prim, Promised, Ref};
 
+/// Cells, with what they have at some place.
+pub(super) type Changes = SmallVec<[(CellId, Value); 12]>;
+
 impl Solver<'_> {
     pub(super) fn base(&self) -> CellId {
         self.acts.last().map_or(0, |act| act.base)
@@ -165,10 +168,12 @@ impl Solver<'_> {
     }
 
     /// Returns the cells that changed since a place in the trail, with what they had there.
-    pub(super) fn changed_since(&mut self, mark: usize) -> Vec<(CellId, Value)> {
+    pub(super) fn changed_since(&mut self, mark: usize) -> Changes {
         self.epoch += 1;
-        self.seen.resize(self.heap.cells.len(), 0);
-        let mut out = Vec::new();
+        if self.seen.len() < self.heap.cells.len() {
+            self.seen.resize(self.heap.cells.len(), 0);
+        }
+        let mut out = Changes::new();
         for (cell, before) in &self.trail[mark..] {
             let seen = &mut self.seen[*cell as usize];
             if *seen != self.epoch {
