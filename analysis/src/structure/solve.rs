@@ -217,6 +217,9 @@ pub(super) struct Solver<'a> {
     /// The promises whose failure someone else than the end of the program sees.
     caught: HashSet<ObjId>,
     awaited: HashSet<ObjId>,
+    /// The lists that are made with an item, and those from which items may be taken.
+    filled: HashSet<ObjId>,
+    emptied: HashSet<ObjId>,
     /// The objects that may not be changed any more.
     frozen: HashSet<ObjId>,
     /// The promises that functions which run beside give.
@@ -409,6 +412,8 @@ impl<'a> Solver<'a> {
             drives: HashMap::default(),
             caught: HashSet::default(),
             awaited: HashSet::default(),
+            filled: HashSet::default(),
+            emptied: HashSet::default(),
             frozen: HashSet::default(),
             changed: false,
             round: 0,
@@ -491,6 +496,7 @@ impl<'a> Solver<'a> {
         self.threads = false;
         self.running.clear();
         self.when = NONE;
+        self.filled.clear();
         self.partly = 0;
         (self.thread, self.hangs, self.settling) = (0, NONE, None);
         self.finals = 0;

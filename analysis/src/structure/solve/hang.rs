@@ -65,8 +65,8 @@ impl Solver<'_> {
             known.watched = true;
             let (now, ever) = (known.now, known.ever);
             if !is_done(self.dom.shape(now)) {
-                let own = self.dom.union(now.deps, ever.deps);
-                deps = self.dom.union(deps, own);
+                // What it has now has on it what decided on the turns of loops around it, too.
+                deps = self.dom.union(deps, ever.deps);
             }
         }
         if deps == NONE { NONE } else { self.dom.union(deps, value.deps) }

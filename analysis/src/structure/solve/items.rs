@@ -36,6 +36,11 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
+                    if shape.refs.len() == 1
+                        && !self.may_since(self.heap.objects[*id as usize].birth)
+                    {
+                        self.filled.insert(*id);
+                    }
                     let is_single = shape.refs.len() == 1 && self.is_followed(*id);
                     // In the next turn of a loop it is longer: to find that out would take another round.
                     let birth = self.heap.objects[*id as usize].birth;

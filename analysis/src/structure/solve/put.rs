@@ -155,6 +155,7 @@ impl Solver<'_> {
 
     /// Sets the length of a list, by which items may be lost.
     fn cut(&mut self, object: ObjId, length: Value) {
+        self.changed |= self.emptied.insert(object);
         let deps = self.reach(length);
         self.may_fail_by(Value::computed(deps));
         self.put_any(object, Value { deps, shape: Value::UNDEFINED.shape });

@@ -224,7 +224,21 @@ impl Solver<'_> {
 
     /// Returns whether a list is known to have an item.
     fn has_items(&mut self, list: Value) -> bool {
-        self.exact_items(list).is_some_and(|items| !items.is_empty())
+        if let Some(items) = self.exact_items(list) {
+            return !items.is_empty();
+        }
+        let shape = self.dom.shapes.kept(list.shape);
+        let is_filled = |one: &Ref| match one {
+            Ref::Obj(object) => {
+                self.filled.contains(object)
+                    && !self.emptied.contains(object)
+                    && !self.heap.objects[*object as usize].escaped
+            }
+            _ => false,
+        };
+        shape.prim == crate::structure::domain::Prim::None
+            && !shape.absent
+            && shape.refs.iter().all(is_filled)
     }
 
     /// Makes a promise for what several promises give.
