@@ -170,7 +170,8 @@ impl Solver<'_> {
                 let (mut item, mut count) = self.held(this);
                 if method.calls == Calls::Never {
                     for value in args.list.iter().chain(&args.rest) {
-                        let (other, own) = self.iterated(*value);
+                        let list = self.without_tools(*value);
+                        let (other, own) = self.iterated(list);
                         let whole = self.dom.join(other, *value);
                         item = if name == "concat" || name == "with" || name == "toSpliced" {
                             self.dom.join(item, whole)
@@ -202,7 +203,8 @@ impl Solver<'_> {
             }
             Gives::Flat => {
                 let (_, count) = self.iterated(this);
-                let (deep, own) = self.iterated(called);
+                let list = self.without_tools(called);
+                let (deep, own) = self.iterated(list);
                 let item = self.dom.join(called, deep);
                 let count = self.dom.union(count, own);
                 self.list_of(1, item, count)
@@ -213,13 +215,15 @@ impl Solver<'_> {
 
     /// Returns what `flat` makes of an item, and what decides how many that are.
     fn flattened(&mut self, item: Value, args: &Args) -> (Value, Deps) {
-        let (mut item, mut count) = self.iterated(item);
+        let list = self.without_tools(item);
+        let (mut item, mut count) = self.iterated(list);
         if args.list.is_empty() && args.rest.is_none() {
             return (item, count);
         }
         // How deep it goes is not looked at: what lists hold is added until nothing new is found.
         loop {
-            let (deep, own) = self.iterated(item);
+            let list = self.without_tools(item);
+            let (deep, own) = self.iterated(list);
             let all = self.dom.join(item, deep);
             count = self.dom.union(count, own);
             if all == item {
@@ -227,6 +231,12 @@ impl Solver<'_> {
             }
             item = all;
         }
+    }
+
+    /// Returns what of a value may be a list that is put into another: what leads to tools is none.
+    pub(super) fn without_tools(&mut self, value: Value) -> Value {
+        let keep = |one: &Ref| !matches!(one, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..));
+        Value { deps: value.deps, shape: self.dom.shapes.only_refs(value.shape, keep, true) }
     }
 
     /// Makes an iterator over parts of something, which may change before it is asked for them.

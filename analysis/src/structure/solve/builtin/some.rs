@@ -39,7 +39,8 @@ impl Solver<'_> {
         let given = self.dom.with(given, deps);
         self.push_some(this, given, count);
         let pair = self.pair(6, Value::computed(count), given);
-        let deep = self.iterated(given).0;
+        let lists = self.without_tools(given);
+        let deep = self.iterated(lists).0;
         for part in [given, pair, deep, Value::UNDEFINED] {
             out = self.dom.join(out, part);
         }
