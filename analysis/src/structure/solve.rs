@@ -218,7 +218,7 @@ pub(super) struct Solver<'a> {
     caught: HashSet<ObjId>,
     awaited: HashSet<ObjId>,
     /// The lists that are made with an item, and those from which items may be taken.
-    filled: HashSet<ObjId>,
+    stocked: HashSet<ObjId>,
     emptied: HashSet<ObjId>,
     /// The objects that may not be changed any more.
     frozen: HashSet<ObjId>,
@@ -412,7 +412,7 @@ impl<'a> Solver<'a> {
             drives: HashMap::default(),
             caught: HashSet::default(),
             awaited: HashSet::default(),
-            filled: HashSet::default(),
+            stocked: HashSet::default(),
             emptied: HashSet::default(),
             frozen: HashSet::default(),
             changed: false,
@@ -496,7 +496,7 @@ impl<'a> Solver<'a> {
         self.threads = false;
         self.running.clear();
         self.when = NONE;
-        self.filled.clear();
+        self.stocked.clear();
         self.partly = 0;
         (self.thread, self.hangs, self.settling) = (0, NONE, None);
         self.finals = 0;

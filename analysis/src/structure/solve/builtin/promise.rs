@@ -228,9 +228,9 @@ impl Solver<'_> {
             return !items.is_empty();
         }
         let shape = self.dom.shapes.kept(list.shape);
-        let is_filled = |one: &Ref| match one {
+        let is_stocked = |one: &Ref| match one {
             Ref::Obj(object) => {
-                self.filled.contains(object)
+                self.stocked.contains(object)
                     && !self.emptied.contains(object)
                     && !self.heap.objects[*object as usize].escaped
             }
@@ -238,7 +238,7 @@ impl Solver<'_> {
         };
         shape.prim == crate::structure::domain::Prim::None
             && !shape.absent
-            && shape.refs.iter().all(is_filled)
+            && shape.refs.iter().all(is_stocked)
     }
 
     /// Makes a promise for what several promises give.
