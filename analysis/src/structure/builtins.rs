@@ -438,10 +438,7 @@ pub(super) fn is_pure(name: &str) -> bool {
 /// Returns whether the engine offers something by a name, of which it is known what it does.
 pub(super) fn is_offered(name: &str) -> bool {
     let is_last = |full: &&str| full.rsplit('.').next() == Some(name);
-    is_method(name)
-        || is_of_objects(name)
-        || PURE.iter().any(|full| is_last(&full))
-        || OFFERED.contains(&name)
+    is_method(name) || is_of_objects(name) || PURE.iter().any(is_last) || OFFERED.contains(&name)
 }
 
 /// Returns whether objects of a class only hold what they are given.

@@ -353,6 +353,11 @@ impl Solver<'_> {
         self.dom.join(out, above)
     }
 
+    fn engine_part(&mut self, name: &str) -> Value {
+        let name = self.dom.name(&name.into());
+        self.dom.reference(Ref::Builtin(name))
+    }
+
     /// Returns what a property has if it is there.
     pub(super) fn here(&mut self, value: Value) -> Value {
         let shape = self.dom.shape(value);
@@ -408,6 +413,15 @@ impl Solver<'_> {
         }
         let is_place = text.starts_with(|c: char| c.is_ascii_digit());
         let value = match kind {
+            Kind::Plain if &*text == "constructor" => self.engine_part("Object"),
+            Kind::Func { .. } | Kind::Bound if &*text == "constructor" => {
+                self.engine_part("Function")
+            }
+            Kind::Func { .. } | Kind::Bound
+                if called && (text.starts_with("__") || &*text == "@@hasInstance") =>
+            {
+                self.dom.reference(Ref::Method(name))
+            }
             Kind::Plain if builtins::is_of_objects(&text) || called && text.starts_with("__") => {
                 self.dom.reference(Ref::Method(name))
             }
