@@ -295,6 +295,8 @@ impl<'a> Solver<'a> {
     fn call_bound(&mut self, object: ObjId, args: &Args, wait: bool) -> Option<Value> {
         let target = self.heap.cell(object, self.known.target);
         let target = self.read(target);
+        // Whoever is bound has a target.
+        let target = self.here(target);
         let this = self.heap.cell(object, self.known.this);
         let this = self.read(this);
         let before = self.heap.cell(object, self.known.elem);

@@ -95,13 +95,16 @@ impl Solver<'_> {
     /// Returns what decides whether a level is reached, given that `birth` is, and whether a run may
     /// not reach it; none is this place.
     pub(super) fn control_between(&mut self, birth: Birth, level: Option<usize>) -> (Deps, bool) {
-        let (mut deps, mut may) = (NONE, false);
+        let (mut deps, mut may, mut many) = (NONE, false, false);
         let end = level.unwrap_or(self.levels.len()).min(self.levels.len());
         for place in self.depth_of(birth)..end {
-            deps = self.dom.union(deps, self.levels[place].deps);
-            may |= self.levels[place].may;
+            let level = self.levels[place];
+            deps = self.dom.union(deps, level.deps);
+            may |= level.may;
+            many |= level.many || level.turns;
         }
-        (deps, may)
+        // What is not skipped is decided by nothing; a loop may have no turn.
+        (if may || many { deps } else { NONE }, may)
     }
 
     /// Returns whether a run that reaches `birth` may skip this place.
