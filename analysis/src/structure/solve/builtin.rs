@@ -397,14 +397,11 @@ impl Solver<'_> {
                 let name = self.dom.name(&field.into());
                 self.set_own(this, name, value);
             }
-            let options = self.arg(args, 1 + of_several);
-            let cause = self.dom.name(&"cause".into());
-            let value = self.get(
-                options,
-                &At { names: Some(smallvec::smallvec![cause]), deps: NONE },
-                false,
-            );
             if args.list.len() > 1 + of_several || args.rest.is_some() {
+                let options = self.arg(args, 1 + of_several);
+                let cause = self.dom.name(&"cause".into());
+                let key = At { names: Some(smallvec::smallvec![cause]), deps: NONE };
+                let value = self.get(options, &key, false);
                 self.set_own(this, cause, value);
             }
             return;

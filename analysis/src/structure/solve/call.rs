@@ -322,6 +322,9 @@ impl<'a> Solver<'a> {
     /// `new callee(…)`
     pub(super) fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
         let shape = self.dom.shapes.kept(callee.shape);
+        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
+            self.may_fail_by(callee);
+        }
         self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args))
     }
 

@@ -2,6 +2,7 @@
 //! name that is not known may be theirs.
 
 use super::*;
+use crate::structure::core::Scalar;
 
 impl Solver<'_> {
     /// Calls some method of the engine.
@@ -16,6 +17,9 @@ impl Solver<'_> {
         let is_list = |kind: &Kind| *kind == Kind::Array;
         let is_plain = |kind: &Kind| matches!(kind, Kind::Plain | Kind::Array);
         let calls = self.leads_to_functions(args) || self.core.accessors || self.core.hooks;
+        if !calls && self.dom.shape(this).only() == Some(&Scalar::Undefined) {
+            return self.some_method_of_nothing(args);
+        }
         if calls || kinds.is_empty() || !kinds.iter().all(is_plain) {
             return self.unknown_call(Some(this), args);
         }
@@ -44,6 +48,18 @@ impl Solver<'_> {
         for part in [given, pair, deep, Value::UNDEFINED] {
             out = self.dom.join(out, part);
         }
+        let list = self.list_of(1, out, deps);
+        let out = self.dom.join(out, list);
+        self.dom.with(out, deps)
+    }
+
+    /// Calls some method of the engine on nothing: it fails, or makes something of what it is given, as
+    /// `constructor` does, and changes nothing.
+    fn some_method_of_nothing(&mut self, args: &Args) -> Value {
+        let deps = self.convert_args(args);
+        self.may_fail_by(Value::computed(deps));
+        let given = args.list.iter().chain(&args.rest);
+        let out = given.fold(Value::computed(deps), |all, one| self.dom.join(all, *one));
         let list = self.list_of(1, out, deps);
         let out = self.dom.join(out, list);
         self.dom.with(out, deps)
