@@ -186,7 +186,7 @@ impl Lower {
 
     fn item_of(&mut self, span: Span, list: Slot, item: Option<&ast::ExprOrSpread>) {
         let (from, spread) = match item {
-            Some(item) => (self.expr(&item.expr), item.spread.is_some()),
+            Some(item) => (self.item(item), item.spread.is_some()),
             None => (self.undefined(span), false),
         };
         let span = item.map_or(span, |item| item.expr.span());
