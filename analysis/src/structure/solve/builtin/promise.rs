@@ -187,6 +187,21 @@ impl Solver<'_> {
         (self.dom.union(fails, own), self.dom.join(error, with))
     }
 
+    /// Notes that what hands on a promise fails as that does.
+    fn fails_with(&mut self, given: Value) {
+        // What a tool gives was waited for where it is called.
+        let refs = self.dom.shapes.only_refs(
+            given.shape,
+            |one| matches!(one, Ref::Obj(_) | Ref::Pool),
+            false,
+        );
+        let given = Value { deps: given.deps, shape: refs };
+        let (fails, error) = self.failure(given);
+        if fails != NONE || !error.is_never() {
+            self.may_fail(fails, error);
+        }
+    }
+
     /// Returns what decides whether a value cannot be gone over, and with what that fails.
     fn fails_to_iterate(&mut self, list: Value) -> (Deps, Value) {
         let shape = self.dom.shapes.kept(list.shape);
@@ -365,6 +380,7 @@ impl Solver<'_> {
                 (solver.at, solver.end, solver.place) = at;
                 solver.settling = before;
                 if let Some(given) = given {
+                    solver.fails_with(given);
                     solver.takes_time(given);
                     let own = solver.comes_of(given);
                     waits.set(solver.dom.union(waits.get(), own));
