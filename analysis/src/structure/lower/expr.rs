@@ -109,8 +109,9 @@ impl Lower {
     /// Lowers what a function returns; an async one waits for it.
     pub(super) fn awaited_result(&mut self, value: &ast::Expr) -> Slot {
         let frame = self.frame();
-        if frame.is_async && !frame.is_generator {
-            self.awaited(value.span(), value, true)
+        let (is_async, is_generator) = (frame.is_async, frame.is_generator);
+        if is_async {
+            self.awaited(value.span(), value, !is_generator)
         } else {
             match bare(value) {
                 ast::Expr::Call(call) => self.call(call, Wait::Tail),

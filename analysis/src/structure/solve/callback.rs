@@ -548,7 +548,15 @@ impl Solver<'_> {
             let (item, count) = self.iterated(value);
             (self.dom.with(item, count), count)
         } else {
-            (self.settled(value), NONE)
+            let func = self.contexts[self.context() as usize].func;
+            let given = if self.function(func).is_async {
+                // It is waited for in here.
+                self.fails_with(value);
+                self.settled(value)
+            } else {
+                value
+            };
+            (given, NONE)
         };
         self.settle(iterator, self.known.elem, given);
         // How many there are is decided by what decides whether this is reached.

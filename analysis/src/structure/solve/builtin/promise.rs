@@ -188,13 +188,14 @@ impl Solver<'_> {
     }
 
     /// Notes that what hands on a promise fails as that does.
-    fn fails_with(&mut self, given: Value) {
-        // What a tool gives was waited for where it is called.
-        let refs = self.dom.shapes.only_refs(
-            given.shape,
-            |one| matches!(one, Ref::Obj(_) | Ref::Pool),
-            false,
-        );
+    pub(in crate::structure::solve) fn fails_with(&mut self, given: Value) {
+        // What is waited for already fails no more.
+        let is_open = self.dom.shape(given).promised.is_promise();
+        let keep = |one: &Ref| match one {
+            Ref::Obj(_) | Ref::Pool => true,
+            _ => is_open,
+        };
+        let refs = self.dom.shapes.only_refs(given.shape, keep, false);
         let given = Value { deps: given.deps, shape: refs };
         let (fails, error) = self.failure(given);
         if fails != NONE || !error.is_never() {
