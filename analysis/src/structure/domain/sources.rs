@@ -83,9 +83,7 @@ impl Sources {
     /// Returns the union of many sets; none of those in between is kept.
     pub(in crate::structure) fn union_all(&mut self, sets: &[Deps]) -> Deps {
         match sets {
-            few if few.len() <= FEW => {
-                few.iter().fold(NONE, |all, set| self.union(all, *set))
-            }
+            few if few.len() <= FEW => few.iter().fold(NONE, |all, set| self.union(all, *set)),
             _ => {
                 let mut all: Vec<u32> =
                     sets.iter().flat_map(|set| self.get(*set)).copied().collect();
