@@ -9,12 +9,14 @@
 //! depends on all it can reach, may change all it can reach, may call any function that it can
 //! reach, and may fail.
 
+mod above;
 mod branch;
 mod builtin;
 mod call;
 mod callback;
 mod chosen;
 mod compute;
+mod data;
 mod global;
 mod handed;
 mod hang;

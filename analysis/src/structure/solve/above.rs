@@ -1,0 +1,310 @@
+//! What stands above an object: what it inherits from its prototypes and from the engine.
+
+use super::walk::At;
+use super::*;
+use crate::structure::builtins;
+use crate::structure::core::FuncForm;
+use crate::structure::domain::{Kind, Prim, Ref};
+
+/// The longest chain of prototypes that is followed.
+const CHAIN: u32 = 16;
+
+impl Solver<'_> {
+    pub(super) fn look_up(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        name: NameId,
+        called: bool,
+        depth: u32,
+    ) -> Value {
+        if depth > CHAIN {
+            return self.pooled();
+        }
+        let mut out = Value::NEVER;
+        let (mut is_there, mut is_settled) = (false, false);
+        if name == self.known.prototype {
+            self.prototype_of(object);
+        }
+        if let Some(cell) = self.heap.find(object, name) {
+            let value = self.read(cell);
+            is_there = !value.is_never() && !self.dom.shape(value).absent;
+            is_settled = self.is_settled(object, value);
+            out = self.here(value);
+        }
+        if self.core.accessors
+            && self.follows(Rule::Getter)
+            && let Some(getter) = self.accessor(object, "get", name)
+        {
+            let may_lack = self.dom.shape(getter).absent;
+            let getter = self.here(getter);
+            let walk =
+                |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
+            let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
+            let given = self.dom.with(given, getter.deps);
+            let promised = self.dom.shape(given).promised;
+            self.misuses.gets(object, name, promised);
+            out = self.dom.join(out, given);
+        }
+        // The items of a list have numbers for names.
+        let text = self.dom.names.get(name);
+        let held = match self.heap.objects[object as usize].kind {
+            Kind::Array if text.starts_with(|c: char| c.is_ascii_digit()) => Some(self.known.elem),
+            Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => {
+                Some(self.known.any)
+            }
+            _ if is_settled => None,
+            _ => Some(self.known.elem),
+        };
+        if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {
+            let value = self.read(cell);
+            let value = self.here(value);
+            out = self.dom.join(out, value);
+        }
+        // Nobody else knows the names of the analysis itself.
+        if self.heap.objects[object as usize].escaped && !self.dom.names.is_own(name) {
+            self.touch(object, this.deps);
+            let pooled = self.pooled();
+            out = self.dom.join(out, pooled);
+        }
+        if is_there {
+            return out;
+        }
+        let above = self.above(object, this, name, called, depth);
+        self.dom.join(out, above)
+    }
+
+    fn engine_part(&mut self, name: &str) -> Value {
+        let name = self.dom.name(&name.into());
+        self.dom.reference(Ref::Builtin(name))
+    }
+
+    /// Reads a property that an object does not have itself.
+    fn above(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        name: NameId,
+        called: bool,
+        depth: u32,
+    ) -> Value {
+        let kind = self.heap.objects[object as usize].kind;
+        let text = self.dom.names.text(name);
+        // Of an object it makes objects, and of a function, functions.
+        let is_code = matches!(kind, Kind::Func { .. } | Kind::Bound);
+        if &*text == "constructor" && (!called || is_code)
+            || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none()
+        {
+            self.gap(Code::DynamicEval, About::Name);
+        }
+        if &*text == "__proto__" {
+            return self.own(object, self.known.proto);
+        }
+        let mut out = Value::NEVER;
+        let proto = self.heap.find(object, self.known.proto);
+        let proto = proto.filter(|_| self.follows(Rule::Prototype));
+        let proto = proto.map_or(Value::ABSENT, |cell| self.read(cell));
+        let shape = self.dom.shapes.kept(proto.shape);
+        for one in &shape.refs {
+            let value = match one {
+                Ref::Obj(above) if self.core.accessors => self
+                    .chosen(proto, |solver| solver.look_up(*above, this, name, called, depth + 1)),
+                Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
+                Ref::Builtin(base) if !builtins::is_prototype_only(self.dom.names.get(*base)) => {
+                    self.builtin_member(*base, name)
+                }
+                Ref::Pool => self.pooled(),
+                _ => self.dom.reference(Ref::Method(name)),
+            };
+            out = self.dom.join(out, value);
+        }
+        out = self.dom.with(out, proto.deps);
+        if &*text == "length" || &*text == "size" {
+            let (_, count) = self.iterated(this);
+            return self.dom.join(out, Value::computed(count));
+        }
+        let is_place = text.starts_with(|c: char| c.is_ascii_digit());
+        let value = match kind {
+            Kind::Plain if &*text == "constructor" => self.engine_part("Object"),
+            Kind::Func { .. } | Kind::Bound if &*text == "constructor" => {
+                self.engine_part("Function")
+            }
+            Kind::Func { .. } | Kind::Bound
+                if called && (text.starts_with("__") || &*text == "@@hasInstance") =>
+            {
+                self.dom.reference(Ref::Method(name))
+            }
+            Kind::Plain if builtins::is_of_objects(&text) || called && text.starts_with("__") => {
+                self.dom.reference(Ref::Method(name))
+            }
+            Kind::Plain => Value::UNDEFINED,
+            Kind::Func { .. } | Kind::Bound => match &*text {
+                "call" | "apply" | "bind" => self.dom.reference(Ref::Method(name)),
+                text if builtins::is_of_objects(text) => self.dom.reference(Ref::Method(name)),
+                "name" => {
+                    // That of a bound function is that of its target.
+                    let target = self.own(object, self.known.target);
+                    Value::computed(target.deps)
+                }
+                _ => Value::UNDEFINED,
+            },
+            Kind::Opaque if called => self.dom.reference(Ref::Method(name)),
+            // `format` of `Intl` is a function that is bound to its object.
+            Kind::Opaque if builtins::is_method(&text) && &*text != "format" => {
+                self.dom.reference(Ref::Method(name))
+            }
+            Kind::Opaque => {
+                // It may be a view of the whole, as `searchParams` of a URL is.
+                let deps = self.reach(this);
+                self.dom.join(this, Value::computed(deps))
+            }
+            Kind::Pattern if !called && !builtins::is_method(&text) => {
+                let deps = self.reach(this);
+                Value::computed(deps)
+            }
+            _ if is_place => Value::UNDEFINED,
+            _ if called || builtins::is_method(&text) => self.dom.reference(Ref::Method(name)),
+            _ => {
+                // The engine may have more methods than are known.
+                let method = self.dom.reference(Ref::Method(name));
+                self.dom.join(method, Value::UNDEFINED)
+            }
+        };
+        self.dom.join(out, value)
+    }
+
+    /// Reads what is above an object, for `super.key`.
+    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &At) -> Value {
+        let shape = self.dom.shapes.kept(home.shape);
+        let mut out = Value::NEVER;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            let proto = self.own(*object, self.known.proto);
+            let above = self.dom.shapes.kept(proto.shape);
+            for one in &above.refs {
+                let value = match one {
+                    Ref::Obj(id) => {
+                        self.chosen(proto, |solver| solver.get_own_or_above(*id, this, key, true))
+                    }
+                    _ => self.get_of(*one, proto, key, true),
+                };
+                let value = self.dom.with(value, proto.deps);
+                out = self.dom.join(out, value);
+            }
+            if above.refs.is_empty() {
+                let own = At { names: key.names.clone(), deps: key.deps };
+                let value = self.named(&own, |solver, name| {
+                    let text = solver.dom.names.text(name);
+                    if builtins::is_of_objects(&text) {
+                        solver.dom.reference(Ref::Method(name))
+                    } else {
+                        Value::UNDEFINED
+                    }
+                });
+                out = self.dom.join(out, value);
+            }
+        }
+        self.dom.with(out, key.deps)
+    }
+
+    /// Returns the method that an object has by a name, if the program gives it one.
+    pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
+        let this = self.dom.reference(Ref::Obj(object));
+        let value = self.look_up(object, this, name, true, 0);
+        let refs = self.dom.shapes.only_refs(
+            value.shape,
+            |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)),
+            false,
+        );
+        let value = Value { deps: value.deps, shape: refs };
+        let is_callable = self.dom.shape(value).refs.iter().any(|one| match one {
+            Ref::Obj(id) => {
+                matches!(self.heap.objects[*id as usize].kind, Kind::Func { .. } | Kind::Bound)
+            }
+            _ => true,
+        });
+        is_callable.then_some(value)
+    }
+
+    /// Returns an object and all that may stand above it, and what decides what does.
+    pub(super) fn lineage(&mut self, object: ObjId) -> (SmallVec<[ObjId; 4]>, Deps) {
+        let mut deps = NONE;
+        let mut all: SmallVec<[ObjId; 4]> = smallvec::smallvec![object];
+        let mut place = 0;
+        while let Some(object) = all.get(place).copied() {
+            place += 1;
+            let proto = self.own(object, self.known.proto);
+            deps = self.dom.union(deps, proto.deps);
+            for one in &self.dom.shapes.kept(proto.shape).refs {
+                if let Ref::Obj(above) = one
+                    && !all.contains(above)
+                    && all.len() < 4 * CHAIN as usize
+                {
+                    all.push(*above);
+                }
+            }
+        }
+        (all, deps)
+    }
+
+    /// Returns what stands above a value: an object of the program, or one of the engine.
+    pub(super) fn prototype_above(&mut self, of: Value) -> Value {
+        let shape = self.dom.shapes.kept(of.shape);
+        let engine = self.dom.name(&"Object.prototype".into());
+        let engine = self.dom.reference(Ref::Builtin(engine));
+        let mut out = if shape.prim == Prim::None { Value::NEVER } else { engine };
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else {
+                let given = if *one == Ref::Pool { self.pooled() } else { engine };
+                out = self.dom.join(out, given);
+                continue;
+            };
+            let proto = self.heap.find(*object, self.known.proto);
+            let proto = proto.map_or(Value::ABSENT, |cell| self.read(cell));
+            if self.dom.shape(proto).absent || proto.is_never() {
+                out = self.dom.join(out, engine);
+            }
+            let proto = self.here(proto);
+            out = self.dom.join(out, proto);
+            if self.heap.objects[*object as usize].escaped {
+                let pooled = self.pooled();
+                out = self.dom.join(out, pooled);
+            }
+        }
+        self.dom.with(out, of.deps)
+    }
+
+    /// Returns the object that a function of the program gives to what it constructs.
+    pub(super) fn prototype_of(&mut self, function: ObjId) {
+        let known = &self.heap.objects[function as usize];
+        let (Kind::Func { func, .. }, birth, unique) = (known.kind, known.birth, known.unique)
+        else {
+            return;
+        };
+        let code = self.function(func);
+        if code.form != FuncForm::Plain || code.is_async {
+            return;
+        }
+        if let Some(cell) = self.heap.find(function, self.known.prototype)
+            && !matches!(self.now(cell), Value::ABSENT | Value::NEVER)
+        {
+            return;
+        }
+        let made = self.heap.object(u32::MAX - 1, function << 3, Kind::Plain, unique, birth);
+        self.keep_object(made);
+        let value = self.dom.reference(Ref::Obj(made));
+        let cell = self.heap.cell(function, self.known.prototype);
+        // It is there from the beginning, whatever decides on this place.
+        let joined = self.dom.join(value, Value::NEVER);
+        self.changed |= self.heap.note(&mut self.dom, cell, joined);
+        self.set_now(cell, joined);
+    }
+
+    /// Returns the getter or setter that an object itself has by a name.
+    pub(super) fn accessor(&mut self, object: ObjId, kind: &str, name: NameId) -> Option<Value> {
+        let text = self.dom.names.text(name);
+        let name = self.dom.names.known(&format!("{kind}:{text}").into())?;
+        let value = self.read(self.heap.find(object, name)?);
+        (!self.dom.shape(value).refs.is_empty()).then_some(value)
+    }
+}

@@ -1,0 +1,76 @@
+//! Parts of texts, of numbers and of data that came from elsewhere.
+
+use super::walk::At;
+use super::*;
+use crate::structure::domain::{Paths, Ref, written};
+
+impl Solver<'_> {
+    /// Reads a property of a text, a number or the like.
+    pub(super) fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
+        self.looks_at_maker(key);
+        if called && key.names.is_some() {
+            return self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
+        }
+        let deps = self.dom.sources.used(object.deps);
+        let value = Value::computed(deps);
+        if !called {
+            return value;
+        }
+        let method = self.some_method();
+        self.dom.join(value, method)
+    }
+
+    /// Reads a part of data that came from elsewhere.
+    pub(super) fn get_of_data(
+        &mut self,
+        id: ObjId,
+        path: u32,
+        object: Value,
+        key: &At,
+        called: bool,
+    ) -> Value {
+        self.looks_at_maker(key);
+        let mut out = match &key.names {
+            Some(names) if called => {
+                let names = names.clone();
+                let mut out = Value::NEVER;
+                for name in names {
+                    let value = self.dom.reference(Ref::Method(name));
+                    out = self.dom.join(out, value);
+                }
+                out
+            }
+            Some(names) => {
+                let names = names.clone();
+                let mut out = Value::NEVER;
+                for name in names {
+                    let text = written(self.dom.names.text(name));
+                    let deps = self.dom.sources.field(object.deps, &text);
+                    let to = self.dom.paths.step(path, name);
+                    let shape = self.dom.shapes.of_ref(Ref::Data(id, to));
+                    out = self.dom.join(out, Value { deps, shape });
+                }
+                out
+            }
+            None => {
+                let deps = self.dom.sources.used(object.deps);
+                let part =
+                    Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(id, Paths::LOST)) };
+                let method = if called { self.some_method() } else { Value::NEVER };
+                self.dom.join(part, method)
+            }
+        };
+        // What was written into it may be what is read.
+        if let Some(cell) = self.heap.find(id, self.known.elem) {
+            let written = self.read(cell);
+            let shape = self.dom.shapes.present(written.shape);
+            out = self.dom.join(out, Value { deps: written.deps, shape });
+        }
+        if self.heap.objects[id as usize].escaped {
+            self.touch(id, object.deps);
+            let pooled = self.pooled();
+            out = self.dom.join(out, pooled);
+        }
+        out
+    }
+}
