@@ -17,6 +17,7 @@ mod callback;
 mod chosen;
 mod compute;
 mod data;
+mod generator;
 mod global;
 mod handed;
 mod hang;
@@ -37,7 +38,9 @@ mod shown;
 mod state;
 mod takes;
 mod task;
+mod thread;
 mod unknown;
+mod wait;
 mod walk;
 
 use std::collections::BTreeSet;

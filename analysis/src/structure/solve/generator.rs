@@ -1,0 +1,122 @@
+//! Generators: what they give, and what drives them.
+
+use super::*;
+use crate::structure::domain::{Kind, Ref};
+
+impl Solver<'_> {
+    /// Makes a generator; its code runs as far as someone asks for values.
+    pub(super) fn generate(
+        &mut self,
+        object: ObjId,
+        func: FuncId,
+        env: u32,
+        this: Option<Value>,
+        args: &Args,
+    ) -> Value {
+        self.keep_object(object);
+        self.keep_given(this, args);
+        // A generator that makes others of its kind gives to one that stands for all of them.
+        let iterator = if self.is_open(func) {
+            let birth = crate::structure::domain::Birth::default();
+            self.heap.object(u32::MAX, object << 3, Kind::Iterator, false, birth)
+        } else {
+            self.object(3, Kind::Iterator)
+        };
+        if self.function(func).is_async {
+            self.settle(iterator, self.known.later, Value::computed(NONE));
+        }
+        // What it is sent later is looked at by its code.
+        self.keep_object(iterator);
+        for name in [self.known.sent, self.known.raised] {
+            let _ = self.heap.cell(iterator, name);
+        }
+        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let may = !self.driven.contains(&iterator);
+        let walk = |solver: &mut Self| {
+            solver.under(driven, may, false, |solver| {
+                let value = solver.walk_call(object, func, env, this, args, true, Some(iterator));
+                if let Some(value) = value {
+                    solver.settle(iterator, solver.known.elem, value);
+                }
+            });
+        };
+        let caught = self.caught.contains(&iterator);
+        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        self.comes(iterator, end.hangs);
+        let thrown = end.thrown;
+        if thrown != NONE {
+            self.settle(iterator, self.known.fails, Value::computed(thrown));
+        }
+        self.dom.reference(Ref::Obj(iterator))
+    }
+
+    /// Notes that values of a generator are asked for here; returns what decides which they are.
+    pub(super) fn drive(&mut self, iterator: ObjId) -> Deps {
+        if !self.follows(Rule::IteratorState) {
+            return NONE;
+        }
+        let control = self.control_above(0);
+        let before = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let all = self.dom.union(before, control);
+        if all != before {
+            self.drives.insert(iterator, all);
+            self.changed = true;
+        }
+        if !self.handlers.is_empty() && self.caught.insert(iterator) {
+            self.changed = true;
+        }
+        if self.partly == 0 && !self.may_above(0) && self.driven.insert(iterator) {
+            self.changed = true;
+        }
+        if let Some(cell) = self.heap.find(iterator, self.known.fails) {
+            let fails = self.read(cell);
+            self.may_fail_by(fails);
+        }
+        all
+    }
+
+    /// Does something that may ask generators for only some of their values.
+    pub(super) fn partly<T>(&mut self, partly: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.partly += u32::from(partly);
+        let walked = walk(self);
+        self.partly -= u32::from(partly);
+        walked
+    }
+
+    /// `yield`
+    pub(super) fn give(&mut self, value: Value, all: bool) -> Value {
+        let Some(iterator) = self.acts.last().and_then(|act| act.iterator) else {
+            return self.unknown(&[value]);
+        };
+        let (given, count) = if all {
+            self.may_fail_by(value);
+            let (item, count) = self.iterated(value);
+            (self.dom.with(item, count), count)
+        } else {
+            let func = self.contexts[self.context() as usize].func;
+            let given = if self.function(func).is_async {
+                // It is waited for in here.
+                self.fails_with(value);
+                self.settled(value)
+            } else {
+                value
+            };
+            (given, NONE)
+        };
+        self.settle(iterator, self.known.elem, given);
+        // How many there are is decided by what decides whether this is reached.
+        self.settle(iterator, self.known.length, Value::computed(count));
+        let raised = self.own(iterator, self.known.raised);
+        if !raised.is_never() || raised.deps != NONE {
+            let before = std::mem::replace(&mut self.throwing, true);
+            self.may_fail(raised.deps, raised);
+            self.throwing = before;
+        }
+        let sent = self.own(iterator, self.known.sent);
+        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        // What is delegated to gives a result, too.
+        let sent = if all { self.dom.join(sent, given) } else { sent };
+        let sent = self.dom.join(sent, Value::UNDEFINED);
+        self.dom.with(sent, driven)
+    }
+}

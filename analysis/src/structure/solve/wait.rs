@@ -1,0 +1,238 @@
+//! Promises: what settles them, how they fail, and what waits for them.
+
+use super::*;
+use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref};
+
+impl Solver<'_> {
+    /// Puts into a promise what it gives, or why it fails.
+    pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
+        self.escape_into(promise, value);
+        self.hold_in_object(value, promise);
+        let cell = self.heap.cell(promise, name);
+        self.write(cell, value, false);
+    }
+
+    /// Puts into a promise what decides whether it fails, and with what.
+    pub(super) fn settle_failure(&mut self, promise: ObjId, thrown: Deps, error: Value) {
+        self.settle(promise, self.known.fails, Value { deps: thrown, shape: error.shape });
+        self.settle(promise, self.known.error, error);
+    }
+
+    /// Returns what a promise is settled with by a value, without a look at failures.
+    pub(super) fn settled(&mut self, value: Value) -> Value {
+        let settled = self.given_by(value);
+        if !self.converts {
+            return settled;
+        }
+        let settled = self.wait_for_objects(settled);
+        // Of a promise, too, a method of the program's own is called.
+        self.call_then(value, settled, true)
+    }
+
+    /// Returns what the promises of a value give.
+    fn given_by(&mut self, value: Value) -> Value {
+        let shape = self.dom.shapes.kept(value.shape);
+        if !self.follows(Rule::PromiseValue) {
+            return Value::UNDEFINED;
+        }
+        let is_promise = |one: &Ref| match one {
+            Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Promise,
+            _ => false,
+        };
+        if !shape.refs.iter().any(is_promise) {
+            return self.dom.promised(value, Promised::No);
+        }
+        let mut out = Value::NEVER;
+        for one in &shape.refs {
+            let own = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
+            let value = match one {
+                Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
+                    let given = self.own(*object, self.known.value);
+                    let first = self.first_of(*object);
+                    let given = self.dom.with(given, first);
+                    let given = self.dom.with(given, value.deps);
+                    let deep = self.heap.find(*object, self.known.value).is_some();
+                    if deep { given } else { Value::UNDEFINED }
+                }
+                _ => own,
+            };
+            out = self.dom.join(out, value);
+        }
+        if shape.prim != Prim::None || shape.absent {
+            let rest = self.dom.shapes.only_refs(value.shape, |_| false, true);
+            out = self.dom.join(out, Value { deps: value.deps, shape: rest });
+        }
+        self.dom.promised(out, Promised::No)
+    }
+
+    /// Returns what decides whether a value is a promise that fails, and with what.
+    pub(super) fn failure(&mut self, value: Value) -> (Deps, Value) {
+        let shape = self.dom.shapes.kept(value.shape);
+        let mut deps = NONE;
+        let mut error = Value::NEVER;
+        if !self.follows(Rule::PromiseFailure) {
+            return (deps, error);
+        }
+        for one in &shape.refs {
+            match one {
+                Ref::Obj(object) if self.heap.objects[*object as usize].kind == Kind::Promise => {
+                    let own = self.own(*object, self.known.fails);
+                    if own.is_never() && own.deps == NONE {
+                        continue;
+                    }
+                    let first = self.first_of(*object);
+                    let own = self.dom.with(own, first);
+                    let used = self.dom.union(own.deps, value.deps);
+                    deps = self.dom.union(deps, used);
+                    error = self.dom.join(error, own);
+                    let with = self.own(*object, self.known.error);
+                    error = self.dom.join(error, with);
+                }
+                Ref::Data(object, _) => {
+                    let Kind::Data(Origin::Task(site)) = self.heap.objects[*object as usize].kind
+                    else {
+                        continue;
+                    };
+                    let own = self.dom.sources.one(site);
+                    let own = self.dom.union(own, value.deps);
+                    deps = self.dom.union(deps, own);
+                    error = self.dom.join(error, Value::computed(own));
+                }
+                Ref::Pool => {
+                    deps = self.dom.union(deps, self.pool_deps);
+                    let pooled = self.pooled();
+                    error = self.dom.join(error, pooled);
+                }
+                _ => {}
+            }
+        }
+        (deps, error)
+    }
+
+    /// Notes that someone sees whether the promises of a value fail, or only that they end.
+    ///
+    /// Returns these promises.
+    pub(super) fn sees(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
+        let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
+        let mut seen: HashSet<ObjId> = HashSet::default();
+        while let Some(value) = open.pop() {
+            let shape = self.dom.shapes.kept(value.shape);
+            for one in &shape.refs {
+                let Ref::Obj(object) = one else { continue };
+                let kind = self.heap.objects[*object as usize].kind;
+                if !matches!(kind, Kind::Promise | Kind::Array) || !seen.insert(*object) {
+                    continue;
+                }
+                if kind == Kind::Promise {
+                    self.awaited.insert(*object);
+                    if caught && self.caught.insert(*object) {
+                        self.changed = true;
+                    }
+                }
+                // A promise for several has them as its items.
+                for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
+                    let held = self.read(cell);
+                    if !held.is_never() {
+                        open.push(held);
+                    }
+                }
+            }
+        }
+        seen
+    }
+
+    /// Waits for a value.
+    pub(super) fn wait(&mut self, value: Value) -> Value {
+        if self.dom.shape(value).refs.is_empty() {
+            self.takes_time(value);
+            return value;
+        }
+        let caught = !self.handlers.is_empty();
+        let seen = self.sees(value, caught);
+        let concurrent = self.is_concurrent();
+        if self.beside == 0 && !self.running.is_empty() {
+            self.end_running(value, &seen);
+        }
+        if caught {
+            let (deps, error) = self.failure(value);
+            if deps != NONE || !error.is_never() {
+                self.may_fail(deps, error);
+            }
+        } else {
+            self.ends_with(value);
+        }
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
+                self.reaches(*one, How::Awaited);
+            }
+        }
+        if !self.is_concurrent() {
+            self.when = NONE;
+        } else if concurrent {
+            self.takes_time(value);
+        }
+        self.waits_for(value);
+        let settled = self.given_by(value);
+        if !self.converts {
+            return settled;
+        }
+        self.wait_for_objects(settled)
+    }
+
+    /// Notes that what follows comes later by what decides on this place and on a value.
+    pub(super) fn takes_time(&mut self, value: Value) {
+        if self.is_concurrent() && self.follows(Rule::Waiting) {
+            // What decided before both ran is the same for both.
+            let control = self.control_since(self.since);
+            let when = self.when_of(value);
+            let when = self.dom.union(when, control);
+            self.when = self.dom.union(self.when, when);
+        }
+    }
+
+    /// Notes that the program may end here with what an async function throws.
+    fn ends_with(&mut self, value: Value) {
+        let deps = self.ends_of(value);
+        if deps != NONE {
+            self.leaves(0, deps, true);
+        }
+    }
+
+    /// Returns what decides whether an async function throws.
+    pub(super) fn ends_of(&mut self, value: Value) -> Deps {
+        let mut deps = NONE;
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            if self.heap.objects[*object as usize].kind == Kind::Promise {
+                let own = self.own(*object, self.known.ends);
+                deps = self.dom.union(deps, own.deps);
+            }
+        }
+        deps
+    }
+
+    /// Waits for objects that have a method `then` of the program's own.
+    fn wait_for_objects(&mut self, value: Value) -> Value {
+        self.call_then(value, value, false)
+    }
+
+    /// Adds to what is settled what a method `then` of `value` gives: of its promises, or of its objects.
+    pub(super) fn call_then(&mut self, value: Value, settled: Value, promises: bool) -> Value {
+        let shape = self.dom.shapes.kept(value.shape);
+        let Some(name) = self.dom.names.known(&"then".into()) else { return settled };
+        let mut out = settled;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            if (self.heap.objects[*object as usize].kind == Kind::Promise) != promises {
+                continue;
+            }
+            if let Some(then) = self.own_method(*object, name) {
+                let own = self.dom.reference(*one);
+                let unknown = self.unknown(&[then, own]);
+                self.hang(unknown.deps);
+                out = self.dom.join(out, unknown);
+            }
+        }
+        out
+    }
+}
