@@ -1,10 +1,14 @@
 //! Functions and methods of the engine, by the table of what they do.
 
+mod apply;
+mod chain;
 mod construct;
+mod iterator;
 mod list;
 mod method;
 mod promise;
 mod some;
+mod timer;
 
 use super::walk::At;
 use super::*;

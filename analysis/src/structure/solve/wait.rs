@@ -109,6 +109,22 @@ impl Solver<'_> {
         (deps, error)
     }
 
+    /// Notes that what hands on a promise fails as that does.
+    pub(super) fn fails_with(&mut self, given: Value) {
+        // What is waited for already fails no more.
+        let is_open = self.dom.shape(given).promised.is_promise();
+        let keep = |one: &Ref| match one {
+            Ref::Obj(_) | Ref::Pool => true,
+            _ => is_open,
+        };
+        let refs = self.dom.shapes.only_refs(given.shape, keep, false);
+        let given = Value { deps: given.deps, shape: refs };
+        let (fails, error) = self.failure(given);
+        if fails != NONE || !error.is_never() {
+            self.may_fail(fails, error);
+        }
+    }
+
     /// Notes that someone sees whether the promises of a value fail, or only that they end.
     ///
     /// Returns these promises.

@@ -1,0 +1,53 @@
+//! Functions that `call` and `apply` call, or that are bound.
+
+use super::*;
+
+impl Solver<'_> {
+    /// `call`, `apply` and `bind`; `this` is the function.
+    pub(super) fn applied(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
+        let own = self.arg(args, 0);
+        let mut rest = args.clone();
+        if !rest.list.is_empty() {
+            rest.list.remove(0);
+        }
+        let is_data = self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..)));
+        // A part of a text that is not known may be a method of it.
+        if is_data || self.dom.shape(this).prim == crate::structure::domain::Prim::Any {
+            return self.unknown_call(Some(this), args);
+        }
+        match name {
+            "call" => self.call_any(this, Some(own), &rest, wait).unwrap_or(Value::NEVER),
+            "apply" => {
+                let list = self.arg(args, 1);
+                let given = match self.spread_items(list) {
+                    (Some(items), _) => Args { list: items.into(), rest: None },
+                    (None, some) => Args { list: SmallVec::new(), rest: Some(some) },
+                };
+                self.call_any(this, Some(own), &given, wait).unwrap_or(Value::NEVER)
+            }
+            _ => {
+                let bound = self.make(0, Kind::Bound);
+                self.set_own(bound, self.known.target, this);
+                self.set_own(bound, self.known.this, own);
+                let list = self.make(1, Kind::Array);
+                rest.list.iter().for_each(|value| self.push(list, *value, false));
+                if let Some(some) = rest.rest {
+                    self.push_some(list, some, some.deps);
+                }
+                self.set_own(bound, self.known.elem, list);
+                bound
+            }
+        }
+    }
+
+    /// Returns what a bound function is given first.
+    pub(in crate::structure::solve) fn bound_args(
+        &mut self,
+        list: Value,
+    ) -> (Option<Vec<Value>>, Value) {
+        if self.dom.shape(list).refs.is_empty() {
+            return (Some(Vec::new()), Value::NEVER);
+        }
+        self.spread_items(list)
+    }
+}

@@ -1,0 +1,164 @@
+//! `then`, `catch` and `finally`.
+
+use super::*;
+use crate::structure::domain::Promised;
+
+impl Solver<'_> {
+    /// `then`, `catch` and `finally`.
+    pub(super) fn chain(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
+        // An object of the program's own may have such a method that was lost on the way.
+        let handles = match name {
+            "then" => args.list.len() > 1 || args.rest.is_some(),
+            _ => true,
+        };
+        self.sees(this, handles || !self.handlers.is_empty());
+        let (fails, error) = self.failure(this);
+        let may_fail = fails != NONE || !error.is_never();
+        let settled = self.settled(this);
+        let comes = self.comes_of(this);
+        let waits = std::cell::Cell::new(comes);
+        let at = (self.at, self.end, self.place);
+        let (first, second, on) = (self.arg(args, 0), self.arg(args, 1), self.called_on());
+        let mut out = Value::NEVER;
+        let mut walk = |solver: &mut Self| {
+            let depth = solver.levels.len();
+            let done = |solver: &mut Self, callee: Value, args: Args, failed: bool| {
+                if solver.dom.shape(callee).refs.is_empty() {
+                    return None;
+                }
+                (solver.at, solver.end, solver.place) = at;
+                // Who hands on success and failure alike settles the promise in the end.
+                let settling = solver.settles_another(callee).then_some(depth);
+                let before = std::mem::replace(&mut solver.settling, settling);
+                let mut given = None;
+                let deps = if failed { fails } else { NONE };
+                let mut call = |solver: &mut Self| {
+                    given = Some(solver.under(deps, failed, false, |solver| {
+                        let value = solver.call_any(callee, None, &args, true);
+                        value.unwrap_or(Value::NEVER)
+                    }));
+                    true
+                };
+                if failed {
+                    solver.fork(deps, &mut call, |_| true)
+                } else {
+                    call(solver)
+                };
+                (solver.at, solver.end, solver.place) = at;
+                solver.settling = before;
+                if let Some(given) = given {
+                    solver.fails_with(given);
+                    solver.takes_time(given);
+                    let own = solver.comes_of(given);
+                    waits.set(solver.dom.union(waits.get(), own));
+                }
+                given
+            };
+            let failed = solver.dom.with(error, fails);
+            let failed = if failed.is_never() { Value::computed(fails) } else { failed };
+            let with = |value: Value| Args { list: smallvec::smallvec![value], rest: None };
+            out = match name {
+                "then" => {
+                    if !solver.handlers.is_empty() && args.list.len() < 2 && may_fail {
+                        solver.may_fail(fails, failed);
+                    }
+                    // With two of them, one is called.
+                    let is_either = args.list.len() > 1 && may_fail;
+                    let fails = if is_either { fails } else { NONE };
+                    let mut given = settled;
+                    if !is_either {
+                        given = done(solver, first, with(settled), false).unwrap_or(settled);
+                    } else {
+                        let mut walked = None;
+                        solver.fork(
+                            fails,
+                            |solver| {
+                                walked = solver.under(fails, true, false, |solver| {
+                                    done(solver, first, with(settled), false)
+                                });
+                                true
+                            },
+                            |_| true,
+                        );
+                        given = walked.unwrap_or(given);
+                    }
+                    match done(solver, second, with(failed), true) {
+                        Some(other) => {
+                            let joined = solver.dom.join(given, other);
+                            solver.dom.with(joined, fails)
+                        }
+                        None => given,
+                    }
+                }
+                "catch" => {
+                    let part = FoundKind::Decision { test: on, deps: fails };
+                    let given = solver.part(part, |solver| {
+                        done(solver, first, with(failed), true).unwrap_or(Value::NEVER)
+                    });
+                    let given = solver.settled(given);
+                    let joined = solver.dom.join(settled, given);
+                    solver.dom.with(joined, fails)
+                }
+                _ => {
+                    if !solver.handlers.is_empty() && may_fail {
+                        solver.may_fail(fails, failed);
+                    }
+                    let _ = done(solver, first, Args::default(), false);
+                    settled
+                }
+            };
+            out = solver.settled(out);
+        };
+        if wait {
+            self.waits_for(this);
+            walk(self);
+            self.hang(waits.get());
+            return out;
+        }
+        self.keep_given(Some(this), args);
+        let promise = self.object(2, Kind::Promise);
+        self.unwaited.insert(promise);
+        let before = self.when_of(this);
+        let when = self.begin_thread(before);
+        let mut thrown = NONE;
+        let mut with = Value::NEVER;
+        let caught = self.caught.contains(&promise);
+        let walk = |solver: &mut Self| {
+            let may = comes != NONE || solver.never_comes(this);
+            solver.under(comes, may, false, walk);
+        };
+        let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let waits = self.dom.union(waits.get(), ended.hangs);
+        self.comes(promise, waits);
+        thrown = self.dom.union(thrown, ended.thrown);
+        if ended.any {
+            with = self.dom.join(with, ended.error);
+        }
+        let mut ends = ended.ends;
+        if name != "catch" {
+            let own = self.ends_of(this);
+            ends = self.dom.union(ends, own);
+        }
+        if ends != NONE {
+            self.settle(promise, self.known.ends, Value::computed(ends));
+        }
+        (self.at, self.end, self.place) = at;
+        self.end_thread(when, promise);
+        self.settle(promise, self.known.value, out);
+        if !handles {
+            // Who sees that this one fails sees that the other does.
+            self.settle(promise, self.known.elem, this);
+        }
+        if name != "catch" {
+            thrown = self.dom.union(thrown, fails);
+            with = self.dom.join(with, error);
+        }
+        if thrown != NONE || !with.is_never() {
+            self.settle_failure(promise, thrown, with);
+        }
+        let made = self.promise(promise);
+        let is_promise = self.is_promise(this);
+        // What is no promise may have a method of that name of its own.
+        if is_promise { made } else { self.dom.promised(made, Promised::Perhaps) }
+    }
+}

@@ -1,0 +1,76 @@
+//! Iterators that are asked.
+
+use super::*;
+
+impl Solver<'_> {
+    /// `next`, `return` and `throw` of an iterator.
+    pub(super) fn advance(&mut self, name: &str, this: Value, args: &Args) -> Value {
+        let shape = self.dom.shapes.kept(this.shape);
+        let sent = self.arg(args, 0);
+        let known = |one: &Ref| match one {
+            Ref::Obj(object) => {
+                matches!(self.heap.objects[*object as usize].kind, Kind::Iterator | Kind::Array)
+            }
+            _ => false,
+        };
+        if shape.refs.is_empty() || !shape.refs.iter().all(known) {
+            return self.unknown_call(Some(this), args);
+        }
+        let mut later = false;
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let name = if name == "throw" { self.known.raised } else { self.known.sent };
+                let control = self.control_above(0);
+                let sent = self.dom.with(sent, control);
+                self.settle(*object, name, sent);
+                later |= self.heap.find(*object, self.known.later).is_some();
+            }
+        }
+        if name == "throw" {
+            // What nobody catches in the generator is thrown here.
+            let before = std::mem::replace(&mut self.throwing, true);
+            self.may_fail(sent.deps, sent);
+            self.throwing = before;
+        }
+        let (mut item, mut count) = self.partly(true, |solver| solver.iterated(this));
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let driven = self.partly(true, |solver| solver.drive(*object));
+                count = self.dom.union(count, driven);
+            }
+        }
+        if name == "return" {
+            item = self.dom.join(item, sent);
+        }
+        let item = self.dom.join(item, Value::UNDEFINED);
+        let item = self.dom.with(item, count);
+        let made = self.make(1, Kind::Plain);
+        let value = self.dom.name(&"value".into());
+        self.set_own(made, value, item);
+        let done = self.dom.name(&"done".into());
+        self.set_own(made, done, Value::computed(count));
+        if !later {
+            return made;
+        }
+        let promise = self.object(2, Kind::Promise);
+        self.settle(promise, self.known.value, made);
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let fails = self.own(*object, self.known.fails);
+                if !fails.is_never() || fails.deps != NONE {
+                    self.settle(promise, self.known.fails, fails);
+                }
+            }
+        }
+        if name == "throw" {
+            self.settle(promise, self.known.fails, sent);
+        }
+        for one in &shape.refs {
+            if let Ref::Obj(object) = one {
+                let comes = self.own(*object, self.known.comes);
+                self.comes(promise, comes.deps);
+            }
+        }
+        self.dom.reference(Ref::Obj(promise))
+    }
+}
