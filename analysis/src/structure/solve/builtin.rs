@@ -3,6 +3,7 @@
 mod apply;
 mod chain;
 mod construct;
+mod entries;
 mod iterator;
 mod list;
 mod method;

@@ -1,8 +1,8 @@
-//! Lists, maps, sets and the fields of objects.
+//! Lists, maps and sets.
 
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Prim, written};
+use crate::structure::domain::Prim;
 use crate::structure::solve::iterate::Which;
 
 impl Solver<'_> {
@@ -334,126 +334,6 @@ impl Solver<'_> {
             self.push(list, item, false);
         }
         list
-    }
-
-    /// Returns the fields of an object, if all of them are known.
-    pub(super) fn exact_fields(&mut self, value: Value) -> Option<Vec<(NameId, Value)>> {
-        let shape = self.dom.shape(value);
-        let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else {
-            return None;
-        };
-        let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain
-            || object.escaped
-            || !self.is_followed(*id)
-            || self.core.accessors
-        {
-            return None;
-        }
-        let mut fields = Vec::new();
-        let deps = self.dom.sources.used(value.deps);
-        for (name, cell) in object.keys.clone() {
-            let held = self.read(cell);
-            if held == Value::ABSENT || held.is_never() {
-                continue;
-            }
-            let text = self.dom.names.text(name);
-            let is_place = text.starts_with(|c: char| c.is_ascii_digit());
-            let is_ordered = name != self.known.order || self.dom.shape(held).only().is_some();
-            if name == self.known.elem || is_place || !is_ordered || self.dom.shape(held).absent {
-                return None;
-            }
-            if !text.starts_with('%') {
-                fields.push((name, self.dom.with(held, deps)));
-            }
-        }
-        Some(fields)
-    }
-
-    /// Makes a list of pairs, each of which is an object of its own.
-    fn exact_pairs(&mut self, of: Vec<(Scalar, Value)>) -> Value {
-        let place = self.place;
-        let mut pairs = Vec::new();
-        for (index, (key, value)) in of.into_iter().enumerate() {
-            let key = self.dom.scalar(key);
-            self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
-            pairs.push(self.pair(6, key, value));
-        }
-        self.place = place;
-        self.exact_list(1, pairs.into_iter())
-    }
-
-    pub(super) fn entries(&mut self, of: Value) -> Value {
-        if let Some(fields) = self.exact_fields(of) {
-            let pairs = fields.into_iter();
-            let pairs = pairs
-                .map(|(name, value)| (Scalar::Text(written(self.dom.names.text(name))), value));
-            let pairs = pairs.collect();
-            return self.exact_pairs(pairs);
-        }
-        let (names, count) = self.names_in(of);
-        let (item, own) = self.iterated(of);
-        let item = self.got_by_getters(of, item);
-        let count = self.dom.union(count, own);
-        let pair = self.pair(6, names, item);
-        self.list_of(1, pair, count)
-    }
-
-    pub(super) fn of_entries(&mut self, list: Value) -> Value {
-        let made = self.make(1, Kind::Plain);
-        let (item, count) = self.iterated(list);
-        let deps = self.dom.union(item.deps, count);
-        self.may_fail_by(Value::computed(deps));
-        let place = |solver: &mut Self, index: &str| {
-            let name = solver.dom.name(&index.into());
-            At { names: Some(smallvec::smallvec![name]), deps: NONE }
-        };
-        let (zero, one) = (place(self, "0"), place(self, "1"));
-        if let Some(pairs) = self.exact_items(list) {
-            for pair in pairs {
-                let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
-                let names = self.dom.keys(key);
-                let deps = self.dom.sources.used(key.deps);
-                self.define(made, &At { names, deps }, value, crate::structure::core::Put::Value);
-            }
-            return made;
-        }
-        let (pair, count) = self.iterated(list);
-        let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
-        let deps = self.reach(key);
-        let deps = self.dom.union(deps, count);
-        let value = self.dom.with(value, deps);
-        self.put(made, &At { names: None, deps: NONE }, value);
-        made
-    }
-
-    /// Copies fields as `Object.assign` does: by writing them.
-    pub(super) fn assign(&mut self, to: Value, from: Value) {
-        match self.exact_fields(from) {
-            Some(fields) => {
-                for (name, value) in fields {
-                    self.put(to, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, value);
-                }
-            }
-            None => {
-                self.spread(to, from, &[]);
-                if self.core.accessors {
-                    // Setters are called, of whatever names.
-                    let (item, count) = self.iterated(from);
-                    let item = self.dom.with(item, count);
-                    self.put(to, &At { names: None, deps: count }, item);
-                }
-            }
-        }
-    }
-
-    /// Calls the getters of a value whose fields are taken.
-    pub(super) fn got_by_getters(&mut self, of: Value, item: Value) -> Value {
-        if !self.core.accessors {
-            return item;
-        }
-        let any = self.any_of(of);
-        self.dom.join(item, any)
     }
 
     pub(super) fn array_from(&mut self, args: &Args) -> Value {
