@@ -17,6 +17,7 @@ mod callback;
 mod chosen;
 mod compute;
 mod data;
+mod define;
 mod generator;
 mod global;
 mod handed;
