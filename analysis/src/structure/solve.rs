@@ -10,6 +10,7 @@
 //! reach, and may fail.
 
 mod above;
+mod attempt;
 mod branch;
 mod builtin;
 mod call;
@@ -50,7 +51,8 @@ use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 use smallvec::SmallVec;
 
-use self::branch::{Final, RegionState};
+use self::attempt::Final;
+use self::branch::RegionState;
 use self::call::{Act, Context, Contexts};
 use self::chosen::Chosen;
 use self::hold::Turn;

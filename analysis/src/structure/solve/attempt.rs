@@ -1,0 +1,265 @@
+//! `try`, `catch` and `finally`, and what is walked with a look at whether it fails.
+
+use super::level::Sees;
+use super::*;
+use crate::structure::core::{Block, Branch, Slot};
+
+/// A `finally` that is walked, and the ways out of it by which what was left before is not left.
+pub(super) struct Final {
+    /// How many levels there are around it.
+    depth: usize,
+    /// The levels to which it leads, and what decides that.
+    ways: Vec<(usize, Deps)>,
+}
+
+impl<'a> Solver<'a> {
+    /// Walks `try`.
+    pub(super) fn attempt(
+        &mut self,
+        body: &'a Block,
+        handler: Option<&'a (Slot, Block)>,
+        finally: Option<&'a Block>,
+    ) -> bool {
+        let before: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
+        let jumps = self.jumps;
+        if finally.is_some() {
+            self.recorders.push(HashMap::default());
+        }
+        let mut goes_on = match handler {
+            Some((error, caught)) => self.caught(body, *error, caught),
+            None => self.region(u32::MAX, |solver| solver.way(Branch::Try, |s| s.run(body))),
+        };
+        if let Some(finally) = finally {
+            let written = self.recorders.pop().unwrap_or_default();
+            // It runs whatever happened before, so that what decided on that does not decide on it.
+            let inner: Vec<(Deps, bool)> =
+                self.levels.iter().map(|one| (one.deps, one.may)).collect();
+            for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
+                (level.deps, level.may) = (*deps, *may);
+            }
+            // It is not reached where something is waited for that never comes.
+            if let Some(thread) = self.levels.get_mut(self.thread)
+                && self.hangs != NONE
+            {
+                thread.deps = self.dom.sources.union(thread.deps, self.hangs);
+                thread.may = true;
+            }
+            // What it finds depends on that all the same.
+            let mut decided = NONE;
+            for ((deps, _), (old, _)) in inner.iter().zip(&before) {
+                if deps != old {
+                    decided = self.dom.union(decided, *deps);
+                }
+            }
+            self.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
+            goes_on = self.way(Branch::Finally, |s| s.finish(goes_on, decided, written, finally));
+            let ways = self.finallies.pop().map_or_else(Vec::new, |last| last.ways);
+            self.take_back(jumps, &ways);
+            for (place, (deps, may)) in inner.into_iter().enumerate() {
+                let own = self.dom.union(self.levels[place].deps, deps);
+                self.levels[place].deps = own;
+                self.levels[place].may |= may;
+            }
+        }
+        goes_on
+    }
+
+    /// Notes that a way out leads to a level, which `deps` and the control of this place decide.
+    pub(super) fn diverts(&mut self, level: usize, deps: Deps) {
+        for place in 0..self.finallies.len() {
+            let depth = self.finallies[place].depth;
+            if level < depth {
+                let own = self.control_above(depth);
+                let deps = self.dom.union(own, deps);
+                self.finallies[place].ways.push((level, deps));
+            }
+        }
+    }
+
+    /// Takes back that regions are left and failures are seen: `finally` may lead to a place within them.
+    fn take_back(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
+        let act = self.acts.len();
+        for &(to, deps) in ways.iter().filter(|(_, deps)| *deps != NONE) {
+            for place in 0..self.regions.len() {
+                let region = &self.regions[place];
+                let level = region.level;
+                if region.act == act && region.left > jumps && level < to {
+                    let deps = self.leaves(level, deps, true);
+                    self.regions[place].deps = self.dom.union(self.regions[place].deps, deps);
+                }
+            }
+            if let Some(Handler { level, any: true, .. }) = self.handlers.last()
+                && *level < to
+            {
+                let deps = self.leaves(*level, deps, true);
+                if let Some(handler) = self.handlers.last_mut() {
+                    handler.thrown = self.dom.sources.union(handler.thrown, deps);
+                }
+            }
+        }
+    }
+
+    /// Walks `finally`: on the way on which nothing failed, and on all others.
+    fn finish(
+        &mut self,
+        goes_on: bool,
+        decided: Deps,
+        written: HashMap<CellId, Value>,
+        finally: &'a Block,
+    ) -> bool {
+        self.finals += 1;
+        let apart = self.finals <= 3;
+        self.replays += u32::from(goes_on && apart);
+        let outer: Vec<(CellId, Value)> = written.into_iter().collect();
+        let mut finishes = false;
+        let mut touched = Vec::new();
+        let alive = if goes_on && apart {
+            self.fork(
+                NONE,
+                |solver| {
+                    let mark = solver.trail.len();
+                    for (cell, value) in &outer {
+                        let now = solver.now(*cell);
+                        solver.merge(*cell, now, *value, decided);
+                    }
+                    let _ = solver.run(finally);
+                    touched = solver
+                        .changed_since(mark)
+                        .iter()
+                        .map(|(cell, _)| (*cell, solver.now(*cell)))
+                        .collect();
+                    false
+                },
+                |solver| {
+                    finishes = solver.run(finally);
+                    finishes
+                },
+            )
+        } else {
+            for (cell, value) in &outer {
+                let now = self.now(*cell);
+                self.merge(*cell, now, *value, decided);
+            }
+            finishes = self.run(finally);
+            touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+            finishes && goes_on
+        };
+        self.replays -= u32::from(goes_on && apart);
+        self.finals -= 1;
+        // What was left on the way here is left after this.
+        for (cell, value) in touched {
+            for place in 0..self.regions.len() {
+                if let Some(exits) = &mut self.regions[place].exits
+                    && let Some(own) = exits.get_mut(&cell)
+                {
+                    *own = self.dom.join(*own, value);
+                }
+            }
+            if let Some(recorder) = self.recorders.last_mut() {
+                let own = recorder.entry(cell).or_insert(value);
+                *own = self.dom.join(*own, value);
+            }
+        }
+        alive
+    }
+
+    fn caught(&mut self, body: &'a Block, error: Slot, caught: &'a Block) -> bool {
+        let mark = self.trail.len();
+        self.tracking += 1;
+        let key = (self.context(), self.place);
+        let futile = self.futile.contains(&key) && self.handlers.is_empty();
+        let sees = if futile { Sees::Futile } else { Sees::All };
+        let (goes_on, handler, mut written) =
+            self.guarded_by(sees, |solver| solver.way(Branch::Try, |s| s.run(body)));
+        if !self.follows(Rule::HandlerSeesWrites) {
+            written.clear();
+        }
+        let changed = self.changed_since(mark);
+        let after: Vec<(CellId, Value)> =
+            changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+        self.undo(mark, &changed);
+        let (thrown, value) = (handler.thrown, self.dom.with(handler.error, handler.thrown));
+        let mut ways: Option<Vec<(CellId, Value)>> = Some(after);
+        let result = self.fork(
+            thrown,
+            |solver| {
+                for (cell, value) in ways.take().unwrap_or_default() {
+                    solver.set_now(cell, value);
+                }
+                goes_on
+            },
+            |solver| {
+                for (cell, value) in &written {
+                    let now = solver.now(*cell);
+                    solver.merge(*cell, now, *value, thrown);
+                }
+                solver.under(thrown, true, false, |solver| {
+                    let value = if value.is_never() { Value::computed(thrown) } else { value };
+                    solver.set_slot(error, value);
+                    let jumps = solver.jumps;
+                    solver.rethrows += u32::from(futile);
+                    let goes_on = solver.way(Branch::Catch, |s| s.run(caught));
+                    solver.rethrows -= u32::from(futile);
+                    // Whatever is caught is thrown again, and then nobody catches it.
+                    if !goes_on
+                        && jumps == solver.jumps
+                        && solver.handlers.is_empty()
+                        && solver.beside == 0
+                    {
+                        solver.changed |= solver.futile.insert(key);
+                    }
+                    goes_on
+                })
+            },
+        );
+        self.close();
+        result
+    }
+
+    /// Walks something whose failure is seen here; returns what was written on the way as well.
+    pub(super) fn guarded(
+        &mut self,
+        walk: impl FnOnce(&mut Self) -> bool,
+    ) -> (bool, Handler, HashMap<CellId, Value>) {
+        self.guarded_by(Sees::All, walk)
+    }
+
+    pub(super) fn guarded_by(
+        &mut self,
+        sees: Sees,
+        walk: impl FnOnce(&mut Self) -> bool,
+    ) -> (bool, Handler, HashMap<CellId, Value>) {
+        self.push_level(NONE, false, false);
+        let level = self.levels.len() - 1;
+        self.handlers.push(Handler {
+            level,
+            thrown: NONE,
+            error: Value::NEVER,
+            any: false,
+            ends: NONE,
+            hangs: NONE,
+            sees,
+        });
+        self.recorders.push(HashMap::default());
+        let goes_on = walk(self);
+        let written = self.recorders.pop().unwrap_or_default();
+        if let Some(outer) = self.recorders.last_mut() {
+            for (cell, value) in &written {
+                let own = outer.entry(*cell).or_insert(*value);
+                *own = self.dom.join(*own, *value);
+            }
+        }
+        let none = Handler {
+            level,
+            thrown: NONE,
+            error: Value::NEVER,
+            any: false,
+            ends: NONE,
+            hangs: NONE,
+            sees,
+        };
+        let handler = self.handlers.pop().unwrap_or(none);
+        self.levels.pop();
+        (goes_on, handler, written)
+    }
+}
