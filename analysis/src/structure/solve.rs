@@ -19,6 +19,7 @@ mod chosen;
 mod compute;
 mod data;
 mod define;
+mod frame;
 mod generator;
 mod global;
 mod handed;
@@ -53,8 +54,8 @@ use smallvec::SmallVec;
 
 use self::attempt::Final;
 use self::branch::RegionState;
-use self::call::{Act, Context, Contexts};
 use self::chosen::Chosen;
+use self::frame::{Act, Context, Contexts};
 use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::misuse::{Misuses, Written};
