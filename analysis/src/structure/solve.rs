@@ -17,6 +17,7 @@ mod call;
 mod callback;
 mod chosen;
 mod compute;
+mod control;
 mod data;
 mod define;
 mod frame;
