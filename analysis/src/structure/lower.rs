@@ -4,6 +4,7 @@ mod call;
 mod class;
 mod expr;
 mod function;
+mod loops;
 mod operator;
 mod pattern;
 mod scope;
