@@ -54,16 +54,23 @@ use foldhash::{HashMap, HashSet};
 use protocol::ToolId;
 use smallvec::SmallVec;
 
-use self::attempt::Final;
+use self::attempt::Tries;
 use self::branch::RegionState;
+use self::builtin::Engine;
 use self::chosen::Chosen;
 use self::frame::{Act, Context, Contexts};
+use self::generator::Generators;
 use self::hold::Turn;
 use self::level::{Handler, Level};
 use self::misuse::{Misuses, Written};
 use self::named::{NamedTools, ToolNumber};
 use self::nodes::Nodes;
+use self::shared::Functions;
+use self::state::Trail;
 use self::task::Tasks;
+use self::thread::{Threads, Time};
+use self::unknown::Escaped;
+use self::wait::Promises;
 use super::core::{Core, FuncId};
 use super::domain::{Birth, CellId, Deps, Domain, Heap, NONE, NameId, ObjId, Ref, SiteId, Value};
 use crate::Limits;
@@ -199,69 +206,23 @@ pub(super) struct Solver<'a> {
     loops: HashMap<(u32, u32), LoopState>,
     tool_ids: NamedTools,
     sites: HashMap<(u32, ToolNumber), SiteId>,
-    /// What unknown code has: functions of the program, to be called at any time.
-    pool: Vec<ObjId>,
-    pool_deps: Deps,
-    /// The objects that were handed to unknown code in this round.
-    handed: HashSet<ObjId>,
-    filling: HashSet<ObjId>,
-    /// Whether what escapes is written into something that escapes elsewhere.
-    fills: bool,
-    /// What was found so; it is told if nothing else tells of it.
-    filled: Vec<Gap>,
-    /// Functions of the program of which no call was found, and those of which one was.
-    unseen: Vec<(FuncId, ObjId)>,
-    /// Those of them that nothing else calls.
-    roots: HashSet<FuncId>,
-    /// The shared contexts that are still to be walked in this round.
-    waiting: Vec<(u32, Option<ObjId>)>,
-    called: HashSet<FuncId>,
-    /// The generators that are gone over to their end by a place that is always reached.
-    driven: HashSet<ObjId>,
-    /// How many walks are open that may ask generators for only some of their values.
-    partly: u32,
-    /// What decides how far the code of a generator runs.
-    drives: HashMap<ObjId, Deps>,
-    /// The promises whose failure someone else than the end of the program sees.
-    caught: HashSet<ObjId>,
-    awaited: HashSet<ObjId>,
-    /// The lists that are made with an item, and those from which items may be taken.
-    stocked: HashSet<ObjId>,
-    emptied: HashSet<ObjId>,
-    /// The objects that may not be changed any more.
-    frozen: HashSet<ObjId>,
-    /// The promises that functions which run beside give.
-    unwaited: HashSet<ObjId>,
-    /// What decides whether timers are stopped.
-    cancels: Deps,
-    /// What decides which numbers timers have, what the clock shows, and what is drawn by chance.
-    timers: Deps,
-    clock: Deps,
-    chance: Deps,
-    /// Whether a property has the name of a method that the engine calls by itself.
-    converts: bool,
-    /// Whether properties may be more than they seem: unknown code may add getters and traps.
-    traps: bool,
-    /// Whether methods of the engine may have properties that the program gave them.
-    marked: bool,
+    escaped: Escaped,
+    functions: Functions,
+    promises: Promises,
+    generators: Generators,
+    engine: Engine,
+    time: Time,
     misuses: Misuses,
     chosen: Chosen,
     changed: bool,
     round: u32,
     work: usize,
     entangled: bool,
-    /// Whether what is known of the engine does not hold: then everything depends on everything.
-    lost: bool,
     /// Why the program is refused.
     refused: Option<Finding>,
 
     // The round in progress.
-    trail: Vec<(CellId, Value)>,
-    /// How many regions are open whose end needs the trail.
-    tracking: u32,
-    /// Marks cells that were seen in one look at the trail.
-    seen: Vec<u32>,
-    epoch: u32,
+    trail: Trail,
     levels: Vec<Level>,
     turns: Vec<Turn>,
     next_level: u32,
@@ -271,39 +232,10 @@ pub(super) struct Solver<'a> {
     acts: Vec<Act<'a>>,
     /// `new.target` of the function that is called next.
     target: Value,
-    /// How many of the functions that are walked run beside others.
-    beside: u32,
-    /// Whether something runs beside the program whose end nobody waits for.
-    threads: bool,
-    /// What runs beside the program and changes something, by its promise.
-    running: HashMap<ObjId, Birth>,
+    threads: Threads,
+    tries: Tries,
     /// How many objects were made in this round.
     made: u32,
-    /// How much was changed that others may see.
-    effects: usize,
-    /// What decides when the code that is walked runs, beyond what decides whether it does.
-    when: Deps,
-    /// Where what runs beside others began to.
-    since: Birth,
-    /// The level of what runs beside others, and what decides whether it waits for ever.
-    thread: usize,
-    hangs: Deps,
-    /// The level at which a promise is asked to settle another.
-    settling: Option<usize>,
-    finals: u32,
-    finallies: Vec<Final>,
-    /// How many expressions are walked that fail whatever they do.
-    doomed: u32,
-    /// How many walks are open that go through the same code a second time.
-    replays: u32,
-    /// How often a region was left.
-    jumps: usize,
-    /// The handlers that always fail again, as if they were not there.
-    futile: HashSet<(u32, u32)>,
-    rethrows: u32,
-    /// Whether the failure that is noted is thrown by the program.
-    throwing: bool,
-    inlined: usize,
     tasks: Tasks,
     nodes: Nodes,
     gaps: Vec<Gap>,
@@ -361,7 +293,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
         domain: solver.dom,
         gaps,
         entangled,
-        lost: entangled || solver.lost,
+        lost: entangled || solver.engine.lost,
         rounds: solver.round + 1,
     })
 }
@@ -370,7 +302,7 @@ impl<'a> Solver<'a> {
     /// Notes that a tool may be called that is not among the tasks.
     fn gap(&mut self, code: Code, about: About) {
         let gap = Gap { code, at: self.at, about };
-        let gaps = if self.fills { &mut self.filled } else { &mut self.gaps };
+        let gaps = if self.escaped.fills { &mut self.escaped.gaps } else { &mut self.gaps };
         if gaps.len() < GAPS && !gaps.contains(&gap) {
             gaps.push(gap);
         }
@@ -392,7 +324,7 @@ impl<'a> Solver<'a> {
                 (one, other) => one == other,
             })
         };
-        gaps.extend(self.filled.iter().filter(|gap| !is_told(gap)));
+        gaps.extend(self.escaped.gaps.iter().filter(|gap| !is_told(gap)));
         gaps
     }
 

@@ -12,6 +12,35 @@ pub(super) struct Final {
     ways: Vec<(usize, Deps)>,
 }
 
+/// The failures and the ways out that are followed.
+#[derive(Default)]
+pub(super) struct Tries {
+    /// The blocks of `finally` that are walked.
+    pub(super) finals: u32,
+    pub(super) finallies: Vec<Final>,
+    /// How many expressions are walked that fail whatever they do.
+    pub(super) doomed: u32,
+    /// The handlers that always fail again, as if they were not there.
+    pub(super) futile: HashSet<(u32, u32)>,
+    pub(super) rethrows: u32,
+    /// Whether the failure that is noted is thrown by the program.
+    pub(super) throwing: bool,
+    /// How many walks are open that go through the same code a second time.
+    pub(super) replays: u32,
+    /// How often a region was left.
+    pub(super) jumps: usize,
+}
+
+impl Tries {
+    pub(super) fn begin_round(&mut self) {
+        self.finals = 0;
+        self.finallies.clear();
+        self.doomed = 0;
+        self.rethrows = 0;
+        self.replays = 0;
+    }
+}
+
 impl<'a> Solver<'a> {
     /// Walks `try`.
     pub(super) fn attempt(
@@ -21,7 +50,7 @@ impl<'a> Solver<'a> {
         finally: Option<&'a Block>,
     ) -> bool {
         let before: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
-        let jumps = self.jumps;
+        let jumps = self.tries.jumps;
         if finally.is_some() {
             self.recorders.push(HashMap::default());
         }
@@ -38,10 +67,10 @@ impl<'a> Solver<'a> {
                 (level.deps, level.may) = (*deps, *may);
             }
             // It is not reached where something is waited for that never comes.
-            if let Some(thread) = self.levels.get_mut(self.thread)
-                && self.hangs != NONE
+            if let Some(thread) = self.levels.get_mut(self.threads.level)
+                && self.threads.hangs != NONE
             {
-                thread.deps = self.dom.sources.union(thread.deps, self.hangs);
+                thread.deps = self.dom.sources.union(thread.deps, self.threads.hangs);
                 thread.may = true;
             }
             // What it finds depends on that all the same.
@@ -51,9 +80,9 @@ impl<'a> Solver<'a> {
                     decided = self.dom.union(decided, *deps);
                 }
             }
-            self.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
+            self.tries.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
             goes_on = self.way(Branch::Finally, |s| s.finish(goes_on, decided, written, finally));
-            let ways = self.finallies.pop().map_or_else(Vec::new, |last| last.ways);
+            let ways = self.tries.finallies.pop().map_or_else(Vec::new, |last| last.ways);
             self.take_back(jumps, &ways);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
@@ -66,12 +95,12 @@ impl<'a> Solver<'a> {
 
     /// Notes that a way out leads to a level, which `deps` and the control of this place decide.
     pub(super) fn diverts(&mut self, level: usize, deps: Deps) {
-        for place in 0..self.finallies.len() {
-            let depth = self.finallies[place].depth;
+        for place in 0..self.tries.finallies.len() {
+            let depth = self.tries.finallies[place].depth;
             if level < depth {
                 let own = self.control_above(depth);
                 let deps = self.dom.union(own, deps);
-                self.finallies[place].ways.push((level, deps));
+                self.tries.finallies[place].ways.push((level, deps));
             }
         }
     }
@@ -107,9 +136,9 @@ impl<'a> Solver<'a> {
         written: HashMap<CellId, Value>,
         finally: &'a Block,
     ) -> bool {
-        self.finals += 1;
-        let apart = self.finals <= 3;
-        self.replays += u32::from(goes_on && apart);
+        self.tries.finals += 1;
+        let apart = self.tries.finals <= 3;
+        self.tries.replays += u32::from(goes_on && apart);
         let outer: Vec<(CellId, Value)> = written.into_iter().collect();
         let mut finishes = false;
         let mut touched = Vec::new();
@@ -117,7 +146,7 @@ impl<'a> Solver<'a> {
             self.fork(
                 NONE,
                 |solver| {
-                    let mark = solver.trail.len();
+                    let mark = solver.trail.changes.len();
                     for (cell, value) in &outer {
                         let now = solver.now(*cell);
                         solver.merge(*cell, now, *value, decided);
@@ -144,8 +173,8 @@ impl<'a> Solver<'a> {
             touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
             finishes && goes_on
         };
-        self.replays -= u32::from(goes_on && apart);
-        self.finals -= 1;
+        self.tries.replays -= u32::from(goes_on && apart);
+        self.tries.finals -= 1;
         // What was left on the way here is left after this.
         for (cell, value) in touched {
             for place in 0..self.regions.len() {
@@ -164,10 +193,10 @@ impl<'a> Solver<'a> {
     }
 
     fn caught(&mut self, body: &'a Block, error: Slot, caught: &'a Block) -> bool {
-        let mark = self.trail.len();
-        self.tracking += 1;
+        let mark = self.trail.changes.len();
+        self.trail.tracking += 1;
         let key = (self.context(), self.place);
-        let futile = self.futile.contains(&key) && self.handlers.is_empty();
+        let futile = self.tries.futile.contains(&key) && self.handlers.is_empty();
         let sees = if futile { Sees::Futile } else { Sees::All };
         let (goes_on, handler, mut written) =
             self.guarded_by(sees, |solver| solver.way(Branch::Try, |s| s.run(body)));
@@ -196,17 +225,17 @@ impl<'a> Solver<'a> {
                 solver.under(thrown, true, false, |solver| {
                     let value = if value.is_never() { Value::computed(thrown) } else { value };
                     solver.set_slot(error, value);
-                    let jumps = solver.jumps;
-                    solver.rethrows += u32::from(futile);
+                    let jumps = solver.tries.jumps;
+                    solver.tries.rethrows += u32::from(futile);
                     let goes_on = solver.way(Branch::Catch, |s| s.run(caught));
-                    solver.rethrows -= u32::from(futile);
+                    solver.tries.rethrows -= u32::from(futile);
                     // Whatever is caught is thrown again, and then nobody catches it.
                     if !goes_on
-                        && jumps == solver.jumps
+                        && jumps == solver.tries.jumps
                         && solver.handlers.is_empty()
-                        && solver.beside == 0
+                        && solver.threads.beside == 0
                     {
-                        solver.changed |= solver.futile.insert(key);
+                        solver.changed |= solver.tries.futile.insert(key);
                     }
                     goes_on
                 })

@@ -26,8 +26,8 @@ impl Solver<'_> {
         other: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
         let deps = self.dom.sources.used(deps);
-        let mark = self.trail.len();
-        self.tracking += 1;
+        let mark = self.trail.changes.len();
+        self.trail.tracking += 1;
         let begin = self.made;
         let one_goes_on = one(self);
         let middle = self.made;
@@ -79,9 +79,9 @@ impl Solver<'_> {
     }
 
     pub(super) fn close(&mut self) {
-        self.tracking -= 1;
-        if self.tracking == 0 {
-            self.trail.clear();
+        self.trail.tracking -= 1;
+        if self.trail.tracking == 0 {
+            self.trail.changes.clear();
             self.misuses.forget_loosened();
         }
     }
@@ -89,10 +89,10 @@ impl Solver<'_> {
     /// Walks a region that can be left; returns whether what stands behind it is reached.
     pub(super) fn region(&mut self, id: Region, walk: impl FnOnce(&mut Self) -> bool) -> bool {
         self.push_level(NONE, false, false);
-        let (level, mark) = (self.levels.len() - 1, self.trail.len());
+        let (level, mark) = (self.levels.len() - 1, self.trail.changes.len());
         let act = self.acts.len();
         self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE, left: 0 });
-        self.tracking += 1;
+        self.trail.tracking += 1;
         let goes_on = walk(self);
         let region = self.regions.pop();
         let Some(RegionState { exits, deps, .. }) = region else { return goes_on };
@@ -120,12 +120,12 @@ impl Solver<'_> {
         let act = self.acts.len();
         let found = self.regions.iter().rposition(|region| region.act == act && region.id == to);
         let Some(place) = found else { return };
-        self.jumps += 1;
+        self.tries.jumps += 1;
         let (level, mark) = (self.regions[place].level, self.regions[place].mark);
         let deps = self.leaves(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
-        self.regions[place].left = self.jumps;
+        self.regions[place].left = self.tries.jumps;
         self.diverts(level, NONE);
         if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // Nothing comes after the program.
@@ -204,7 +204,7 @@ impl Solver<'_> {
                 let joined = solver.dom.join(solver.now(cell), value);
                 solver.set_now(cell, joined);
             }
-            let (mark, loosened) = (solver.trail.len(), solver.misuses.loosened());
+            let (mark, loosened) = (solver.trail.changes.len(), solver.misuses.loosened());
             // That a turn may not be reached is in that it may be repeated.
             solver.push_level(learned.0, false, true);
             solver.levels[level + 1].turns = true;

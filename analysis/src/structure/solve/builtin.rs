@@ -16,6 +16,21 @@ use super::*;
 use crate::structure::builtins::{self, Calls, Gives, Method, Takes};
 use crate::structure::domain::{Kind, Ref};
 
+/// What of the engine does not hold as it comes.
+#[derive(Default)]
+pub(super) struct Engine {
+    /// Whether a property has the name of a method that the engine calls by itself.
+    pub(super) converts: bool,
+    /// Whether properties may be more than they seem: unknown code may add getters and traps.
+    pub(super) traps: bool,
+    /// Whether methods of the engine may have properties that the program gave them.
+    pub(super) marked: bool,
+    /// Whether nothing that is known of it holds: then everything depends on everything.
+    pub(super) lost: bool,
+    /// The objects that may not be changed any more.
+    pub(super) frozen: HashSet<ObjId>,
+}
+
 impl Solver<'_> {
     /// Returns a member of an object of the engine.
     pub(super) fn builtin_member(&mut self, base: NameId, name: NameId) -> Value {
@@ -47,8 +62,8 @@ impl Solver<'_> {
 
     /// Notes that the program may make objects whose properties are more than they seem.
     pub(super) fn set_traps(&mut self, traps: bool) {
-        if traps && !self.traps {
-            (self.traps, self.changed) = (true, true);
+        if traps && !self.engine.traps {
+            (self.engine.traps, self.changed) = (true, true);
         }
     }
 
@@ -166,7 +181,7 @@ impl Solver<'_> {
             "Object.freeze" | "Object.seal" | "Object.preventExtensions" => {
                 for one in &self.dom.shapes.kept(first.shape).refs {
                     if let Ref::Obj(object) | Ref::Data(object, _) = one {
-                        self.changed |= self.frozen.insert(*object);
+                        self.changed |= self.engine.frozen.insert(*object);
                     }
                 }
                 // Later writes fail or not by what decides on this.
@@ -210,9 +225,9 @@ impl Solver<'_> {
                 let control = self.control_above(0);
                 let deps = self.reach_args(args);
                 let all = self.dom.union(control, deps);
-                let all = self.dom.union(self.cancels, all);
-                self.changed |= all != self.cancels;
-                self.cancels = all;
+                let all = self.dom.union(self.time.cancels, all);
+                self.changed |= all != self.time.cancels;
+                self.time.cancels = all;
                 Value::UNDEFINED
             }
             _ if text.starts_with("Promise.") => self.of_promises(&text, this, args, wait),
@@ -233,12 +248,12 @@ impl Solver<'_> {
         let control = self.control_above(0);
         match name {
             "Math.random" | "crypto.randomUUID" | "crypto.getRandomValues" => {
-                let all = self.dom.union(self.chance, control);
-                self.changed |= all != self.chance;
-                self.chance = all;
+                let all = self.dom.union(self.time.chance, control);
+                self.changed |= all != self.time.chance;
+                self.time.chance = all;
                 Some(all)
             }
-            "Date.now" | "performance.now" => Some(self.clock),
+            "Date.now" | "performance.now" => Some(self.time.clock),
             _ => None,
         }
     }

@@ -72,7 +72,9 @@ impl Solver<'_> {
     fn asks_unknown(&mut self, given: Value, of: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(of.shape).refs {
             match one {
-                Ref::Obj(object) if self.traps && self.heap.objects[*object as usize].escaped => {
+                Ref::Obj(object)
+                    if self.engine.traps && self.heap.objects[*object as usize].escaped =>
+                {
                     self.touch(*object, deps);
                     self.escape(given);
                 }
@@ -246,7 +248,7 @@ impl Solver<'_> {
                         let own = self.reach(Value { deps: NONE, shape: value.shape });
                         deps = self.dom.union(deps, own);
                         self.touch(*object, value.deps);
-                        if !self.converts && !self.core.accessors {
+                        if !self.engine.converts && !self.core.accessors {
                             continue;
                         }
                         let called = self.call_conversions(value, *object, given, many);
@@ -266,7 +268,7 @@ impl Solver<'_> {
                         self.touch(*object, value.deps);
                         let own = self.written_into(*object);
                         deps = self.dom.union(deps, own);
-                        if self.converts
+                        if self.engine.converts
                             && let Some(cell) = self.heap.find(*object, self.known.elem)
                         {
                             let written = self.read(cell);
@@ -278,7 +280,7 @@ impl Solver<'_> {
                     }
                     Ref::Pool => {
                         self.touch_pool(value.deps);
-                        deps = self.dom.union(deps, self.pool_deps);
+                        deps = self.dom.union(deps, self.escaped.deps);
                     }
                     Ref::Mcp | Ref::Namespace(_) => self.reaches(*one, How::MadeText),
                     _ => {}

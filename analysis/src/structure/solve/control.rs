@@ -58,11 +58,11 @@ impl<'a> Solver<'a> {
                 Mark::Way(way) => self.way(way, |solver| solver.run(body)),
             },
             // Getters and conversions may do more than fail.
-            Op::Doomed { body } if self.core.accessors || self.converts => self.run(body),
+            Op::Doomed { body } if self.core.accessors || self.engine.converts => self.run(body),
             Op::Doomed { body } => {
-                self.doomed += 1;
+                self.tries.doomed += 1;
                 let goes_on = self.run(body);
-                self.doomed -= 1;
+                self.tries.doomed -= 1;
                 goes_on
             }
             Op::Loop { serial, exit, turn, over, tests_last, body, after } => {

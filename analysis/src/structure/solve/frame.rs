@@ -99,7 +99,7 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
-        self.called.insert(func);
+        self.functions.called.insert(func);
         let function = self.function(func);
         // An arrow's `this` is that of what it stands in.
         let this = if function.form == FuncForm::Arrow { None } else { this };
@@ -132,7 +132,7 @@ impl<'a> Solver<'a> {
         let key = (self.context(), self.place, object);
         let is_known = self.context_ids.contains_key(&key);
         let too_much = self.acts.len() >= DEPTH
-            || self.inlined > INLINED
+            || self.functions.inlined > INLINED
             || (!is_known && self.contexts.len() >= CONTEXTS);
         if is_recursive || too_much {
             // The stack has an end.
@@ -192,7 +192,7 @@ impl<'a> Solver<'a> {
         }
         self.acts.pop();
         (self.at, self.end, self.place) = at;
-        self.inlined += self.work - before;
+        self.functions.inlined += self.work - before;
         ends.then_some(value)
     }
 

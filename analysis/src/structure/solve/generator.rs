@@ -3,6 +3,17 @@
 use super::*;
 use crate::structure::domain::{Kind, Ref};
 
+/// What is known of generators, beyond what they hold.
+#[derive(Default)]
+pub(super) struct Generators {
+    /// Those that are gone over to their end by a place that is always reached.
+    pub(super) driven: HashSet<ObjId>,
+    /// What decides how far the code of each runs.
+    pub(super) drives: HashMap<ObjId, Deps>,
+    /// How many walks are open that may ask for only some of the values.
+    pub(super) partly: u32,
+}
+
 impl Solver<'_> {
     /// Makes a generator; its code runs as far as someone asks for values.
     pub(super) fn generate(
@@ -30,8 +41,8 @@ impl Solver<'_> {
         for name in [self.known.sent, self.known.raised] {
             let _ = self.heap.cell(iterator, name);
         }
-        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
-        let may = !self.driven.contains(&iterator);
+        let driven = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
+        let may = !self.generators.driven.contains(&iterator);
         let walk = |solver: &mut Self| {
             solver.under(driven, may, false, |solver| {
                 let value = solver.walk_call(object, func, env, this, args, true, Some(iterator));
@@ -40,7 +51,7 @@ impl Solver<'_> {
                 }
             });
         };
-        let caught = self.caught.contains(&iterator);
+        let caught = self.promises.caught.contains(&iterator);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         self.comes(iterator, end.hangs);
         let thrown = end.thrown;
@@ -56,16 +67,19 @@ impl Solver<'_> {
             return NONE;
         }
         let control = self.control_above(0);
-        let before = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let before = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
         let all = self.dom.union(before, control);
         if all != before {
-            self.drives.insert(iterator, all);
+            self.generators.drives.insert(iterator, all);
             self.changed = true;
         }
-        if !self.handlers.is_empty() && self.caught.insert(iterator) {
+        if !self.handlers.is_empty() && self.promises.caught.insert(iterator) {
             self.changed = true;
         }
-        if self.partly == 0 && !self.may_above(0) && self.driven.insert(iterator) {
+        if self.generators.partly == 0
+            && !self.may_above(0)
+            && self.generators.driven.insert(iterator)
+        {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {
@@ -77,9 +91,9 @@ impl Solver<'_> {
 
     /// Does something that may ask generators for only some of their values.
     pub(super) fn partly<T>(&mut self, partly: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
-        self.partly += u32::from(partly);
+        self.generators.partly += u32::from(partly);
         let walked = walk(self);
-        self.partly -= u32::from(partly);
+        self.generators.partly -= u32::from(partly);
         walked
     }
 
@@ -108,12 +122,12 @@ impl Solver<'_> {
         self.settle(iterator, self.known.length, Value::computed(count));
         let raised = self.own(iterator, self.known.raised);
         if !raised.is_never() || raised.deps != NONE {
-            let before = std::mem::replace(&mut self.throwing, true);
+            let before = std::mem::replace(&mut self.tries.throwing, true);
             self.may_fail(raised.deps, raised);
-            self.throwing = before;
+            self.tries.throwing = before;
         }
         let sent = self.own(iterator, self.known.sent);
-        let driven = self.drives.get(&iterator).copied().unwrap_or(NONE);
+        let driven = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
         // What is delegated to gives a result, too.
         let sent = if all { self.dom.join(sent, given) } else { sent };
         let sent = self.dom.join(sent, Value::UNDEFINED);

@@ -49,7 +49,7 @@ impl Solver<'_> {
             // What is known of the engine does not hold any more.
             name if name != "args" && crate::structure::builtins::is_global(name) => {
                 self.gap(Code::DynamicGlobal, About::Change);
-                self.lost = true;
+                self.engine.lost = true;
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ impl Solver<'_> {
             let known = &self.heap.objects[promise as usize];
             (known.birth, known.unique)
         };
-        let (control, may) = self.control_between(birth, self.settling);
+        let (control, may) = self.control_between(birth, self.promises.settling);
         let deps = self.dom.union(deps, control);
         let cell = self.heap.cell(promise, self.known.done);
         let done = self.dom.scalar(Scalar::Bool(true));
@@ -26,7 +26,7 @@ impl Solver<'_> {
         let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
         let marked = self.dom.with(told, deps);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
-        if one && unique && self.beside == 0 {
+        if one && unique && self.threads.beside == 0 {
             self.set_now(cell, done);
         } else {
             let joined = self.dom.join(self.now(cell), marked);
@@ -116,7 +116,7 @@ impl Solver<'_> {
         let comes = self.comes_of(value);
         self.hang(comes);
         if self.never_comes(value) && !self.levels.is_empty() {
-            let level = self.thread.min(self.levels.len() - 1);
+            let level = self.threads.level.min(self.levels.len() - 1);
             self.leaves(level, NONE, true);
         }
     }
@@ -127,9 +127,9 @@ impl Solver<'_> {
         if deps == NONE || self.levels.is_empty() {
             return;
         }
-        let level = self.thread.min(self.levels.len() - 1);
+        let level = self.threads.level.min(self.levels.len() - 1);
         let all = self.leaves(level, deps, true);
-        self.hangs = self.dom.union(self.hangs, all);
+        self.threads.hangs = self.dom.union(self.threads.hangs, all);
     }
 
     /// Notes that the generators of a value may wait for ever.

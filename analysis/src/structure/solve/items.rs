@@ -39,7 +39,7 @@ impl Solver<'_> {
                     if shape.refs.len() == 1
                         && !self.may_since(self.heap.objects[*id as usize].birth)
                     {
-                        self.stocked.insert(*id);
+                        self.promises.stocked.insert(*id);
                     }
                     let is_single = shape.refs.len() == 1 && self.is_followed(*id);
                     // In the next turn of a loop it is longer: to find that out would take another round.
@@ -120,7 +120,7 @@ impl Solver<'_> {
         {
             return None;
         }
-        if self.converts {
+        if self.engine.converts {
             let name = self.dom.name(&"@@iterator".into());
             if self.own_method(id, name).is_some() {
                 return None;

@@ -126,7 +126,7 @@ impl Solver<'_> {
                 }
                 Ref::Pool => {
                     self.touch_pool(list.deps);
-                    count = self.dom.union(count, self.pool_deps);
+                    count = self.dom.union(count, self.escaped.deps);
                     self.pooled()
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
@@ -209,7 +209,7 @@ impl Solver<'_> {
             }
             _ => {}
         }
-        if self.converts {
+        if self.engine.converts {
             let this = self.dom.reference(Ref::Obj(object));
             for name in ["@@iterator", "@@asyncIterator"] {
                 if let Some(given) = self.call_named(this, object, name, Value::UNDEFINED) {
@@ -221,7 +221,7 @@ impl Solver<'_> {
         }
         if self.heap.objects[object as usize].escaped {
             self.touch(object, list.deps);
-            count = self.dom.union(count, self.pool_deps);
+            count = self.dom.union(count, self.escaped.deps);
             let pooled = self.pooled();
             out = self.dom.join(out, pooled);
         }

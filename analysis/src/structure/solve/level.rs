@@ -169,12 +169,12 @@ impl Solver<'_> {
     /// Notes that this may fail, which `deps` decide, with `error`.
     pub(super) fn may_fail(&mut self, deps: Deps, error: Value) {
         let Some(handler) = self.handlers.last() else { return };
-        if self.throwing && !self.follows(Rule::Throw) {
+        if self.tries.throwing && !self.follows(Rule::Throw) {
             return;
         }
         let level = handler.level;
         let (sees, deps) = (handler.sees, self.dom.sources.used(deps));
-        if sees == Sees::Throws && !self.throwing {
+        if sees == Sees::Throws && !self.tries.throwing {
             return;
         }
         if sees == Sees::Futile {
@@ -187,7 +187,7 @@ impl Solver<'_> {
             }
             return;
         }
-        if self.doomed > 0 {
+        if self.tries.doomed > 0 {
             // What comes next is the handler, whatever happens here.
             let error = self.dom.with(error, deps);
             if let Some(handler) = self.handlers.last_mut() {
@@ -199,7 +199,7 @@ impl Solver<'_> {
         let all = self.leaves(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;
-            if self.throwing {
+            if self.tries.throwing {
                 handler.ends = self.dom.sources.union(handler.ends, all);
             }
             handler.thrown = self.dom.sources.union(handler.thrown, all);

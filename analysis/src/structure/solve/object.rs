@@ -281,7 +281,7 @@ impl Solver<'_> {
 
     /// Notes that an object which unknown code knows is used: getters and traps may run.
     pub(super) fn touch(&mut self, object: ObjId, deps: Deps) {
-        if !self.traps || !self.heap.objects[object as usize].escaped {
+        if !self.engine.traps || !self.heap.objects[object as usize].escaped {
             return;
         }
         let control = self.control_above(0);
@@ -294,7 +294,7 @@ impl Solver<'_> {
 
     /// Notes that what escaped is used: code that escaped may run now.
     pub(super) fn touch_pool(&mut self, deps: Deps) {
-        if self.pool.is_empty() {
+        if self.escaped.pool.is_empty() {
             return;
         }
         let control = self.control_above(0);

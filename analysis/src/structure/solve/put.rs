@@ -14,7 +14,7 @@ impl Solver<'_> {
         }
         self.check_private(object, key);
         let is_frozen = |one: &Ref| match one {
-            Ref::Obj(id) | Ref::Data(id, _) => self.frozen.contains(id),
+            Ref::Obj(id) | Ref::Data(id, _) => self.engine.frozen.contains(id),
             _ => false,
         };
         if shape.refs.iter().any(is_frozen) {
@@ -59,7 +59,7 @@ impl Solver<'_> {
                 Ref::Builtin(_) => {
                     // What is known of the engine does not hold any more.
                     self.gap(Code::DynamicGlobal, About::Change);
-                    self.lost = true;
+                    self.engine.lost = true;
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Solver<'_> {
 
     /// Sets the length of a list, by which items may be lost.
     fn cut(&mut self, object: ObjId, length: Value) {
-        self.changed |= self.emptied.insert(object);
+        self.changed |= self.promises.emptied.insert(object);
         let deps = self.reach(length);
         self.may_fail_by(Value::computed(deps));
         self.put_any(object, Value { deps, shape: Value::UNDEFINED.shape });
@@ -168,8 +168,8 @@ impl Solver<'_> {
         if self.core.orders && value != Value::ABSENT && self.follows(Rule::PropertyOrder) {
             self.add_in_order(object, name);
         }
-        if !self.converts && self.dom.names.is_hook(name) {
-            (self.converts, self.changed) = (true, true);
+        if !self.engine.converts && self.dom.names.is_hook(name) {
+            (self.engine.converts, self.changed) = (true, true);
         }
         let cell = self.heap.cell(object, name);
         self.heap.cells[cell as usize].span = (self.at, self.end);
@@ -181,15 +181,18 @@ impl Solver<'_> {
     /// Returns whether what an object has is followed write by write.
     pub(super) fn is_followed(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
-        !known.kept || known.unique && self.beside == 0
+        !known.kept || known.unique && self.threads.beside == 0
     }
 
     /// Writes some property, it is not known which.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
         self.escape_into(object, value);
         self.hold_in_object(value, object);
-        if !self.converts && !self.dom.shape(value).refs.is_empty() && self.leads_to_code(value) {
-            (self.converts, self.changed) = (true, true);
+        if !self.engine.converts
+            && !self.dom.shape(value).refs.is_empty()
+            && self.leads_to_code(value)
+        {
+            (self.engine.converts, self.changed) = (true, true);
         }
         let known = &self.heap.objects[object as usize];
         if known.kind == Kind::Plain && !known.kept {

@@ -21,7 +21,7 @@ impl Solver<'_> {
                     Ref::Obj(object) => *object,
                     Ref::Data(object, _) => *object,
                     Ref::Pool => {
-                        all.push(self.pool_deps);
+                        all.push(self.escaped.deps);
                         continue;
                     }
                     _ => continue,
@@ -35,7 +35,7 @@ impl Solver<'_> {
                     continue;
                 }
                 if self.heap.objects[object as usize].escaped {
-                    all.push(self.pool_deps);
+                    all.push(self.escaped.deps);
                 }
                 let cells: SmallVec<[(NameId, CellId); 8]> =
                     self.heap.objects[object as usize].keys.iter().copied().collect();
@@ -68,6 +68,6 @@ impl Solver<'_> {
             }
             None => NONE,
         };
-        if escaped { self.dom.union(own, self.pool_deps) } else { own }
+        if escaped { self.dom.union(own, self.escaped.deps) } else { own }
     }
 }

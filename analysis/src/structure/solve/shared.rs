@@ -27,6 +27,28 @@ const NESTED: usize = 64;
 /// In place of the caller, for contexts that calls share.
 const ANY_CALLER: u32 = u32::MAX;
 
+/// The functions of the program, and which of them were walked.
+#[derive(Default)]
+pub(super) struct Functions {
+    /// Those of which no call was found.
+    pub(super) unseen: Vec<(FuncId, ObjId)>,
+    /// Those of them that nothing else calls.
+    pub(super) roots: HashSet<FuncId>,
+    /// Those of which a call was found.
+    pub(super) called: HashSet<FuncId>,
+    /// The shared contexts that are still to be walked in this round.
+    pub(super) waiting: Vec<(u32, Option<ObjId>)>,
+    /// How many instructions were walked in calls of their own.
+    pub(super) inlined: usize,
+}
+
+impl Functions {
+    pub(super) fn begin_round(&mut self) {
+        self.waiting.clear();
+        self.inlined = 0;
+    }
+}
+
 impl Solver<'_> {
     /// Calls a function in the context that all such calls share.
     pub(super) fn call_shared(
@@ -91,7 +113,7 @@ impl Solver<'_> {
             if self.acts.len() < NESTED {
                 self.walk_open(context, iterator);
             } else {
-                self.waiting.push((context, iterator));
+                self.functions.waiting.push((context, iterator));
             }
             shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         }
@@ -127,7 +149,7 @@ impl Solver<'_> {
 
     /// Walks the shared contexts that were not walked where they were called.
     pub(super) fn walk_waiting(&mut self) {
-        while let Some((context, iterator)) = self.waiting.pop() {
+        while let Some((context, iterator)) = self.functions.waiting.pop() {
             self.walk_open(context, iterator);
         }
     }
@@ -151,9 +173,9 @@ impl Solver<'_> {
         deps: Deps,
         iterator: Option<ObjId>,
     ) {
-        let (mark, loosened) = (self.trail.len(), self.misuses.loosened());
-        self.tracking += 1;
-        self.beside += 1;
+        let (mark, loosened) = (self.trail.changes.len(), self.misuses.loosened());
+        self.trail.tracking += 1;
+        self.threads.beside += 1;
         let mut given = None;
         let (_, handler, _) = self.guarded(|solver| {
             given = solver.under(deps, true, true, |solver| {
@@ -161,14 +183,14 @@ impl Solver<'_> {
             });
             given.is_some()
         });
-        self.beside -= 1;
+        self.threads.beside -= 1;
         let written: Vec<CellId> = self
             .changed_since(mark)
             .into_iter()
             .map(|(cell, _)| cell)
             .filter(|cell| !self.heap.cells[*cell as usize].private)
             .collect();
-        self.tracking -= 1;
+        self.trail.tracking -= 1;
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         for cell in written {
             self.changed |= shared.writes.insert(cell);

@@ -7,6 +7,18 @@ use crate::structure::domain::{Paths, Prim, Promised, Ref};
 /// Cells, with what they have at some place.
 pub(super) type Changes = SmallVec<[(CellId, Value); 12]>;
 
+/// What changed, for the places at which ways part and meet.
+#[derive(Default)]
+pub(super) struct Trail {
+    /// The cells that were written, and what they had.
+    pub(super) changes: Vec<(CellId, Value)>,
+    /// How many regions are open whose end needs it.
+    pub(super) tracking: u32,
+    /// Marks cells that were seen in one look at it.
+    pub(super) seen: Vec<u32>,
+    pub(super) epoch: u32,
+}
+
 impl Solver<'_> {
     pub(super) fn base(&self) -> CellId {
         self.acts.last().map_or(0, |act| act.base)
@@ -37,9 +49,9 @@ impl Solver<'_> {
         if !known.beside.is_never() {
             value = self.dom.join(value, known.beside);
             // When it is read decides what of that is there.
-            value = self.dom.with(value, self.when);
+            value = self.dom.with(value, self.time.when);
         }
-        if self.beside > 0 {
+        if self.threads.beside > 0 {
             let known = &mut self.heap.cells[cell as usize];
             known.watched = true;
             value = self.dom.join(value, known.ever);
@@ -69,25 +81,26 @@ impl Solver<'_> {
             NONE
         };
         // The program itself finds what it wrote whenever that was; what runs beside it may not.
-        let value = if self.beside > 0 { self.dom.with(value, self.when) } else { value };
+        let value =
+            if self.threads.beside > 0 { self.dom.with(value, self.time.when) } else { value };
         let is_promise = known.object.is_some_and(|object| {
             self.heap.objects[object as usize].kind == crate::structure::domain::Kind::Promise
         });
-        self.effects += usize::from(!is_promise);
+        self.threads.effects += usize::from(!is_promise);
         let marked = self.dom.with(value, since);
-        let seen_beside = self.dom.with(marked, self.when);
+        let seen_beside = self.dom.with(marked, self.time.when);
         if known.object.is_some_and(|object| self.heap.objects[object as usize].escaped) {
             // Unknown code sees what is written, and that it is.
             self.escape(seen_beside);
         }
         self.changed |= self.heap.note(&mut self.dom, cell, seen_beside);
-        if strong && self.beside == 0 {
+        if strong && self.threads.beside == 0 {
             self.set_now(cell, value);
             return;
         }
         let joined = self.dom.join(known.now, marked);
         self.set_now(cell, joined);
-        if self.beside > 0 {
+        if self.threads.beside > 0 {
             let known = &mut self.heap.cells[cell as usize];
             let joined = self.dom.join(known.beside, marked);
             if joined != known.beside {
@@ -106,7 +119,7 @@ impl Solver<'_> {
                 // Whether it is a promise is no flow: where that differs, nothing is sure.
                 let joined = self.dom.join(now, value);
                 self.heap.cells[cell as usize].now = joined;
-                if self.tracking > 0 {
+                if self.trail.tracking > 0 {
                     self.misuses.loosens(cell);
                 }
             }
@@ -114,8 +127,8 @@ impl Solver<'_> {
         }
         let known = &mut self.heap.cells[cell as usize];
         let before = std::mem::replace(&mut known.now, value);
-        if self.tracking > 0 {
-            self.trail.push((cell, before));
+        if self.trail.tracking > 0 {
+            self.trail.changes.push((cell, before));
         }
         if let Some(recorder) = self.recorders.last_mut() {
             let written = recorder.entry(cell).or_insert(before);
@@ -128,7 +141,7 @@ impl Solver<'_> {
         let now = self.now(cell);
         if self.dom.shape(now).promised.is_promise() {
             self.heap.cells[cell as usize].now = self.dom.promised(now, Promised::Perhaps);
-            if self.tracking > 0 {
+            if self.trail.tracking > 0 {
                 self.misuses.loosens(cell);
             }
         }
@@ -169,15 +182,15 @@ impl Solver<'_> {
 
     /// Returns the cells that changed since a place in the trail, with what they had there.
     pub(super) fn changed_since(&mut self, mark: usize) -> Changes {
-        self.epoch += 1;
-        if self.seen.len() < self.heap.cells.len() {
-            self.seen.resize(self.heap.cells.len(), 0);
+        self.trail.epoch += 1;
+        if self.trail.seen.len() < self.heap.cells.len() {
+            self.trail.seen.resize(self.heap.cells.len(), 0);
         }
         let mut out = Changes::new();
-        for (cell, before) in &self.trail[mark..] {
-            let seen = &mut self.seen[*cell as usize];
-            if *seen != self.epoch {
-                *seen = self.epoch;
+        for (cell, before) in &self.trail.changes[mark..] {
+            let seen = &mut self.trail.seen[*cell as usize];
+            if *seen != self.trail.epoch {
+                *seen = self.trail.epoch;
                 out.push((*cell, *before));
             }
         }
@@ -189,7 +202,7 @@ impl Solver<'_> {
         for (cell, before) in changed {
             self.heap.cells[*cell as usize].now = *before;
         }
-        self.trail.truncate(mark);
+        self.trail.changes.truncate(mark);
     }
 
     pub(super) fn now(&self, cell: CellId) -> Value {

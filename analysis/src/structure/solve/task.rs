@@ -82,8 +82,9 @@ impl Solver<'_> {
             self.shown_arguments(args, data)
         };
         let decides = self.control_above(0);
-        let decides = if self.beside > 0 { self.dom.union(decides, self.when) } else { decides };
-        self.effects += 1;
+        let decides =
+            if self.threads.beside > 0 { self.dom.union(decides, self.time.when) } else { decides };
+        self.threads.effects += 1;
         let (may, many) = (self.may_above(0), self.is_repeated());
         self.found_with_item(site);
         let (at, text) = (self.at, self.sent_text());
@@ -146,14 +147,14 @@ impl Solver<'_> {
         old.arguments = arguments;
         (old.data, old.decides) = (data, decides);
         old.may &= new.may;
-        old.many |= new.many || self.replays == 0;
+        old.many |= new.many || self.tries.replays == 0;
     }
 
     /// Calls what runs when a value is made text, to be sent; returns what flows into what is sent in
     /// its place, if anything is.
     pub(super) fn serialise(&mut self, value: Value) -> Option<Deps> {
         let mut rewritten = None;
-        let is_plain = !self.converts && !self.core.accessors && !self.traps;
+        let is_plain = !self.engine.converts && !self.core.accessors && !self.engine.traps;
         if is_plain || !self.follows(Rule::Serialised) {
             return None;
         }

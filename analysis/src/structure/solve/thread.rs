@@ -10,6 +10,44 @@ pub(super) struct Before {
     effects: usize,
 }
 
+/// What runs beside what.
+#[derive(Default)]
+pub(super) struct Threads {
+    /// How many of the functions that are walked run beside others.
+    pub(super) beside: u32,
+    /// Whether something runs beside the program whose end nobody waits for.
+    pub(super) left: bool,
+    /// What runs beside the program and changes something, by its promise.
+    pub(super) running: HashMap<ObjId, Birth>,
+    /// How much was changed that others may see.
+    pub(super) effects: usize,
+    /// The level of what is walked beside others, and what decides whether it waits for ever.
+    pub(super) level: usize,
+    pub(super) hangs: Deps,
+}
+
+impl Threads {
+    pub(super) fn begin_round(&mut self) {
+        let effects = self.effects;
+        *self = Self { effects, ..Self::default() };
+    }
+}
+
+/// What decides when something happens.
+#[derive(Default)]
+pub(super) struct Time {
+    /// When the code that is walked runs, beyond what decides whether it does.
+    pub(super) when: Deps,
+    /// Where what runs beside others began to.
+    pub(super) since: Birth,
+    /// Whether timers are stopped.
+    pub(super) cancels: Deps,
+    /// Which numbers timers have, what the clock shows, and what is drawn by chance.
+    pub(super) timers: Deps,
+    pub(super) clock: Deps,
+    pub(super) chance: Deps,
+}
+
 impl Solver<'_> {
     /// Starts an async function for which nobody waits here.
     pub(super) fn start(
@@ -23,14 +61,14 @@ impl Solver<'_> {
         self.keep_object(object);
         self.keep_given(this, args);
         let promise = self.object(2, Kind::Promise);
-        self.unwaited.insert(promise);
+        self.promises.unwaited.insert(promise);
         let when = self.begin_thread(NONE);
         let mut given = Value::NEVER;
         let walk = |solver: &mut Self| {
             let value = solver.walk_call(object, func, env, this, args, true, None);
             given = value.unwrap_or(Value::NEVER);
         };
-        let caught = self.caught.contains(&promise);
+        let caught = self.promises.caught.contains(&promise);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         if end.any {
             self.settle_failure(promise, end.thrown, end.error);
@@ -47,31 +85,31 @@ impl Solver<'_> {
 
     /// Notes that something begins to run beside what follows, at a time that `deps` decide.
     pub(super) fn begin_thread(&mut self, deps: Deps) -> Before {
-        let when = self.dom.union(self.when, deps);
+        let when = self.dom.union(self.time.when, deps);
         let since = self.birth();
         Before {
-            when: std::mem::replace(&mut self.when, when),
-            since: std::mem::replace(&mut self.since, since),
-            effects: self.effects,
+            when: std::mem::replace(&mut self.time.when, when),
+            since: std::mem::replace(&mut self.time.since, since),
+            effects: self.threads.effects,
         }
     }
 
     /// Notes that what began to run beside this is followed; returns whether anybody may see it.
     pub(super) fn end_beside(&mut self, before: &Before) -> bool {
-        (self.when, self.since) = (before.when, before.since);
-        let is_seen = self.effects > before.effects;
+        (self.time.when, self.time.since) = (before.when, before.since);
+        let is_seen = self.threads.effects > before.effects;
         if is_seen && !self.is_concurrent() {
-            self.since = self.birth();
+            self.time.since = self.birth();
         }
         is_seen
     }
 
     /// Notes what decides when something that ran beside has settled a promise.
     pub(super) fn end_thread(&mut self, before: Before, promise: ObjId) {
-        let when = self.when;
+        let when = self.time.when;
         if self.end_beside(&before) {
             let birth = self.birth();
-            self.running.insert(promise, birth);
+            self.threads.running.insert(promise, birth);
         }
         if when != NONE {
             self.settle(promise, self.known.when, Value::computed(when));
@@ -122,7 +160,7 @@ impl Solver<'_> {
     /// Notes that what settles promises is done: all of them, and not only the first.
     pub(super) fn end_running(&mut self, value: Value, seen: &HashSet<ObjId>) {
         let mut ended: SmallVec<[ObjId; 4]> = SmallVec::new();
-        for (promise, birth) in self.running.clone() {
+        for (promise, birth) in self.threads.running.clone() {
             if !seen.contains(&promise) || self.may_since(birth) {
                 continue;
             }
@@ -136,21 +174,21 @@ impl Solver<'_> {
             _ => false,
         });
         if !is_first {
-            self.running.retain(|promise, _| !ended.contains(promise));
+            self.threads.running.retain(|promise, _| !ended.contains(promise));
         }
     }
 
     /// Returns whether something else may run while this waits.
     pub(super) fn is_concurrent(&self) -> bool {
-        self.beside > 0 || self.threads || !self.running.is_empty()
+        self.threads.beside > 0 || self.threads.left || !self.threads.running.is_empty()
     }
 
     /// When nothing new is learned: a promise that nobody waits for fails without an end of the program.
     pub(super) fn doubt_promises(&mut self) -> bool {
         let mut new = false;
-        for promise in self.unwaited.clone() {
-            if !self.awaited.contains(&promise) {
-                new |= self.caught.insert(promise);
+        for promise in self.promises.unwaited.clone() {
+            if !self.promises.awaited.contains(&promise) {
+                new |= self.promises.caught.insert(promise);
             }
         }
         new

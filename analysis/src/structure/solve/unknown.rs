@@ -7,12 +7,36 @@ use super::*;
 use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Promised, Ref, Shape};
 
+/// What unknown code has.
+#[derive(Default)]
+pub(super) struct Escaped {
+    /// Functions of the program, to be called at any time.
+    pub(super) pool: Vec<ObjId>,
+    /// What flows into all that it has.
+    pub(super) deps: Deps,
+    /// The objects that were handed to it in this round.
+    pub(super) handed: HashSet<ObjId>,
+    pub(super) filling: HashSet<ObjId>,
+    /// Whether what escapes is written into something that escapes elsewhere.
+    pub(super) fills: bool,
+    /// What was found so; it is told if nothing else tells of it.
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl Escaped {
+    pub(super) fn begin_round(&mut self) {
+        self.handed.clear();
+        self.filling.clear();
+        self.gaps.clear();
+    }
+}
+
 impl Solver<'_> {
     /// Returns what may be anything that escaped.
     pub(super) fn pooled(&mut self) -> Value {
         let refs = smallvec::smallvec![Ref::Pool];
         let shape = Shape { prim: Prim::Any, absent: false, refs, promised: Promised::No };
-        Value { deps: self.pool_deps, shape: self.dom.shapes.add(shape) }
+        Value { deps: self.escaped.deps, shape: self.dom.shapes.add(shape) }
     }
 
     pub(super) fn escape_nothing(&mut self) -> Value {
@@ -24,10 +48,10 @@ impl Solver<'_> {
         for value in values {
             self.escape(*value);
         }
-        self.effects += 1;
+        self.threads.effects += 1;
         // That it runs at all is seen by all that it reaches.
         let control = self.control_above(0);
-        let control = self.dom.union(control, self.when);
+        let control = self.dom.union(control, self.time.when);
         self.add_to_pool(control);
         let given = self.pooled();
         self.may_fail_by(given);
@@ -42,9 +66,9 @@ impl Solver<'_> {
     }
 
     pub(super) fn add_to_pool(&mut self, deps: Deps) {
-        let all = self.dom.union(self.pool_deps, deps);
-        if all != self.pool_deps {
-            self.pool_deps = all;
+        let all = self.dom.union(self.escaped.deps, deps);
+        if all != self.escaped.deps {
+            self.escaped.deps = all;
             self.changed = true;
         }
     }
@@ -76,7 +100,7 @@ impl Solver<'_> {
     /// Keeps a value where unknown code finds it, which sees that this happens.
     pub(super) fn escape_here(&mut self, value: Value) {
         let control = self.control_above(0);
-        let control = self.dom.union(control, self.when);
+        let control = self.dom.union(control, self.time.when);
         self.add_to_pool(control);
         self.escape_as(value, How::Kept);
     }
@@ -103,15 +127,17 @@ impl Solver<'_> {
                 self.changed = true;
                 self.keep_object(object);
                 if matches!(kind, Kind::Func { .. } | Kind::Bound) {
-                    self.pool.push(object);
+                    self.escaped.pool.push(object);
                 }
                 if kind == Kind::Iterator {
                     let _ = self.partly(true, |solver| solver.drive(object));
                 }
             }
-            let is_new = match self.fills {
-                true => !self.handed.contains(&object) && self.filling.insert(object),
-                false => self.handed.insert(object),
+            let is_new = match self.escaped.fills {
+                true => {
+                    !self.escaped.handed.contains(&object) && self.escaped.filling.insert(object)
+                }
+                false => self.escaped.handed.insert(object),
             };
             for (_, cell) in cells {
                 let value = self.read(cell);
@@ -139,35 +165,35 @@ impl Solver<'_> {
         if !self.heap.objects[object as usize].escaped || value.is_never() {
             return;
         }
-        if self.handed.contains(&object) {
+        if self.escaped.handed.contains(&object) {
             return self.escape_as(value, How::Kept);
         }
         // Where it is handed over tells more than where it is filled.
-        let before = std::mem::replace(&mut self.fills, true);
+        let before = std::mem::replace(&mut self.escaped.fills, true);
         self.escape_as(value, How::Kept);
-        self.fills = before;
+        self.escaped.fills = before;
     }
 
     /// Calls what escaped, as unknown code may: at any time, any number of times, with anything.
     pub(super) fn call_pool(&mut self) {
         // Where something is handed over tells more than what is done with it.
-        let before = std::mem::replace(&mut self.fills, true);
+        let before = std::mem::replace(&mut self.escaped.fills, true);
         self.call_all_of_pool();
-        self.fills = before;
+        self.escaped.fills = before;
         self.call_unseen();
     }
 
     fn call_all_of_pool(&mut self) {
         self.drive_escaped();
         let mut place = 0;
-        while let Some(object) = self.pool.get(place).copied() {
+        while let Some(object) = self.escaped.pool.get(place).copied() {
             if !self.follows(Rule::EscapedCall) {
                 break;
             }
             place += 1;
             let pooled = self.pooled();
             let args = Args { list: SmallVec::new(), rest: Some(pooled) };
-            let deps = self.pool_deps;
+            let deps = self.escaped.deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
             let end = self.beside(|solver| {
@@ -188,10 +214,10 @@ impl Solver<'_> {
             if !known.escaped || known.kind != Kind::Iterator {
                 continue;
             }
-            let before = self.drives.get(&object).copied().unwrap_or(NONE);
-            let all = self.dom.union(before, self.pool_deps);
+            let before = self.generators.drives.get(&object).copied().unwrap_or(NONE);
+            let all = self.dom.union(before, self.escaped.deps);
             if all != before {
-                self.drives.insert(object, all);
+                self.generators.drives.insert(object, all);
                 self.changed = true;
             }
             let pooled = self.pooled();
@@ -202,12 +228,12 @@ impl Solver<'_> {
 
     /// Calls the functions of which no call was found: what they call is told all the same.
     fn call_unseen(&mut self) {
-        for (func, object) in self.unseen.clone() {
+        for (func, object) in self.functions.unseen.clone() {
             // Of several that call each other, the first is enough.
-            if self.called.contains(&func) && !self.roots.contains(&func) {
+            if self.functions.called.contains(&func) && !self.functions.roots.contains(&func) {
                 continue;
             }
-            self.roots.insert(func);
+            self.functions.roots.insert(func);
             let some = Value::computed(NONE);
             let args = Args { list: SmallVec::new(), rest: Some(some) };
             let callee = self.dom.reference(Ref::Obj(object));
@@ -244,14 +270,14 @@ impl Solver<'_> {
         let mut found: Vec<(FuncId, ObjId)> = Vec::new();
         for (object, known) in self.heap.objects.iter().enumerate() {
             if let Kind::Func { func, .. } = known.kind
-                && !self.called.contains(&func)
-                && !self.roots.contains(&func)
+                && !self.functions.called.contains(&func)
+                && !self.functions.roots.contains(&func)
                 && !found.iter().any(|(other, _)| *other == func)
             {
                 found.push((func, object as ObjId));
             }
         }
-        self.unseen.extend(&found);
+        self.functions.unseen.extend(&found);
         !found.is_empty()
     }
 
@@ -267,16 +293,16 @@ impl Solver<'_> {
 
     fn beside_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
-        let thread = std::mem::replace(&mut self.thread, self.levels.len());
-        let hangs = std::mem::replace(&mut self.hangs, NONE);
-        self.beside += 1;
+        let thread = std::mem::replace(&mut self.threads.level, self.levels.len());
+        let hangs = std::mem::replace(&mut self.threads.hangs, NONE);
+        self.threads.beside += 1;
         let (_, mut handler, _) = self.guarded_by(sees, |solver| {
             walk(solver);
             true
         });
-        self.beside -= 1;
-        handler.hangs = std::mem::replace(&mut self.hangs, hangs);
-        self.thread = thread;
+        self.threads.beside -= 1;
+        handler.hangs = std::mem::replace(&mut self.threads.hangs, hangs);
+        self.threads.level = thread;
         self.handlers = handlers;
         handler
     }

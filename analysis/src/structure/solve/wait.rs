@@ -3,6 +3,30 @@
 use super::*;
 use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref};
 
+/// What is known of promises, beyond what they hold.
+#[derive(Default)]
+pub(super) struct Promises {
+    /// Those whose failure someone else than the end of the program sees.
+    pub(super) caught: HashSet<ObjId>,
+    pub(super) awaited: HashSet<ObjId>,
+    /// Those that functions which run beside give.
+    pub(super) unwaited: HashSet<ObjId>,
+    /// The lists that are made with an item, and those from which items may be taken.
+    pub(super) stocked: HashSet<ObjId>,
+    pub(super) emptied: HashSet<ObjId>,
+    /// The level at which a promise is asked to settle another.
+    pub(super) settling: Option<usize>,
+}
+
+impl Promises {
+    pub(super) fn begin_round(&mut self) {
+        self.awaited.clear();
+        self.unwaited.clear();
+        self.stocked.clear();
+        self.settling = None;
+    }
+}
+
 impl Solver<'_> {
     /// Puts into a promise what it gives, or why it fails.
     pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
@@ -21,7 +45,7 @@ impl Solver<'_> {
     /// Returns what a promise is settled with by a value, without a look at failures.
     pub(super) fn settled(&mut self, value: Value) -> Value {
         let settled = self.given_by(value);
-        if !self.converts {
+        if !self.engine.converts {
             return settled;
         }
         let settled = self.wait_for_objects(settled);
@@ -99,7 +123,7 @@ impl Solver<'_> {
                     error = self.dom.join(error, Value::computed(own));
                 }
                 Ref::Pool => {
-                    deps = self.dom.union(deps, self.pool_deps);
+                    deps = self.dom.union(deps, self.escaped.deps);
                     let pooled = self.pooled();
                     error = self.dom.join(error, pooled);
                 }
@@ -140,8 +164,8 @@ impl Solver<'_> {
                     continue;
                 }
                 if kind == Kind::Promise {
-                    self.awaited.insert(*object);
-                    if caught && self.caught.insert(*object) {
+                    self.promises.awaited.insert(*object);
+                    if caught && self.promises.caught.insert(*object) {
                         self.changed = true;
                     }
                 }
@@ -166,7 +190,7 @@ impl Solver<'_> {
         let caught = !self.handlers.is_empty();
         let seen = self.sees(value, caught);
         let concurrent = self.is_concurrent();
-        if self.beside == 0 && !self.running.is_empty() {
+        if self.threads.beside == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);
         }
         if caught {
@@ -183,13 +207,13 @@ impl Solver<'_> {
             }
         }
         if !self.is_concurrent() {
-            self.when = NONE;
+            self.time.when = NONE;
         } else if concurrent {
             self.takes_time(value);
         }
         self.waits_for(value);
         let settled = self.given_by(value);
-        if !self.converts {
+        if !self.engine.converts {
             return settled;
         }
         self.wait_for_objects(settled)
@@ -199,10 +223,10 @@ impl Solver<'_> {
     pub(super) fn takes_time(&mut self, value: Value) {
         if self.is_concurrent() && self.follows(Rule::Waiting) {
             // What decided before both ran is the same for both.
-            let control = self.control_since(self.since);
+            let control = self.control_since(self.time.since);
             let when = self.when_of(value);
             let when = self.dom.union(when, control);
-            self.when = self.dom.union(self.when, when);
+            self.time.when = self.dom.union(self.time.when, when);
         }
     }
 

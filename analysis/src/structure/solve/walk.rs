@@ -173,7 +173,7 @@ impl<'a> Solver<'a> {
             Op::Await { to, from, returned } => {
                 let of = self.slot(*from);
                 let mut value = self.wait(of);
-                if *returned && self.converts {
+                if *returned && self.engine.converts {
                     // Unlike `await`, it asks promises, too, for a method of the program's own.
                     value = self.call_then(of, value, true);
                 }
@@ -256,7 +256,7 @@ impl<'a> Solver<'a> {
 
     /// Returns whether this place is walked for one run of it alone.
     pub(super) fn is_single(&self) -> bool {
-        self.beside == 0
+        self.threads.beside == 0
             && self.acts.last().is_some_and(|act| {
                 self.contexts[act.context as usize].unique
                     && !self.levels[act.level..].iter().any(|level| level.many)
@@ -313,7 +313,7 @@ impl<'a> Solver<'a> {
 
     pub(super) fn throw(&mut self, value: Value) {
         if self.handlers.is_empty() {
-            if self.rethrows > 0 {
+            if self.tries.rethrows > 0 {
                 // The failure that is thrown again would have ended the program.
                 return;
             }
@@ -321,8 +321,8 @@ impl<'a> Solver<'a> {
             self.leaves(0, NONE, false);
             return;
         }
-        let before = std::mem::replace(&mut self.throwing, true);
+        let before = std::mem::replace(&mut self.tries.throwing, true);
         self.may_fail(NONE, value);
-        self.throwing = before;
+        self.tries.throwing = before;
     }
 }

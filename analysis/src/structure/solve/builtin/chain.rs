@@ -29,7 +29,7 @@ impl Solver<'_> {
                 (solver.at, solver.end, solver.place) = at;
                 // Who hands on success and failure alike settles the promise in the end.
                 let settling = solver.settles_another(callee).then_some(depth);
-                let before = std::mem::replace(&mut solver.settling, settling);
+                let before = std::mem::replace(&mut solver.promises.settling, settling);
                 let mut given = None;
                 let deps = if failed { fails } else { NONE };
                 let mut call = |solver: &mut Self| {
@@ -45,7 +45,7 @@ impl Solver<'_> {
                     call(solver)
                 };
                 (solver.at, solver.end, solver.place) = at;
-                solver.settling = before;
+                solver.promises.settling = before;
                 if let Some(given) = given {
                     solver.fails_with(given);
                     solver.takes_time(given);
@@ -117,12 +117,12 @@ impl Solver<'_> {
         }
         self.keep_given(Some(this), args);
         let promise = self.object(2, Kind::Promise);
-        self.unwaited.insert(promise);
+        self.promises.unwaited.insert(promise);
         let before = self.when_of(this);
         let when = self.begin_thread(before);
         let mut thrown = NONE;
         let mut with = Value::NEVER;
-        let caught = self.caught.contains(&promise);
+        let caught = self.promises.caught.contains(&promise);
         let walk = |solver: &mut Self| {
             let may = comes != NONE || solver.never_comes(this);
             solver.under(comes, may, false, walk);

@@ -51,7 +51,7 @@ impl Solver<'_> {
             _ if builtins::is_opaque(&text) => {
                 let deps = self.convert_args(args);
                 let is_now = &*text == "Date" && args.list.is_empty() && args.rest.is_none();
-                let deps = if is_now { self.dom.union(deps, self.clock) } else { deps };
+                let deps = if is_now { self.dom.union(deps, self.time.clock) } else { deps };
                 self.may_fail_by(Value::computed(deps));
                 let made = self.make(1, Kind::Opaque);
                 self.set_own(made, self.known.elem, Value::computed(deps));

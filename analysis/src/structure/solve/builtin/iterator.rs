@@ -28,9 +28,9 @@ impl Solver<'_> {
         }
         if name == "throw" {
             // What nobody catches in the generator is thrown here.
-            let before = std::mem::replace(&mut self.throwing, true);
+            let before = std::mem::replace(&mut self.tries.throwing, true);
             self.may_fail(sent.deps, sent);
-            self.throwing = before;
+            self.tries.throwing = before;
         }
         let (mut item, mut count) = self.partly(true, |solver| solver.iterated(this));
         for one in &shape.refs {

@@ -79,7 +79,7 @@ impl Solver<'_> {
                 continue;
             }
             let Ref::Obj(object) = one else { continue };
-            self.changed |= self.emptied.insert(*object);
+            self.changed |= self.promises.emptied.insert(*object);
             let own = self.dom.reference(*one);
             let (item, count) = self.iterated(own);
             let control = self.reach_args(args);

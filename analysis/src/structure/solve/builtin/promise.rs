@@ -197,7 +197,7 @@ impl Solver<'_> {
             let Ref::Obj(object) = one else {
                 may_fail = true;
                 if *one == Ref::Pool {
-                    fails = self.dom.union(fails, self.pool_deps);
+                    fails = self.dom.union(fails, self.escaped.deps);
                 }
                 continue;
             };
@@ -205,7 +205,7 @@ impl Solver<'_> {
             let is_list =
                 matches!(known.kind, Kind::Array | Kind::Map | Kind::Set | Kind::Iterator);
             if known.escaped {
-                fails = self.dom.union(fails, self.pool_deps);
+                fails = self.dom.union(fails, self.escaped.deps);
             }
             may_fail |= !is_list || known.escaped;
             if known.kind == Kind::Iterator {
@@ -230,8 +230,8 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(list.shape);
         let is_stocked = |one: &Ref| match one {
             Ref::Obj(object) => {
-                self.stocked.contains(object)
-                    && !self.emptied.contains(object)
+                self.promises.stocked.contains(object)
+                    && !self.promises.emptied.contains(object)
                     && !self.heap.objects[*object as usize].escaped
             }
             _ => false,
@@ -299,7 +299,7 @@ impl Solver<'_> {
         self.sees(value, true);
         let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
         let late = self.when_of(value);
-        let when = self.dom.union(self.when, late);
+        let when = self.dom.union(self.time.when, late);
         for one in &shape.refs {
             let Ref::Obj(promise) = one else { continue };
             self.settle(*promise, self.known.settles, place);

@@ -77,19 +77,19 @@ impl Solver<'_> {
         if !is_some || key.names.as_ref().is_none_or(|names| names.iter().any(is_own)) {
             // What is known of the engine does not hold any more.
             self.gap(Code::DynamicGlobal, About::Change);
-            self.lost = true;
+            self.engine.lost = true;
             return;
         }
         self.escape(value);
-        if !self.marked {
-            (self.marked, self.changed) = (true, true);
+        if !self.engine.marked {
+            (self.engine.marked, self.changed) = (true, true);
         }
     }
 
     /// Reads a property of a method of the engine.
     pub(in crate::structure::solve) fn get_of_method(&mut self, key: &At) -> Value {
         let value = self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
-        if !self.marked {
+        if !self.engine.marked {
             return value;
         }
         let pooled = self.pooled();

@@ -10,22 +10,22 @@ impl Solver<'_> {
         let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
         let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
         self.keep_given(None, args);
-        let cancels = if self.follows(Rule::TimerStopped) { self.cancels } else { NONE };
+        let cancels = if self.follows(Rule::TimerStopped) { self.time.cancels } else { NONE };
         let many = name == "setInterval";
         let may = cancels != NONE || many;
         // How long it takes decides what comes before it.
         let delay = if skip == 2 { self.arg(args, 1) } else { Value::UNDEFINED };
         let mut late = self.convert(delay);
         let control = self.control_above(0);
-        for deps in [delay.deps, control, self.when] {
+        for deps in [delay.deps, control, self.time.when] {
             late = self.dom.union(late, deps);
         }
         let late = self.dom.sources.used(late);
         let late = if self.follows(Rule::TimerDelay) { late } else { NONE };
-        let clock = self.dom.union(self.clock, late);
-        let timers = self.dom.union(self.timers, control);
-        self.changed |= clock != self.clock || timers != self.timers;
-        (self.clock, self.timers) = (clock, timers);
+        let clock = self.dom.union(self.time.clock, late);
+        let timers = self.dom.union(self.time.timers, control);
+        self.changed |= clock != self.time.clock || timers != self.time.timers;
+        (self.time.clock, self.time.timers) = (clock, timers);
         let before = self.begin_thread(late);
         let at = (self.at, self.end, self.place);
         let is_text = self.dom.shape(callee).refs.is_empty()
@@ -39,7 +39,7 @@ impl Solver<'_> {
             });
         });
         (self.at, self.end, self.place) = at;
-        self.threads |= self.end_beside(&before);
-        Value::computed(self.timers)
+        self.threads.left |= self.end_beside(&before);
+        Value::computed(self.time.timers)
     }
 }
