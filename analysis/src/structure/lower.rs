@@ -198,7 +198,7 @@ impl Lower {
                 let to = self.fresh();
                 let leads = matches!(&**name, "Symbol" | "globalThis");
                 self.core.symbols |= leads;
-                self.core.hooks |= leads;
+                self.core.hooks |= &**name == "Symbol";
                 if !name.is_ascii() {
                     // No global has such a name; `mсp` with a Cyrillic letter is not `mcp`.
                     self.core.unknown_names.push((offset(span.lo), name.clone()));

@@ -158,7 +158,8 @@ pub(super) const CHANGES: &[Construct] = &[
         "state: shadowed",
         "{ let s1 = s2, k1 = k2; s1({}); mcp.fs[k1]({}); s1 = s3; k1 = k3; s1({}); } s1({});",
     ),
-    plain(
+    // What is never assigned names a tool, too: `undefined`.
+    later(
         "state: var",
         "(() => { if (@y) { var $1 = s1, $2 = k1; } s1 = $1; mcp.fs[$2]({}); })();",
     ),

@@ -53,7 +53,7 @@ impl<'a> Solver<'a> {
             functions: Functions::default(),
             promises: Promises::default(),
             generators: Generators::default(),
-            engine: Engine { converts: core.converts, ..Engine::default() },
+            engine: Engine { converts: core.converts, hooks: core.hooks, ..Engine::default() },
             time: Time::default(),
             misuses: Misuses::default(),
             chosen: Chosen::default(),

@@ -21,6 +21,8 @@ use crate::structure::domain::{Kind, Ref};
 pub(super) struct Engine {
     /// Whether a property has the name of a method that the engine calls by itself.
     pub(super) converts: bool,
+    /// Whether objects of it may have other ways to iterate, copy, match or split.
+    pub(super) hooks: bool,
     /// Whether properties may be more than they seem: unknown code may add getters and traps.
     pub(super) traps: bool,
     /// Whether methods of the engine may have properties that the program gave them.

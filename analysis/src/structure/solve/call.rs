@@ -1,6 +1,7 @@
 //! Calls: what is called, and what it is given.
 
 use super::*;
+use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
 use crate::structure::domain::{Kind, Ref};
 
@@ -66,7 +67,7 @@ impl<'a> Solver<'a> {
         };
         self.written = written;
         let given = stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
-            CallForm::Plain => self.call_any(callee, this, &args, wait),
+            CallForm::Plain => self.call_member(callee, this, &args, wait),
             CallForm::New => self.construct_any(callee, &args),
             CallForm::Super => self.call_parent(callee, this, &args),
         });
@@ -102,6 +103,28 @@ impl<'a> Solver<'a> {
             self.may_fail_by(callee);
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
+            let written = solver.written;
+            solver.written = solver.written_for(one);
+            let given = solver.call_one(one, this, args, wait);
+            solver.written = written;
+            given
+        })
+    }
+
+    /// Calls each of the functions that a part of `this` may be.
+    fn call_member(
+        &mut self,
+        callee: Value,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Option<Value> {
+        let shape = self.dom.shapes.kept(callee.shape);
+        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
+            self.may_fail_by(callee);
+        }
+        self.each_way(callee.deps, &shape.refs, |solver, one| {
+            let this = this.map(|this| solver.read_from(one, this));
             let written = solver.written;
             solver.written = solver.written_for(one);
             let given = solver.call_one(one, this, args, wait);
@@ -285,6 +308,46 @@ impl<'a> Solver<'a> {
         !this.is_empty()
             && (above && callee.contains(&Ref::Pool)
                 || of_tools && !callee.iter().any(is_applied) && !callee.is_empty())
+    }
+
+    /// Returns what of the object that a function was read from it may have been read from.
+    ///
+    /// Tools and namespaces have no functions but tools, and `call`, `apply` and `bind`; objects of the program have
+    /// no methods of the engine that are not known.
+    fn read_from(&mut self, callee: Ref, this: Value) -> Value {
+        let is_unknown = match callee {
+            Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => return this,
+            Ref::Method(name) => {
+                let text = self.dom.names.get(name);
+                if matches!(text, "call" | "apply" | "bind") {
+                    return this;
+                }
+                let is_known = builtins::method(text).is_some()
+                    || builtins::is_offered(text)
+                    || text == "constructor"
+                    || text.starts_with("__");
+                !is_known && !text.starts_with('%')
+            }
+            _ => false,
+        };
+        let is_kept = |one: &Ref| match one {
+            Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => false,
+            Ref::Obj(object) => {
+                let known = &self.heap.objects[*object as usize];
+                // What is above it may be a class of the engine.
+                let is_alone = self.heap.find(*object, self.known.proto).is_none();
+                !is_unknown || known.escaped || known.kind != Kind::Plain || !is_alone
+            }
+            _ => true,
+        };
+        if self.dom.shape(this).refs.iter().all(is_kept) {
+            return this;
+        }
+        let left: SmallVec<[Ref; 4]> =
+            self.dom.shape(this).refs.iter().filter(|one| is_kept(one)).copied().collect();
+        let shape = self.dom.shapes.only_refs(this.shape, |one| left.contains(one), true);
+        let left = Value { deps: this.deps, shape };
+        if left.is_never() { Value::UNDEFINED } else { left }
     }
 
     fn gap_if_leads(&mut self, callee: Ref) {

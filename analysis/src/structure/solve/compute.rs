@@ -158,6 +158,35 @@ impl Solver<'_> {
         self.dom.with(value, deps)
     }
 
+    /// Returns the text that `join` makes of a list, if it is known.
+    pub(super) fn joined_text(&mut self, list: Value, args: &Args) -> Option<Value> {
+        let between = match (args.list.first(), args.rest) {
+            (Some(between), _) => *between,
+            (None, None) => self.dom.scalar(Scalar::Text(",".into())),
+            (None, Some(_)) => return None,
+        };
+        let mut parts = Vec::new();
+        for item in self.exact_items(list)? {
+            if !parts.is_empty() {
+                parts.push(between);
+            }
+            parts.push(item);
+        }
+        let is_plain = |part: &Value| match &self.dom.shape(*part).prim {
+            Prim::Consts(scalars) => {
+                scalars.iter().all(|one| matches!(one, Scalar::Text(_) | Scalar::Number(_)))
+            }
+            _ => false,
+        };
+        if !parts.iter().all(is_plain) {
+            return None;
+        }
+        self.known_texts(Sum::Text, &parts)?;
+        let text = self.text(Sum::Text, &parts);
+        let deps = self.dom.sources.used(list.deps);
+        Some(self.dom.with(text, deps))
+    }
+
     /// Returns the texts that parts make, if they are known.
     ///
     /// Of two parts that may be several it is not known which come together.

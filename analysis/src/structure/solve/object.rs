@@ -107,7 +107,9 @@ impl Solver<'_> {
                 if key.names.is_none() && leads_to_engine(self.dom.names.get(base)) {
                     self.gap(Code::DynamicGlobal, About::Name);
                 }
-                if &*self.dom.names.text(base) != "globalThis" {
+                if self.dom.names.get(base) == "globalThis" {
+                    self.looks_at_symbols(key);
+                } else {
                     self.looks_at_maker(key);
                 }
                 self.named(key, |solver, name| solver.builtin_member(base, name))
@@ -154,6 +156,15 @@ impl Solver<'_> {
                 self.touch_pool(key.deps);
                 self.pooled()
             }
+        }
+    }
+
+    /// Notes that the program may get at `Symbol`, and so at what the engine calls by symbols.
+    fn looks_at_symbols(&mut self, key: &At) {
+        let is_symbol = |name: &NameId| self.dom.names.get(*name) == "Symbol";
+        let leads = key.names.as_ref().is_none_or(|names| names.iter().any(is_symbol));
+        if leads && !self.engine.hooks {
+            (self.engine.hooks, self.changed) = (true, true);
         }
     }
 

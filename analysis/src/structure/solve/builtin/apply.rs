@@ -13,7 +13,7 @@ impl Solver<'_> {
         let is_data = self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..)));
         // A part of a text that is not known may be a method of it.
         if is_data || self.dom.shape(this).prim == crate::structure::domain::Prim::Any {
-            return self.unknown_call(Some(this), args);
+            return self.applied_or_not(name, this, args, wait);
         }
         match name {
             "call" => self.call_any(this, Some(own), &rest, wait).unwrap_or(Value::NEVER),
@@ -38,6 +38,21 @@ impl Solver<'_> {
                 bound
             }
         }
+    }
+
+    /// `call`, `apply` and `bind` of what may be a function, data, or some method of the engine.
+    fn applied_or_not(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
+        let is_function = |one: &Ref| !matches!(one, Ref::Data(..));
+        let functions = self.dom.shapes.only_refs(this.shape, is_function, false);
+        let others = self.dom.shapes.only_refs(this.shape, |one| !is_function(one), true);
+        let other = Value { deps: this.deps, shape: others };
+        if self.dom.shape(Value { deps: NONE, shape: functions }).refs.is_empty() {
+            return self.unknown_call(Some(other), args);
+        }
+        let function = Value { deps: this.deps, shape: functions };
+        let given = self.perhaps(this.deps, |solver| solver.applied(name, function, args, wait));
+        let other = self.perhaps(this.deps, |solver| solver.unknown_call(Some(other), args));
+        self.dom.join(given, other)
     }
 
     /// Returns what a bound function is given first.

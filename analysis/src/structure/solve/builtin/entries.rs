@@ -12,11 +12,7 @@ impl Solver<'_> {
             return None;
         };
         let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain
-            || object.escaped
-            || !self.is_followed(*id)
-            || self.core.accessors
-        {
+        if object.kind != Kind::Plain || object.escaped || !self.is_followed(*id) {
             return None;
         }
         let mut fields = Vec::new();
@@ -27,6 +23,9 @@ impl Solver<'_> {
                 continue;
             }
             let text = self.dom.names.text(name);
+            if text.starts_with("get:") || text.starts_with("set:") {
+                return None;
+            }
             let is_place = text.starts_with(|c: char| c.is_ascii_digit());
             let is_ordered = name != self.known.order || self.dom.shape(held).only().is_some();
             if name == self.known.elem || is_place || !is_ordered || self.dom.shape(held).absent {

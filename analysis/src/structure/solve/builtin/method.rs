@@ -21,7 +21,7 @@ impl Solver<'_> {
             _ => {}
         }
         self.set_traps(text.starts_with("__"));
-        let Some(method) = builtins::method(&text).filter(|_| !self.core.hooks) else {
+        let Some(method) = builtins::method(&text).filter(|_| !self.engine.hooks) else {
             return self.unknown_call(Some(this), args);
         };
         // What goes over an iterator does so as far as it is asked.
@@ -61,6 +61,11 @@ impl Solver<'_> {
     }
 
     fn by_table(&mut self, name: &str, method: Method, this: Value, args: &Args) -> Value {
+        if name == "join"
+            && let Some(text) = self.joined_text(this, args)
+        {
+            return text;
+        }
         let first = self.arg(args, 0);
         let callee = match method.calls {
             Calls::Match => self.arg(args, 1),

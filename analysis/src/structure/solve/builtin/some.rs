@@ -16,7 +16,7 @@ impl Solver<'_> {
         }
         let is_list = |kind: &Kind| *kind == Kind::Array;
         let is_plain = |kind: &Kind| matches!(kind, Kind::Plain | Kind::Array);
-        let calls = self.leads_to_functions(args) || self.core.accessors || self.core.hooks;
+        let calls = self.leads_to_functions(args) || self.core.accessors || self.engine.hooks;
         if !calls && self.dom.shape(this).only() == Some(&Scalar::Undefined) {
             return self.some_method_of_nothing(args);
         }
