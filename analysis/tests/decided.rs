@@ -126,3 +126,22 @@ fn the_list_may_be_missing() {
     assert!(read.tasks().all(|task| task.decided_by.is_empty()));
     assert_eq!(read.tasks().count(), 2);
 }
+
+/// Nothing decides, and yet a run may not get there.
+#[test]
+fn a_call_that_nothing_decides_may_be_missed() {
+    for before in [
+        "await Promise.race(n === 1 ? [1] : []);",
+        "function* g() { if (n === 1) throw 1; yield 1; } g().next();",
+        "async function* g() { if (n === 1) throw 1; yield 1; } await g().next();",
+    ] {
+        let source = format!(
+            "let n = 0; n = args.length; n = 1;
+             await (async () => {{ {before} }})().then(() => mcp.a.b({{}})).catch(() => 1);"
+        );
+        let analysis = analysis::analyze(&source, &analysis::Limits::default());
+        let tasks: Vec<_> = analysis.structure.tasks().collect();
+        assert!(tasks.iter().all(|task| task.conditional), "{before}: {tasks:?}");
+        assert_eq!(tasks.len(), 1, "{before}");
+    }
+}

@@ -54,9 +54,8 @@ impl Solver<'_> {
         let caught = self.promises.caught.contains(&iterator);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
         self.comes(iterator, end.hangs);
-        let thrown = end.thrown;
-        if thrown != NONE {
-            self.settle(iterator, self.known.fails, Value::computed(thrown));
+        if end.any {
+            self.settle(iterator, self.known.fails, Value::computed(end.thrown));
         }
         self.dom.reference(Ref::Obj(iterator))
     }
@@ -83,8 +82,11 @@ impl Solver<'_> {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {
+            // What its code throws is thrown where it is asked.
             let fails = self.read(cell);
+            let before = std::mem::replace(&mut self.tries.throwing, true);
             self.may_fail_by(fails);
+            self.tries.throwing = before;
         }
         all
     }

@@ -12,6 +12,17 @@ impl Solver<'_> {
         let _ = self.heap.cell(promise, self.known.done);
     }
 
+    /// Notes that the promises of a value may never be settled.
+    pub(super) fn may_never_end(&mut self, value: Value) {
+        for one in &self.dom.shapes.kept(value.shape).refs {
+            if let Ref::Obj(object) = one {
+                let cell = self.heap.cell(*object, self.known.done);
+                let waits = self.dom.scalar(Scalar::Bool(false));
+                self.changed |= self.heap.note(&mut self.dom, cell, waits);
+            }
+        }
+    }
+
     /// Notes that a promise is settled here; `one` if it is known which.
     pub(super) fn is_done(&mut self, promise: ObjId, deps: Deps, one: bool) {
         let (birth, unique) = {

@@ -112,8 +112,9 @@ impl Solver<'_> {
                 let item = if name == "Promise.any" { self.dom.with(item, fails) } else { item };
                 let made = self.promise_of(first, item, fails, error);
                 if name == "Promise.race" && !self.has_items(first) {
-                    // That there is none is no end.
+                    // That there is none is no end, whether or not something decides that.
                     self.comes_by(made, count);
+                    self.may_never_end(made);
                 }
                 // Others may still run when it is settled.
                 self.set_own(made, self.known.target, Value::computed(NONE));
