@@ -62,9 +62,9 @@ pub use parameters::{Parameter, Parameters, description};
 pub use plan::{
     Certainty, Condition, Effect, Gap, Group, Place, Plan, PlannedTask, Times, plan, plan_with,
 };
-#[doc(hidden)]
-pub use structure::Rule;
 pub use structure::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
+#[doc(hidden)]
+pub use structure::{Rule, is_engine_function};
 
 use diagnostic::Finding;
 

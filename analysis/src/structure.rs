@@ -14,6 +14,7 @@ mod order;
 mod report;
 mod solve;
 
+pub use builtins::is_engine_function;
 pub(crate) use node::parameter;
 pub use node::{Argument, Node, NodeKind, PathStep, StaticStructure, Task};
 pub(crate) use order::order;

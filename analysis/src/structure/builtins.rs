@@ -4,12 +4,15 @@
 //! reach, it may change all of that, call any function in it, and fail. `docs/builtins.md` tells the
 //! rows to users.
 
+mod engine;
 #[cfg(test)]
 mod table;
 
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
+
+pub use engine::is_engine_function;
 
 /// What a method is given that becomes a part of what it is called on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

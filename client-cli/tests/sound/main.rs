@@ -23,7 +23,7 @@ use runner::Runner;
 /// How many programs are written at full scale.
 const PROGRAMS: f64 = 20_000.0;
 /// How many of a hundred resolvable programs may be dynamic: they nest twenty constructs and more.
-const NEEDLESS: f64 = 5.0;
+const NEEDLESS: f64 = 3.5;
 /// How many programs are run at the same time.
 const AT_ONCE: usize = 6;
 

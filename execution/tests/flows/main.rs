@@ -45,6 +45,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials = vec![
         Trial::test("what_is_told_wrongly_is_found", trials::what_is_told_wrongly_is_found),
+        Trial::test("methods_of_the_engine_are_known", trials::methods_of_the_engine_are_known),
         Trial::test("each_row_alone", trials::each_row_alone),
         Trial::test("each_rule_is_needed", trials::each_rule_is_needed),
         Trial::test("rows_within_rows", trials::rows_within_rows),

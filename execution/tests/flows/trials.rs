@@ -1,5 +1,6 @@
 //! The tests.
 
+mod engine;
 mod rows;
 mod rules;
 
@@ -17,6 +18,7 @@ use crate::program::{Part, Program};
 use crate::told::analysis;
 use crate::{crossed, odd, plain, report, table};
 
+pub(crate) use engine::methods_of_the_engine_are_known;
 pub(crate) use rows::each_row_alone;
 pub(crate) use rules::each_rule_is_needed;
 

@@ -88,21 +88,45 @@ pub(in crate::structure) struct Paths {
 impl Paths {
     /// The value itself.
     pub(in crate::structure) const WHOLE: PathId = 0;
-    /// Some part, it is not known which.
+    /// Set in the ways to what may be a method of the engine.
+    const METHOD: PathId = 1 << 31;
+    /// Some part, which is no method.
+    pub(in crate::structure) const SOME: PathId = !Self::METHOD;
+    /// Some part or method.
     pub(in crate::structure) const LOST: PathId = PathId::MAX;
 
-    /// Returns the way one step further.
-    pub(in crate::structure) fn step(&mut self, from: PathId, name: NameId) -> PathId {
-        if from == Self::LOST || self.length(from) >= LENGTH {
-            return Self::LOST;
+    /// Returns the way one step further, by a name that may be that of a method.
+    pub(in crate::structure) fn step(
+        &mut self,
+        from: PathId,
+        name: NameId,
+        is_method: bool,
+    ) -> PathId {
+        if !Self::is_known(from) || self.length(from) >= LENGTH {
+            return if is_method { Self::LOST } else { Self::SOME };
         }
         if let Some(id) = self.ids.get(&(from, name)) {
             return *id;
         }
         self.steps.push((from, name));
-        let id = self.steps.len() as PathId;
+        let id = self.steps.len() as PathId | if is_method { Self::METHOD } else { 0 };
         self.ids.insert((from, name), id);
         id
+    }
+
+    /// Returns whether it is known which part a way leads to.
+    pub(in crate::structure) fn is_known(path: PathId) -> bool {
+        path | Self::METHOD != Self::LOST
+    }
+
+    /// Returns whether what a way leads to may be a method of the engine.
+    pub(in crate::structure) fn may_be_method(path: PathId) -> bool {
+        path & Self::METHOD != 0
+    }
+
+    /// Returns the way to either of two parts.
+    pub(in crate::structure) fn either(one: PathId, other: PathId) -> PathId {
+        Self::SOME | (one | other) & Self::METHOD
     }
 
     fn length(&self, mut path: PathId) -> usize {
@@ -114,7 +138,7 @@ impl Paths {
     }
 
     fn last(&self, path: PathId) -> Option<(PathId, NameId)> {
-        self.steps.get((path as usize).checked_sub(1)?).copied()
+        self.steps.get(((path & !Self::METHOD) as usize).checked_sub(1)?).copied()
     }
 
     /// Returns the first step of a way.

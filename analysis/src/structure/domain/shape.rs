@@ -318,7 +318,9 @@ fn joined(left: &Shape, right: &Shape) -> Shape {
     let mut lost: SmallVec<[Ref; 2]> = SmallVec::new();
     for one in refs {
         match (lost.last_mut(), one) {
-            (Some(Ref::Data(last, path)), Ref::Data(obj, _)) if *last == obj => *path = Paths::LOST,
+            (Some(Ref::Data(last, path)), Ref::Data(obj, other)) if *last == obj => {
+                *path = Paths::either(*path, other);
+            }
             _ => lost.push(one),
         }
     }

@@ -130,11 +130,11 @@ impl Solver<'_> {
                 self.engine_part("Function")
             }
             Kind::Func { .. } | Kind::Bound
-                if called && (text.starts_with("__") || &*text == "@@hasInstance") =>
+                if is_hidden_method(&text) || called && &*text == "@@hasInstance" =>
             {
                 self.dom.reference(Ref::Method(name))
             }
-            Kind::Plain if builtins::is_of_objects(&text) || called && text.starts_with("__") => {
+            Kind::Plain if builtins::is_of_objects(&text) || is_hidden_method(&text) => {
                 self.dom.reference(Ref::Method(name))
             }
             Kind::Plain => Value::UNDEFINED,
@@ -158,7 +158,7 @@ impl Solver<'_> {
                 let deps = self.reach(this);
                 self.dom.join(this, Value::computed(deps))
             }
-            Kind::Pattern if !called && !builtins::is_method(&text) => {
+            Kind::Pattern if !called && !builtins::is_engine_function(&text) => {
                 let deps = self.reach(this);
                 Value::computed(deps)
             }
@@ -307,4 +307,9 @@ impl Solver<'_> {
         let value = self.read(self.heap.find(object, name)?);
         (!self.dom.shape(value).refs.is_empty()).then_some(value)
     }
+}
+
+/// Returns whether a name is that of an old method that every object has, `__defineGetter__` and the like.
+fn is_hidden_method(name: &str) -> bool {
+    name.starts_with("__") && builtins::is_engine_function(name)
 }

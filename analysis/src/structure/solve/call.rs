@@ -3,7 +3,7 @@
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
-use crate::structure::domain::{Kind, Ref};
+use crate::structure::domain::{Kind, Paths, Ref};
 
 impl<'a> Solver<'a> {
     pub(super) fn given(&mut self, index: usize) -> Value {
@@ -204,7 +204,12 @@ impl<'a> Solver<'a> {
             },
             Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, wait)),
             Ref::Method(name) => {
-                Some(self.method(name, this.unwrap_or(Value::UNDEFINED), args, wait))
+                let this = this.unwrap_or(Value::UNDEFINED);
+                if self.has_no_method(this, name) {
+                    self.may_fail_by(this);
+                    return None;
+                }
+                Some(self.method(name, this, args, wait))
             }
             Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
             Ref::Pool => Some(self.unknown_call(this, args)),
@@ -212,9 +217,21 @@ impl<'a> Solver<'a> {
                 self.gap(Code::DynamicCall, About::Value(callee, How::Called));
                 Some(self.unknown_call(None, args))
             }
+            Ref::Data(_, path) if Paths::may_be_method(path) => Some(self.unknown_call(this, args)),
             // Data is no function: the call fails.
             Ref::Data(..) => None,
         }
+    }
+
+    /// Returns whether data has no method by a name: nothing of the engine is called like that, and what the program
+    /// put there is called by itself.
+    fn has_no_method(&self, this: Value, name: NameId) -> bool {
+        let is_data = |one: &Ref| matches!(one, Ref::Data(..));
+        name != self.known.method
+            && !self.engine.lost
+            && self.dom.shape(this).refs.iter().all(is_data)
+            && is_plain_name(self.dom.names.get(name))
+            && !builtins::is_engine_function(self.dom.names.get(name))
     }
 
     /// Calls something of which it is not known what it does.
@@ -286,6 +303,8 @@ impl<'a> Solver<'a> {
             Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, true)),
             Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
             Ref::Pool => Some(self.unknown_call(None, args)),
+            // Nor is it a class.
+            Ref::Data(_, path) if !Paths::may_be_method(path) => None,
             _ => {
                 self.gap_if_leads(callee);
                 Some(self.unknown_call(None, args))
@@ -383,4 +402,10 @@ impl<'a> Solver<'a> {
         let this = this.unwrap_or(Value::UNDEFINED);
         Some(if given.is_never() { this } else { self.dom.join(this, given) })
     }
+}
+
+/// Returns whether a name is one that a program may write, and not one of the analysis.
+fn is_plain_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

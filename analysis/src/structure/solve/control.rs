@@ -122,6 +122,7 @@ impl<'a> Solver<'a> {
         body: &'a [Inst],
     ) -> (bool, Deps) {
         let key = (self.context(), id);
+        let list = if names || waits { list } else { self.iterable(list) };
         let partly = self.has_kind(list, Kind::Iterator)
             && (!self.handlers.is_empty() || is_left(body, &mut vec![turn]));
         let (mut value, count) = self.partly(partly, |solver| solver.of_each(list, names));

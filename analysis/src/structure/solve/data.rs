@@ -2,22 +2,27 @@
 
 use super::walk::At;
 use super::*;
+use crate::structure::builtins;
 use crate::structure::domain::{Paths, Ref, written};
 
 impl Solver<'_> {
     /// Reads a property of a text, a number or the like.
     pub(super) fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
         self.looks_at_maker(key);
-        if called && key.names.is_some() {
-            return self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
-        }
         let deps = self.dom.sources.used(object.deps);
-        let value = Value::computed(deps);
-        if !called {
-            return value;
+        if key.names.is_none() {
+            // Under a name that is not known there may be a method.
+            let part = self.data_at(deps, Paths::LOST);
+            let method = if called { self.some_method() } else { Value::NEVER };
+            return self.dom.join(part, method);
         }
-        let method = self.some_method();
-        self.dom.join(value, method)
+        self.named(key, |solver, name| {
+            if called || builtins::is_engine_function(solver.dom.names.get(name)) {
+                solver.dom.reference(Ref::Method(name))
+            } else {
+                Value::computed(deps)
+            }
+        })
     }
 
     /// Reads a part of data that came from elsewhere.
@@ -46,7 +51,8 @@ impl Solver<'_> {
                 for name in names {
                     let text = written(self.dom.names.text(name));
                     let deps = self.dom.sources.field(object.deps, &text);
-                    let to = self.dom.paths.step(path, name);
+                    let is_method = builtins::is_engine_function(self.dom.names.get(name));
+                    let to = self.dom.paths.step(path, name, is_method);
                     let shape = self.dom.shapes.of_ref(Ref::Data(id, to));
                     out = self.dom.join(out, Value { deps, shape });
                 }

@@ -22,6 +22,7 @@ impl Solver<'_> {
     /// Adds an item, or all items of a value, to a list.
     pub(super) fn push(&mut self, list: Value, value: Value, spread: bool) {
         if spread {
+            let value = self.iterable(value);
             match self.spread_items(value) {
                 (Some(items), _) => items.into_iter().for_each(|item| self.push(list, item, false)),
                 (None, some) => {
@@ -99,6 +100,7 @@ impl Solver<'_> {
 
     /// Returns the items of a value, if they are known one by one, and what each may be.
     pub(super) fn spread_items(&mut self, value: Value) -> (Option<Vec<Value>>, Value) {
+        let value = self.iterable(value);
         let (some, count) = self.iterated(value);
         self.may_fail_by(value);
         let some = self.dom.with(some, count);
@@ -138,11 +140,29 @@ impl Solver<'_> {
         Some(items)
     }
 
+    /// Returns whether an object that a value may be has a way of its own to be gone over.
+    fn iterates_itself(&mut self, value: Value) -> bool {
+        if !self.engine.converts {
+            return false;
+        }
+        let name = self.dom.name(&"@@iterator".into());
+        self.dom.shapes.kept(value.shape).refs.iter().any(|one| match one {
+            Ref::Obj(object) => self.own_method(*object, name).is_some(),
+            _ => false,
+        })
+    }
+
     /// Returns one item of what can be gone over.
     pub(super) fn item(&mut self, of: Value, index: u32) -> Value {
         self.may_fail_by(of);
         if let Some(items) = self.exact_items(of) {
             return items.get(index as usize).copied().unwrap_or(Value::UNDEFINED);
+        }
+        if self.iterates_itself(of) {
+            let of = self.iterable(of);
+            let (value, count) = self.partly(true, |solver| solver.iterated(of));
+            let value = self.dom.join(value, Value::UNDEFINED);
+            return self.dom.with(value, count);
         }
         let shape = self.dom.shape(of);
         if let (Prim::None, [Ref::Data(..)]) = (&shape.prim, shape.refs.as_slice()) {
@@ -178,6 +198,7 @@ impl Solver<'_> {
     /// Returns a list of the items from a place on.
     pub(super) fn items_from(&mut self, of: Value, from: usize) -> Value {
         let list = self.make(4, Kind::Array);
+        let of = self.iterable(of);
         match self.spread_items(of) {
             (Some(items), _) => {
                 items.into_iter().skip(from).for_each(|item| self.push(list, item, false));

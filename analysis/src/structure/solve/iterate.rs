@@ -3,7 +3,7 @@
 use super::walk::At;
 use super::*;
 use crate::structure::core::Scalar;
-use crate::structure::domain::{Kind, Origin, Paths, Prim, Ref, written};
+use crate::structure::domain::{Kind, Origin, PathId, Paths, Prim, Ref, written};
 
 /// The parts of a list, a map or a set that an iterator gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +228,52 @@ impl Solver<'_> {
         (out, count)
     }
 
+    /// Returns what is gone over in place of a value: where an object of the program makes a generator for that, the
+    /// generator.
+    pub(super) fn iterable(&mut self, value: Value) -> Value {
+        if !self.engine.converts {
+            return value;
+        }
+        let shape = self.dom.shapes.kept(value.shape);
+        let name = self.dom.name(&"@@iterator".into());
+        let mut out = value;
+        for one in &shape.refs {
+            let Ref::Obj(object) = one else { continue };
+            let known = &self.heap.objects[*object as usize];
+            if known.kind == Kind::Iterator
+                || known.escaped
+                || self.own_method(*object, name).is_none()
+            {
+                continue;
+            }
+            let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
+            let Some(given) = self.call_named(this, *object, "@@iterator", Value::UNDEFINED) else {
+                continue;
+            };
+            if self.is_generator(given) {
+                let others = self.dom.shapes.only_refs(out.shape, |other| other != one, true);
+                out = self.dom.join(Value { deps: out.deps, shape: others }, given);
+            }
+        }
+        out
+    }
+
+    /// Returns whether a value can be nothing but generators of the program, which nobody else knows.
+    fn is_generator(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        let is_own = |one: &Ref| match one {
+            Ref::Obj(object) => {
+                let known = &self.heap.objects[*object as usize];
+                known.kind == Kind::Iterator && !known.escaped
+            }
+            _ => false,
+        };
+        shape.prim == Prim::None
+            && !shape.absent
+            && !shape.refs.is_empty()
+            && shape.refs.iter().all(is_own)
+    }
+
     /// Returns whether pairs still have the items of a list, which may have changed since they were made.
     fn is_paired(&mut self, pairs: Value, list: Value) -> bool {
         let (Some(pairs), Some(items)) = (self.exact_items(pairs), self.exact_items(list)) else {
@@ -312,8 +358,13 @@ impl Solver<'_> {
 
     /// Returns data that is made of other values.
     pub(super) fn data(&mut self, deps: Deps) -> Value {
+        self.data_at(deps, Paths::SOME)
+    }
+
+    /// Returns a part of such data.
+    pub(super) fn data_at(&mut self, deps: Deps, path: PathId) -> Value {
         let object = self.object(5, Kind::Data(Origin::Other));
         let deps = self.dom.sources.used(deps);
-        Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::LOST)) }
+        Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, path)) }
     }
 }

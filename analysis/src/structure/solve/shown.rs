@@ -127,7 +127,9 @@ impl Solver<'_> {
         }
         let [one] = ways else { return None };
         match one {
-            Ref::Data(object, path) if *path != Paths::LOST => self.shown_data(*object, *path, own),
+            Ref::Data(object, path) if Paths::is_known(*path) => {
+                self.shown_data(*object, *path, own)
+            }
             Ref::Obj(object) if depth < SHOWN_DEPTH => {
                 match self.heap.objects[*object as usize].kind {
                     Kind::Plain => self.shown_object(*object, value, depth, own),

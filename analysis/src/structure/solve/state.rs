@@ -155,7 +155,7 @@ impl Solver<'_> {
             (Prim::Consts(scalars), []) => scalars.len() == 1 && !shape.absent,
             (Prim::None, [one]) if !shape.absent => match one {
                 Ref::Obj(object) => self.is_one(*object),
-                Ref::Data(object, path) => *path != Paths::LOST && self.is_one(*object),
+                Ref::Data(object, path) => Paths::is_known(*path) && self.is_one(*object),
                 Ref::Pool => false,
                 _ => true,
             },

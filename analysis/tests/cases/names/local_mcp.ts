@@ -8,5 +8,5 @@ function f(mcp: any) {
 try {} catch (mcp) { mcp.not.ours(); }
 for (const mcp of []) mcp.not.ours();
 class X { mcp = 1; }
-f(1);
+f({ not: { ours() {} } });
 await mcp.a.ours({});

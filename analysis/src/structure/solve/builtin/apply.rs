@@ -1,6 +1,7 @@
 //! Functions that `call` and `apply` call, or that are bound.
 
 use super::*;
+use crate::structure::domain::Paths;
 
 impl Solver<'_> {
     /// `call`, `apply` and `bind`; `this` is the function.
@@ -10,9 +11,8 @@ impl Solver<'_> {
         if !rest.list.is_empty() {
             rest.list.remove(0);
         }
-        let is_data = self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..)));
-        // A part of a text that is not known may be a method of it.
-        if is_data || self.dom.shape(this).prim == crate::structure::domain::Prim::Any {
+        // A part of data may be a method of it.
+        if self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..))) {
             return self.applied_or_not(name, this, args, wait);
         }
         match name {
@@ -46,11 +46,18 @@ impl Solver<'_> {
         let functions = self.dom.shapes.only_refs(this.shape, is_function, false);
         let others = self.dom.shapes.only_refs(this.shape, |one| !is_function(one), true);
         let other = Value { deps: this.deps, shape: others };
+        let is_plain =
+            |one: &Ref| matches!(one, Ref::Data(_, path) if !Paths::may_be_method(*path));
+        let fails = self.dom.shape(other).refs.iter().all(is_plain);
         if self.dom.shape(Value { deps: NONE, shape: functions }).refs.is_empty() {
             return self.unknown_call(Some(other), args);
         }
         let function = Value { deps: this.deps, shape: functions };
         let given = self.perhaps(this.deps, |solver| solver.applied(name, function, args, wait));
+        if fails {
+            self.may_fail_by(other);
+            return given;
+        }
         let other = self.perhaps(this.deps, |solver| solver.unknown_call(Some(other), args));
         self.dom.join(given, other)
     }

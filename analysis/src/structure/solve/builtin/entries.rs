@@ -105,7 +105,7 @@ impl Solver<'_> {
             }
             None => {
                 self.spread(to, from, &[]);
-                if self.core.accessors {
+                if self.core.accessors && self.may_have_setters(to) {
                     // Setters are called, of whatever names.
                     let (item, count) = self.iterated(from);
                     let item = self.dom.with(item, count);
@@ -113,6 +113,25 @@ impl Solver<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether writes to a value may call setters of the program.
+    fn may_have_setters(&mut self, value: Value) -> bool {
+        self.dom.shapes.kept(value.shape).refs.iter().any(|one| match one {
+            Ref::Obj(object) => self.lineage(*object).0.into_iter().any(|object| {
+                let proto = self.own(object, self.known.proto);
+                let known = &self.heap.objects[object as usize];
+                let is_setter = |(name, _): &(NameId, CellId)| {
+                    let text = self.dom.names.get(*name);
+                    text.starts_with("set:") || text.starts_with("get:")
+                };
+                let is_own = |one: &Ref| matches!(one, Ref::Obj(_));
+                known.escaped
+                    || known.keys.iter().any(is_setter)
+                    || !self.dom.shape(proto).refs.iter().all(is_own)
+            }),
+            _ => true,
+        })
     }
 
     /// Calls the getters of a value whose fields are taken.
