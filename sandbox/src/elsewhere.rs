@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Job, JobFailure, JobLimits, LayerReport, Limits, Outcome, PoolConfig, Program, SandboxError,
-    ToolCaller,
-};
+use crate::error::SandboxError;
+use crate::job::{Job, JobFailure, JobLimits};
+use crate::layer::LayerReport;
+use crate::limits::{Limits, PoolConfig};
+use crate::outcome::{Outcome, Program};
+use crate::self_test::SelfTest;
+use crate::tool::ToolCaller;
 
 /// Does nothing: no process is ever started as a child here.
 pub fn child_main_if_requested(_jobs: &[Job]) {}
@@ -76,4 +79,12 @@ impl JobPool {
     pub async fn run(&self, _input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
         match self.0 {}
     }
+}
+
+/// Reports that there is nothing to test.
+///
+/// # Errors
+/// Always returns [`SandboxError::PlatformUnsupported`].
+pub async fn self_test() -> Result<SelfTest, SandboxError> {
+    Err(SandboxError::PlatformUnsupported)
 }

@@ -42,95 +42,40 @@
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the wall leaves only the types"))]
 
 mod clock;
+mod error;
 mod job;
 mod layer;
 mod limits;
-mod line;
 mod outcome;
 mod self_test;
 mod tool;
 
-// The wall: only Linux has the layers, so elsewhere there is nothing that could run a program loosely.
-#[cfg(target_os = "linux")]
-mod address;
-#[cfg(target_os = "linux")]
-mod chance;
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
-mod control;
+mod dumpable;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
-mod engine;
-#[cfg(target_os = "linux")]
-mod frame;
-#[cfg(target_os = "linux")]
-mod heap;
-#[cfg(target_os = "linux")]
-mod herd;
-#[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
-mod json;
-#[cfg(target_os = "linux")]
-mod nursery;
-#[cfg(target_os = "linux")]
-mod peer;
-#[cfg(target_os = "linux")]
-mod pool;
-#[cfg(target_os = "linux")]
-mod privacy;
-#[cfg(target_os = "linux")]
-mod probe;
-#[cfg(target_os = "linux")]
-mod realm;
-#[cfg(target_os = "linux")]
-mod seal;
-#[cfg(target_os = "linux")]
-mod stack;
-#[cfg(target_os = "linux")]
-mod warm;
-#[cfg(target_os = "linux")]
 mod wire;
-#[cfg(target_os = "linux")]
-mod worker;
-#[cfg(target_os = "linux")]
-mod zygote;
 
 #[cfg(target_os = "linux")]
 pub use child::{child_main_if_requested, marks_child};
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, marks_child,
+    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, marks_child, self_test,
     take_variable,
 };
 #[cfg(target_os = "linux")]
-pub use pool::Pool;
-#[cfg(target_os = "linux")]
-pub use privacy::{give_up_tracing, keep_private, take_variable};
-#[cfg(target_os = "linux")]
-pub use worker::JobPool;
+pub use host::{JobPool, Pool, give_up_tracing, keep_private, self_test, take_variable};
 
 pub use clock::{WallClock, WallPause};
+pub use error::SandboxError;
 pub use job::{Job, JobFailure, JobLimits};
 pub use layer::{LayerReport, LayerState};
 pub use limits::{Limits, PoolConfig};
 pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
-pub use self_test::{CallReport, SelfTest, self_test};
+pub use self_test::{CallReport, SelfTest};
 pub use tool::{CallError, ToolCall, ToolCaller};
-
-/// Why a pool could not be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SandboxError {
-    /// This system has no way to seal a child.
-    #[error("programs can be sandboxed only on Linux; run this on such a system")]
-    PlatformUnsupported,
-    /// The pool was configured with zero workers.
-    #[error("a pool needs at least one worker")]
-    NoWorkers,
-    /// No child could be sealed.
-    #[error("no sealed child could be started: {0}")]
-    Unavailable(String),
-}

@@ -15,6 +15,8 @@ pub(crate) const COMPILE_STACK: usize = 4 * MIB;
 pub(crate) const THREAD_STACK: u64 = 16 * MIB as u64;
 /// The kernel's own CPU limit on a child: only there for the day the host's watch fails.
 pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
+/// CPU time that one child of a job may use over its whole life. The host replaces it long before.
+pub(crate) const JOB_LIFETIME_CPU: Duration = Duration::from_secs(600);
 /// How far a program may exceed its CPU limit before the host kills it. Until then, the engine can still stop it and
 /// report the line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);

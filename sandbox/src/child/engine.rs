@@ -9,16 +9,16 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Module, Persistent, Promise, Runtime, Value};
 use serde_json::value::RawValue;
 
-use crate::child::{EXIT_PANIC, cpu_time, exit};
-use crate::frame::{self, ChildFailure, FromHost, ToHost};
-use crate::heap::{Heap, Meter};
-use crate::json;
+use crate::child::heap::{Heap, Meter};
+use crate::child::host_socket::Wire;
+use crate::child::probe;
+use crate::child::process::{EXIT_PANIC, cpu_time, exit};
+use crate::child::realm::{self, Realm, Shared};
+use crate::child::stack::{PREFIX, PROGRAM_FILE, SUFFIX};
 use crate::limits::{COMPILE_STACK, MIB};
 use crate::outcome::FailureKind;
-use crate::probe;
-use crate::realm::{self, Realm, Shared};
-use crate::stack::{PREFIX, PROGRAM_FILE, SUFFIX};
-use crate::wire::Wire;
+use crate::wire::frame::{self, ChildFailure, FromHost, ToHost};
+use crate::wire::json;
 
 mod fault;
 

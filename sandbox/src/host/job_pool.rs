@@ -1,23 +1,19 @@
 //! Runs sealed jobs: bytes in, bytes out, in a child that can be killed and is used again.
 
 use std::io;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::SandboxError;
-use crate::child::{EXIT_PANIC, JOB, exit};
-use crate::frame::{HEADER, Inbox};
+use crate::error::SandboxError;
+use crate::host::child_socket::Line;
+use crate::host::peer::{await_ready, cpu_reaches};
+use crate::host::spawner::{Ended, Kind};
+use crate::host::warm::{Lent, Warm};
 use crate::job::{Job, JobFailure, JobLimits};
 use crate::limits::CPU_GRACE;
-use crate::line::Line;
-use crate::nursery::{Ended, Kind};
-use crate::peer::{await_ready, cpu_reaches};
-use crate::warm::{Lent, Warm};
-use crate::wire::Wire;
+use crate::wire::inbox::Inbox;
+use crate::wire::start::JOB;
 
-/// CPU time that one child may use over its whole life. It is replaced long before.
-pub(crate) const LIFETIME_CPU: Duration = Duration::from_secs(600);
 /// A child that has used this much is not used again.
 const WORN_OUT: Duration = Duration::from_secs(300);
 
@@ -126,30 +122,5 @@ async fn exchange(
             return Ok(body.to_vec());
         }
         line.receive(inbox).await.map_err(|_| Broken::Closed)?;
-    }
-}
-
-/// The child's side: one input after the other, for ever.
-pub(crate) fn serve(mut wire: Wire, job: Job, input_bytes: usize) -> ! {
-    wire.flush();
-    loop {
-        let output = loop {
-            match wire.inbox().next(input_bytes) {
-                // Caught here, before anything is closed: a sealed thread may not do that.
-                Ok(Some(body)) => break catch_unwind(|| (job.run)(body)),
-                Ok(None) => {
-                    wire.fill(None);
-                }
-                Err(_) => exit(EXIT_PANIC),
-            }
-        };
-        let Ok(output) = output else { exit(EXIT_PANIC) };
-        let Ok(length) = u32::try_from(output.len()) else { exit(EXIT_PANIC) };
-        let out = wire.out();
-        out.reserve_exact(HEADER + output.len());
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&output);
-        drop(output);
-        wire.flush();
     }
 }

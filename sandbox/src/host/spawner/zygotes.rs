@@ -14,9 +14,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use crate::child::ZYGOTE;
-use crate::control::{Answer, Ask};
-use crate::nursery::{self, Child, Ended, OnSpawn};
+use super::process::{Child, Ended};
+use super::{OnSpawn, start};
+use crate::wire::control::{Answer, Ask};
+use crate::wire::start::ZYGOTE;
 
 /// The time limit of a zygote's answer, including its own start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -156,7 +157,7 @@ impl Zygote {
         let kind = SocketType::SEQPACKET;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
-        let process = nursery::start(&[ZYGOTE.to_owned()], theirs)?;
+        let process = start(&[ZYGOTE.to_owned()], theirs, None)?;
         Ok(Arc::new(Zygote { control: ours, process, asked: Mutex::default() }))
     }
 

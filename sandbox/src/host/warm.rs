@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::nursery::{self, Child, Kind};
+use crate::host::spawner::{self, Child, Kind};
 
 /// A stock of children of one kind.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Warm {
         };
         for _ in 0..missing {
             let home = Arc::downgrade(self);
-            nursery::spawn(
+            spawner::spawn(
                 self.kind.clone(),
                 Box::new(move |started| {
                     // If the stock no longer exists, the child is dropped, which kills it.

@@ -6,13 +6,12 @@
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, dumpable_behavior, getrlimit, set_dumpable_behavior,
-    setrlimit,
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
 };
+
+use crate::dumpable::forbid_dumps;
 
 /// The first descriptor after the standard streams.
 const FIRST_OTHER: libc::c_uint = 3;
@@ -36,16 +35,6 @@ pub fn keep_private() -> Result<(), String> {
     match marked {
         0 => Ok(()),
         _ => Err(format!("close_range: {}", std::io::Error::last_os_error())),
-    }
-}
-
-/// No core file, and no other process of this user may inspect this one.
-pub(crate) fn forbid_dumps() -> Result<(), String> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| format!("prctl(DUMPABLE): {errno}"))?;
-    match dumpable_behavior() {
-        Ok(DumpableBehavior::NotDumpable) => Ok(()),
-        _ => Err("the process stayed dumpable".to_owned()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Random numbers: the kernel's, or a sequence that a seed repeats.
 
-use crate::child::{EXIT_PANIC, exit};
+use crate::child::process::{EXIT_PANIC, exit};
 
 /// A source of random numbers.
 #[derive(Default)]

@@ -1,7 +1,5 @@
 //! The system calls that a self-test tries in a sealed child, and that only an attacker would make.
 
-use crate::child::exit;
-
 /// The exit code of a child whose system call returned.
 pub(crate) const EXIT_ANSWERED: i32 = 92;
 
@@ -9,14 +7,14 @@ pub(crate) const EXIT_ANSWERED: i32 = 92;
 pub(crate) struct Probe {
     /// Its name, with what makes it one that is not allowed.
     pub(crate) name: &'static str,
-    door: Door,
-    call: libc::c_long,
-    arguments: [i64; 4],
+    pub(crate) door: Door,
+    pub(crate) call: libc::c_long,
+    pub(crate) arguments: [i64; 4],
 }
 
 /// The system call table to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
+pub(crate) enum Door {
     Own,
     /// The table of 32-bit programs.
     #[cfg(target_arch = "x86_64")]
@@ -101,36 +99,3 @@ pub(crate) const PROBES: &[Probe] = &[
     #[cfg(target_arch = "x86_64")]
     Probe { name: "exit by the i386 table", door: Door::I386, call: 1, arguments: [0; 4] },
 ];
-
-/// Runs the probe with this number, or nothing if there is none, and exits.
-pub(crate) fn answer(number: u64) -> ! {
-    let probe = usize::try_from(number).ok().and_then(|number| PROBES.get(number));
-    if let Some(probe) = probe {
-        probe.ask();
-    }
-    exit(EXIT_ANSWERED)
-}
-
-impl Probe {
-    /// Makes the system call. If it returns, the call was not blocked.
-    fn ask(&self) {
-        let [a, b, c, d] = self.arguments;
-        match self.door {
-            #[expect(unsafe_code, reason = "an attacker makes raw system calls")]
-            Door::Own => {
-                // SAFETY: the filter kills the process before the kernel looks at the arguments, which
-                // change nothing where there is no filter.
-                let _ = unsafe { libc::syscall(self.call, a, b, c, d) };
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[expect(unsafe_code, reason = "an attacker uses the table of 32-bit programs")]
-            Door::I386 => {
-                // SAFETY: both calls take no pointer.
-                unsafe {
-                    std::arch::asm!("int 0x80", inlateout("rax") self.call => _, lateout("r8") _,
-                        lateout("r9") _, lateout("r10") _, lateout("r11") _);
-                }
-            }
-        }
-    }
-}

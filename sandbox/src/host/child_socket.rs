@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::frame::Inbox;
+use crate::wire::inbox::Inbox;
 
 /// The minimum size of a read.
 const CHUNK: usize = 8 * 1024;

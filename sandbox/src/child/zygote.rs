@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::child::{self, EXIT_PANIC, exit};
-use crate::control::{Answer, Ask};
-use crate::engine::Engine;
-use crate::frame::{self, ToHost, VERSION};
+use crate::child::descriptors;
+use crate::child::engine::Engine;
+use crate::child::host_socket::Wire;
+use crate::child::process::{EXIT_PANIC, exit};
+use crate::child::seal::{self, Filter};
 use crate::layer::LayerReport;
-use crate::seal::{self, Filter};
-use crate::wire::Wire;
+use crate::wire::control::{Answer, Ask};
+use crate::wire::frame::{self, ToHost, VERSION};
 
 /// The initial state of every forked child.
 struct Womb {
@@ -94,7 +95,7 @@ impl Womb {
 
     /// The child's life.
     fn born(&self, parent: Pid, socket: OwnedFd) -> ! {
-        let wire = match child::only(socket) {
+        let wire = match descriptors::only(socket) {
             Ok(socket) => Wire::new(socket),
             Err(_) => exit(EXIT_PANIC),
         };

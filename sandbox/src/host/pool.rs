@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::SandboxError;
-use crate::frame::{self, Inbox, ToChild};
-use crate::herd::Herd;
-use crate::host::{Conversation, Ending};
+use crate::error::SandboxError;
+use crate::host::child_socket::Line;
+use crate::host::peer::await_ready;
+use crate::host::run::{Conversation, Ending};
+use crate::host::spawner::{Child, Ended, Herd, Kind};
+use crate::host::warm::{Lent, Warm};
 use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
-use crate::line::Line;
-use crate::nursery::{Child, Ended, Kind};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
-use crate::peer::await_ready;
 use crate::tool::ToolCaller;
-use crate::warm::{Lent, Warm};
+use crate::wire::frame::{self, ToChild};
+use crate::wire::inbox::Inbox;
 
 /// The number of retries when a child dies before it has seen the program.
 const START_ATTEMPTS: usize = 3;

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::frame::{self, FromChild, Inbox};
+use crate::host::child_socket::Line;
 use crate::layer::LayerReport;
-use crate::line::Line;
+use crate::wire::frame::{self, FromChild};
+use crate::wire::inbox::Inbox;
 
 /// How long a child may take to start and seal itself.
 const START_PATIENCE: Duration = Duration::from_secs(10);

@@ -3,10 +3,10 @@
 use rquickjs::{Ctx, Object, Value};
 
 use super::Engine;
-use crate::frame::ChildFailure;
+use crate::child::realm;
 use crate::limits::MAX_ERROR_TEXT;
 use crate::outcome::FailureKind;
-use crate::realm;
+use crate::wire::frame::ChildFailure;
 
 /// Why the program failed.
 pub(super) type Fault = Box<ChildFailure>;

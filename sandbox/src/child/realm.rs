@@ -9,14 +9,13 @@ use rquickjs::context::EvalOptions;
 use rquickjs::{Ctx, Error, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
 use serde_json::value::RawValue;
 
-use crate::address;
-use crate::chance::Chance;
-use crate::child::monotonic;
-use crate::frame::{self, ChildLimits, ToHost};
-use crate::json;
+use crate::child::host_socket::Wire;
+use crate::child::process::monotonic;
+use crate::child::random::Chance;
+use crate::child::{stack, url};
 use crate::limits::{KIB, MAX_NAME, MAX_TIMERS};
-use crate::stack;
-use crate::wire::Wire;
+use crate::wire::frame::{self, ChildLimits, ToHost};
+use crate::wire::json;
 
 /// Bytes of frames that are sent at once, at most, while the program runs.
 const FLUSH: usize = 16 * KIB;
@@ -372,10 +371,10 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     )?;
     host.set("encode", Function::new(ctx.clone(), encode)?)?;
     host.set("decode", Function::new(ctx.clone(), decode)?)?;
-    host.set("parseUrl", Function::new(ctx.clone(), address::parse)?)?;
-    host.set("changeUrl", Function::new(ctx.clone(), address::change)?)?;
-    host.set("parseQuery", Function::new(ctx.clone(), address::parse_query)?)?;
-    host.set("formatQuery", Function::new(ctx.clone(), address::format_query)?)?;
+    host.set("parseUrl", Function::new(ctx.clone(), url::parse)?)?;
+    host.set("changeUrl", Function::new(ctx.clone(), url::change)?)?;
+    host.set("parseQuery", Function::new(ctx.clone(), url::parse_query)?)?;
+    host.set("formatQuery", Function::new(ctx.clone(), url::format_query)?)?;
     Ok(host)
 }
 

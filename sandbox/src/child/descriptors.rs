@@ -1,0 +1,67 @@
+//! The descriptors of a child: three that lead nowhere, and one socket.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The descriptor of the one socket.
+const SOCKET: i32 = 3;
+
+/// Moves the socket to its place, points the standard streams to nothing and closes all else.
+pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
+    let stdin = std::io::stdin();
+    let arrived: BorrowedFd<'_> = stdin.as_fd();
+    if rustix::net::sockopt::socket_domain(arrived)? != rustix::net::AddressFamily::UNIX {
+        return Err(rustix::io::Errno::NOTSOCK);
+    }
+    #[expect(
+        unsafe_code,
+        reason = "descriptors are moved to fixed numbers, which no safe type can express"
+    )]
+    // SAFETY: this runs first in a process of one thread. Nothing owns 3 or anything above it, because all of
+    // it was inherited.
+    let socket = unsafe {
+        if libc::dup2(0, SOCKET) < 0 {
+            return Err(rustix::io::Errno::BADF);
+        }
+        OwnedFd::from_raw_fd(SOCKET)
+    };
+    let nothing = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    drop(nothing);
+    // Every descriptor above the socket was inherited and has no owner here.
+    close_all_from(SOCKET + 1)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// Moves a forked child's socket to its place, which closes the zygote's own, and closes all else.
+pub(crate) fn only(socket: OwnedFd) -> Result<OwnedFd, rustix::io::Errno> {
+    #[expect(
+        unsafe_code,
+        reason = "descriptors are moved to fixed numbers, which no safe type can express"
+    )]
+    // SAFETY: the child never returns to the code that owned what lay at this number.
+    let moved = unsafe {
+        if libc::dup2(socket.as_raw_fd(), SOCKET) < 0 {
+            return Err(rustix::io::Errno::BADF);
+        }
+        OwnedFd::from_raw_fd(SOCKET)
+    };
+    std::mem::forget(socket);
+    close_all_from(SOCKET + 1)?;
+    rustix::io::ioctl_fionbio(&moved, true)?;
+    Ok(moved)
+}
+
+/// Closes every descriptor from a number on. Whoever owned one must never use or drop it again.
+fn close_all_from(first: i32) -> Result<(), rustix::io::Errno> {
+    #[expect(unsafe_code, reason = "no safe wrapper")]
+    // SAFETY: the callers are children that have just started, and own none of these.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    if closed == 0 { Ok(()) } else { Err(rustix::io::Errno::NOSYS) }
+}

@@ -1,0 +1,128 @@
+//! A child's start, from its first instruction until it waits, sealed, for its first message.
+
+use rustix::process::Pid;
+
+use crate::child::descriptors::take_descriptors;
+use crate::child::host_socket::Wire;
+use crate::child::process::{EXIT_NOT_A_CHILD, EXIT_PANIC, exit, one_heap, prepare_process};
+use crate::child::{job, seal, zygote};
+use crate::job::Job;
+use crate::layer::LayerReport;
+use crate::limits::JOB_LIFETIME_CPU;
+use crate::wire::frame::{self, ToHost, VERSION};
+use crate::wire::start::{CHILD_MARK, JOB, ZYGOTE};
+
+/// Becomes a sandbox child if this process was started as one, and then never returns.
+///
+/// Call it first in `main`, with every job that the binary offers, before any thread is started.
+pub fn child_main_if_requested(jobs: &[Job]) {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(CHILD_MARK) {
+        let rest: Vec<String> = arguments.collect();
+        child_main(&rest, jobs);
+    }
+}
+
+/// Returns, from the first argument, whether a process is a sandbox child, for decisions that come before `main`.
+pub fn marks_child(first_argument: &[u8]) -> bool {
+    first_argument == CHILD_MARK.as_bytes()
+}
+
+/// The arguments from the host.
+enum Role {
+    Zygote,
+    Job { job: Job, address_space: u64, stack: usize, input_bytes: usize },
+}
+
+fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
+    // A destructor that runs on a hostile heap is additional attack surface, so nothing unwinds except a job.
+    std::panic::set_hook(Box::new(|_| exit(EXIT_PANIC)));
+    let socket = match take_descriptors() {
+        Ok(socket) => socket,
+        Err(_) => exit(EXIT_NOT_A_CHILD),
+    };
+    let (host, role) = match parse(arguments, jobs) {
+        Ok(parsed) => parsed,
+        Err(message) => refuse(Wire::new(socket), &message),
+    };
+    let prepared = prepare_process();
+    match role {
+        Role::Zygote => {
+            // A session of its own: the kernel shares the processor between sessions, so that programs neither slow
+            // down their host nor wait for the rest of its work. Kernels that do not share by session ignore it.
+            let _ = rustix::process::setsid();
+            let sealed = prepared.and_then(|()| {
+                // It waits for questions, and answers them in their order.
+                rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
+                seal::as_zygote(host)
+            });
+            match sealed {
+                Ok(layers) => zygote::serve(socket, layers),
+                Err(message) => zygote::refuse(&socket, &message),
+            }
+        }
+        Role::Job { job, address_space, stack, input_bytes } => {
+            let wire = Wire::new(socket);
+            let sealed =
+                prepared.and_then(|()| seal::apply_outer(host, address_space, JOB_LIFETIME_CPU));
+            let layers = match sealed {
+                Ok(layers) => layers,
+                Err(message) => refuse(wire, &message),
+            };
+            one_heap();
+            // A job has no hostile heap, and may contain code that panics and is caught.
+            std::panic::set_hook(Box::new(|_| {}));
+            // The thread must start before the last layers, which forbid threads.
+            let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
+                let wire = finish_seal(wire, layers);
+                job::serve(wire, job, input_bytes)
+            });
+            match started {
+                Ok(thread) => {
+                    let _ = thread.join();
+                    exit(EXIT_PANIC)
+                }
+                Err(_) => exit(EXIT_NOT_A_CHILD),
+            }
+        }
+    }
+}
+
+/// Applies the last layers and reports to the host which ones hold.
+fn finish_seal(mut wire: Wire, mut layers: Vec<LayerReport>) -> Wire {
+    match seal::apply_inner() {
+        Ok(inner) => layers.extend(inner),
+        Err(message) => refuse(wire, &message),
+    }
+    frame::write(wire.out(), &ToHost::Ready { version: VERSION, layers: &layers });
+    wire
+}
+
+fn refuse(mut wire: Wire, message: &str) -> ! {
+    frame::write(wire.out(), &ToHost::Unavailable { message });
+    wire.flush();
+    exit(EXIT_NOT_A_CHILD)
+}
+
+fn parse(arguments: &[String], jobs: &[Job]) -> Result<(Pid, Role), String> {
+    let bad = || "the host started this child with arguments it does not know".to_owned();
+    let [host, kind, rest @ ..] = arguments else { return Err(bad()) };
+    let host = host.parse().ok().and_then(Pid::from_raw).ok_or_else(bad)?;
+    match (kind.as_str(), rest) {
+        (ZYGOTE, []) => Ok((host, Role::Zygote)),
+        (JOB, [name, address_space, stack, input_bytes]) => {
+            let job = *jobs
+                .iter()
+                .find(|job| job.name == name)
+                .ok_or_else(|| format!("this binary registers no job `{name}`"))?;
+            let role = Role::Job {
+                job,
+                address_space: address_space.parse().map_err(|_| bad())?,
+                stack: stack.parse().map_err(|_| bad())?,
+                input_bytes: input_bytes.parse().map_err(|_| bad())?,
+            };
+            Ok((host, role))
+        }
+        _ => Err(bad()),
+    }
+}

@@ -1,0 +1,85 @@
+//! The last layer: the list of system calls that a sealed child may make.
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
+
+use super::Broken;
+
+/// Stands in a filter for the number of the process that will take it.
+const OWN_PID: u32 = 0x7eed_c0de;
+
+/// The list of permitted system calls, built once and used by many.
+pub(crate) struct Filter(BpfProgram);
+
+impl Filter {
+    pub(crate) fn new() -> Result<Filter, Broken> {
+        system_call_filter().map(Filter).map_err(|e| format!("seccomp filter: {e}"))
+    }
+
+    /// Installs the filter on all threads of this process, irreversibly.
+    pub(crate) fn apply(&self) -> Result<(), Broken> {
+        let mut program = self.0.clone();
+        let mut own = 0;
+        for instruction in program.iter_mut().filter(|one| one.k == OWN_PID) {
+            instruction.k = std::process::id();
+            own += 1;
+        }
+        if own != 1 {
+            return Err("seccomp filter: it does not name its process".to_owned());
+        }
+        apply_filter_all_threads(&program).map_err(|e| format!("seccomp: {e}"))
+    }
+}
+
+/// Everything a sealed child may ask of the kernel. All else kills it, foreign call tables included.
+fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: Vec<(i64, Vec<SeccompRule>)> = [
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_ppoll,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+        libc::SYS_restart_syscall,
+        libc::SYS_brk,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_clock_gettime,
+        libc::SYS_getrandom,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_sigaltstack,
+        libc::SYS_gettid,
+        libc::SYS_getpid,
+        // A thread calls it to find the bounds of its own stack.
+        libc::SYS_sched_getaffinity,
+    ]
+    .into_iter()
+    .map(|call| (call, Vec::new()))
+    .collect();
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let not_executable = SeccompCondition::new(
+            2,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64),
+            0,
+        )?;
+        rules.push((call, vec![SeccompRule::new(vec![not_executable])?]));
+    }
+    // `abort` signals its own process; without it, an abort would look like a forbidden call.
+    let own = u64::from(OWN_PID);
+    let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
+    rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]));
+    SeccompFilter::new(
+        rules.into_iter().collect(),
+        SeccompAction::KillProcess,
+        SeccompAction::Allow,
+        TargetArch::try_from(std::env::consts::ARCH)?,
+    )?
+    .try_into()
+}

@@ -1,0 +1,376 @@
+//! The host's side of one run: it trusts nothing that the child sends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::clock::WallClock;
+use crate::host::child_socket::Line;
+use crate::host::peer::cpu_reaches;
+use crate::limits::{CPU_GRACE, CPU_YOUNG, KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
+use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
+use crate::tool::{CallError, ToolCall, ToolCaller};
+use crate::wire::frame::{self, ChildFailure, FromChild, ThrownError, ToChild, VERSION};
+use crate::wire::inbox::Inbox;
+
+/// The number of unsent answers above which no further calls are answered, so that a child that does not read cannot
+/// make the host buffer them.
+const UNSENT_MOST: usize = 8 * MIB;
+/// Answers that are collected before they are sent.
+const BATCH: usize = 8 * KIB;
+/// Arguments of waiting calls above which nothing more is read from the child.
+const QUEUED_MOST: usize = 16 * MIB;
+/// Arguments of running calls above which no further call starts. Parsed JSON is larger than its text.
+const RUNNING_MOST: usize = 8 * MIB;
+/// The code of the error that a program sees when a tool's result is too large.
+const RESULT_TOO_LARGE: &str = "TOOL_RESULT_TOO_LARGE";
+
+/// The end of the conversation.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The child sent a result.
+    Complete(Result<Value, Failure>),
+    /// The host ended it.
+    Stopped(Failure),
+    /// The child broke the protocol.
+    Broken(String),
+    /// The child closed its end without a result.
+    Closed,
+}
+
+/// A call's number, the size of its arguments and its answer.
+type Answer = (u64, usize, Result<Value, CallError>);
+
+/// One run, seen from the host.
+pub(crate) struct Conversation<'a> {
+    line: &'a Line,
+    limits: &'a Limits,
+    tools: Arc<dyn ToolCaller>,
+    clock: WallClock,
+    /// Cancels the calls when the run ends, however it does.
+    calls_cancel: CancellationToken,
+    _cancel_on_drop: DropGuard,
+    out: Vec<u8>,
+    sent: usize,
+    queue: VecDeque<Queued>,
+    queued_bytes: usize,
+    running: FuturesUnordered<BoxFuture<'static, Answer>>,
+    running_bytes: usize,
+    result_refused: bool,
+    console_spent: usize,
+    pub(crate) calls: u64,
+    /// The names of the calls that were not answered yet.
+    pub(crate) unanswered: BTreeMap<u64, String>,
+    pub(crate) console: Vec<ConsoleLine>,
+    pub(crate) console_truncated: bool,
+    /// Whether the program's value was `undefined`.
+    pub(crate) returned_nothing: bool,
+}
+
+struct Queued {
+    id: u64,
+    namespace: String,
+    action: String,
+    args: Box<RawValue>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(crate) fn new(
+        line: &'a Line,
+        limits: &'a Limits,
+        tools: Arc<dyn ToolCaller>,
+        cancel: &CancellationToken,
+    ) -> Conversation<'a> {
+        let calls_cancel = cancel.child_token();
+        Conversation {
+            line,
+            limits,
+            tools,
+            clock: WallClock::start(),
+            _cancel_on_drop: calls_cancel.clone().drop_guard(),
+            calls_cancel,
+            out: Vec::new(),
+            sent: 0,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            running: FuturesUnordered::new(),
+            running_bytes: 0,
+            result_refused: false,
+            console_spent: 0,
+            calls: 0,
+            unanswered: BTreeMap::new(),
+            console: Vec::new(),
+            console_truncated: false,
+            returned_nothing: false,
+        }
+    }
+
+    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child; `grown`
+    /// is called when it is no longer a short program.
+    pub(crate) async fn hold(
+        &mut self,
+        program: &Program,
+        inbox: &mut Inbox,
+        cpu: impl Fn() -> Option<Duration>,
+        grown: impl Fn(),
+        cancel: &CancellationToken,
+    ) -> Ending {
+        frame::write(
+            &mut self.out,
+            &ToChild::Execute {
+                version: VERSION,
+                program: &program.source,
+                args: &program.args,
+                limits: self.limits.into(),
+                epoch_ms: program.epoch_ms,
+                seed: program.seed,
+                implicit_returns: program.implicit_returns.as_deref(),
+            },
+        );
+        let clock = self.clock.clone();
+        let before = cpu().unwrap_or_default();
+        let mut wall = std::pin::pin!(clock.expired(self.limits.wall));
+        let limit = self.limits.cpu + CPU_GRACE;
+        let mut spent = std::pin::pin!(async {
+            cpu_reaches(&cpu, before, CPU_YOUNG.min(limit)).await;
+            grown();
+            cpu_reaches(&cpu, before, limit).await;
+        });
+        let mut cancelled = std::pin::pin!(cancel.cancelled());
+        loop {
+            match self.step(inbox) {
+                Ok(Some(ending)) => return ending,
+                Ok(None) => {}
+                Err(broken) => return Ending::Broken(broken),
+            }
+            let line = self.line;
+            let may_answer = self.out.len() - self.sent < UNSENT_MOST && !self.running.is_empty();
+            let may_read = self.queued_bytes < QUEUED_MOST;
+            tokio::select! {
+                // The order saves wake-ups: a second timer that expires after the first wakes nothing. The branches
+                // before the socket only have work that came from the socket, so they cannot starve it.
+                biased;
+                () = &mut cancelled => return stop(FailureKind::Cancelled, "the run was cancelled"),
+                () = &mut spent => {
+                    let limit = self.limits.cpu;
+                    return stop(FailureKind::CpuTime, format!("the program used all of its {limit:?} of CPU time"));
+                }
+                () = &mut wall => {
+                    let limit = self.limits.wall;
+                    return stop(FailureKind::WallTime, format!("the program ran longer than its {limit:?}"));
+                }
+                Some(answer) = self.running.next(), if may_answer => if let Err(broken) = self.answer_all(answer) {
+                    return Ending::Broken(broken);
+                },
+                received = line.receive(inbox), if may_read => if received.is_err() {
+                    return Ending::Closed;
+                },
+                _ = line.writable(), if self.sent < self.out.len() => {}
+            }
+        }
+    }
+
+    /// Does everything that needs no waiting.
+    fn step(&mut self, inbox: &mut Inbox) -> Result<Option<Ending>, String> {
+        while let Some(body) = inbox.next(self.limits.frame_from_child())? {
+            if let Some(ending) = self.read(body)? {
+                return Ok(Some(ending));
+            }
+        }
+        self.start_calls()?;
+        // A child that no longer reads has already sent its last message, or will soon be found dead.
+        while self.sent < self.out.len() {
+            match self.line.try_send(&self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(_) => self.sent = self.out.len(),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(64 * 1024);
+        self.sent = 0;
+        Ok(None)
+    }
+
+    fn read(&mut self, body: &[u8]) -> Result<Option<Ending>, String> {
+        match frame::read_from_child(body)? {
+            FromChild::RpcCall { id, namespace, action, args } => {
+                if self.calls == self.limits.calls {
+                    let limit = self.limits.calls;
+                    let message = format!("the program made more than {limit} tool calls");
+                    return Ok(Some(stop(FailureKind::TooManyCalls, message)));
+                }
+                if id != self.calls + 1 {
+                    return Err(format!("call {id} came after call {}", self.calls));
+                }
+                let name_is_good = |name: &str| !name.is_empty() && name.len() <= MAX_NAME;
+                if !name_is_good(&namespace) || !name_is_good(&action) {
+                    return Err(format!("call {id} has a name of a wrong length"));
+                }
+                let size = args.get().len();
+                if size > self.limits.argument_bytes || !args.get().starts_with('{') {
+                    return Err(format!(
+                        "the arguments of call {id} are too large or not an object"
+                    ));
+                }
+                self.calls = id;
+                self.unanswered.insert(id, format!("{namespace}:{action}"));
+                self.queued_bytes += size;
+                self.queue.push_back(Queued { id, namespace, action, args: args.to_owned() });
+                Ok(None)
+            }
+            FromChild::Console { level, text } => {
+                self.print(&level, &text)?;
+                Ok(None)
+            }
+            FromChild::Complete(Ok(None)) => {
+                self.returned_nothing = true;
+                Ok(Some(Ending::Complete(Ok(Value::Null))))
+            }
+            FromChild::Complete(Ok(Some(value))) => {
+                if value.get().len() > self.limits.result_bytes {
+                    return Err("a result larger than the child may send".to_owned());
+                }
+                let value =
+                    serde_json::from_str(value.get()).map_err(|e| format!("a bad result: {e}"))?;
+                Ok(Some(Ending::Complete(Ok(value))))
+            }
+            FromChild::Complete(Err(failure)) => {
+                Ok(Some(Ending::Complete(Err(self.believe(failure)?))))
+            }
+            FromChild::Ready { .. } | FromChild::Unavailable { .. } => {
+                Err("the child reported its seal twice".to_owned())
+            }
+        }
+    }
+
+    fn print(&mut self, level: &str, text: &str) -> Result<(), String> {
+        if !matches!(level, "log" | "info" | "warn" | "error" | "debug") {
+            return Err("a console line of an unknown level".to_owned());
+        }
+        if self.console_truncated {
+            return Err("console lines after the limit".to_owned());
+        }
+        let room = self.limits.console_bytes - self.console_spent;
+        // A line that is exactly as long as the room fits; whatever comes after it does not.
+        self.console_truncated = text.len() > room || room == 0;
+        let kept = &text[..text.floor_char_boundary(room.min(text.len()))];
+        // An empty line costs something too, or there could be any number of them.
+        self.console_spent = (self.console_spent + kept.len() + 1).min(self.limits.console_bytes);
+        if !self.console_truncated || !kept.is_empty() {
+            self.console.push(ConsoleLine { level: level.to_owned(), text: kept.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn believe(&self, told: ChildFailure) -> Result<Failure, String> {
+        let mut kind = FailureKind::claimed(&told.kind)
+            .ok_or_else(|| "a failure of a type that the child may not report".to_owned())?;
+        if kind == FailureKind::Exception
+            && self.result_refused
+            && told.code.as_deref() == Some(RESULT_TOO_LARGE)
+        {
+            kind = FailureKind::ToolResultTooLarge;
+        }
+        let fits = |text: &str, most: usize| text.len() <= most + 8;
+        if !fits(&told.name, MAX_NAME)
+            || !fits(&told.message, MAX_ERROR_TEXT)
+            || !fits(told.code.as_deref().unwrap_or(""), MAX_NAME)
+            || !fits(told.stack.as_deref().unwrap_or(""), MAX_ERROR_TEXT)
+        {
+            return Err("a failure with a text that is too long".to_owned());
+        }
+        if told.call.is_some_and(|call| call == 0 || call > self.calls) {
+            return Err("a failure of a call that was never made".to_owned());
+        }
+        Ok(Failure {
+            kind,
+            name: told.name,
+            message: told.message,
+            code: told.code,
+            line: told.line,
+            column: told.column,
+            stack: told.stack,
+            call: told.call,
+        })
+    }
+
+    fn start_calls(&mut self) -> Result<(), String> {
+        while self.running.len() < self.limits.in_flight {
+            let Some(next) = self.queue.front() else { break };
+            let size = next.args.get().len();
+            if !self.running.is_empty() && self.running_bytes + size > RUNNING_MOST {
+                break;
+            }
+            let Some(Queued { id, namespace, action, args }) = self.queue.pop_front() else {
+                break;
+            };
+            self.queued_bytes -= size;
+            self.running_bytes += size;
+            let args = serde_json::from_str(args.get())
+                .map_err(|e| format!("the arguments of call {id} are not JSON: {e}"))?;
+            let call = ToolCall { id, namespace, action, args, clock: self.clock.clone() };
+            let answer = self.tools.call(call, self.calls_cancel.clone());
+            self.running.push(Box::pin(async move { (id, size, answer.await) }));
+        }
+        Ok(())
+    }
+
+    /// Hands over an answer and all others that are there, so that they are sent as one.
+    fn answer_all(&mut self, first: Answer) -> Result<(), String> {
+        let mut next = Some(first);
+        while let Some(answer) = next {
+            self.answer(answer);
+            self.start_calls()?;
+            let may_answer = self.out.len() - self.sent < BATCH;
+            next = if may_answer { self.running.next().now_or_never().flatten() } else { None };
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, (id, size, answer): Answer) {
+        self.running_bytes -= size;
+        self.unanswered.remove(&id);
+        let limit = self.limits.tool_result_bytes;
+        let answer = answer.and_then(|value| {
+            let text = serde_json::value::to_raw_value(&value)
+                .map_err(|e| CallError::new(format!("the tool's result has no JSON form: {e}")))?;
+            if text.get().len() <= limit {
+                return Ok(text);
+            }
+            self.result_refused = true;
+            let message = format!(
+                "the tool's result has {} bytes; the limit is {limit}; request less",
+                text.get().len()
+            );
+            Err(CallError {
+                name: "RangeError".to_owned(),
+                message,
+                code: Some(RESULT_TOO_LARGE.to_owned()),
+            })
+        });
+        let frame = match &answer {
+            Ok(value) => ToChild::RpcResult { id, ok: true, value: Some(value), error: None },
+            Err(error) => {
+                let CallError { name, message, code } = error.clone();
+                let error = Some(ThrownError { name, message, code });
+                ToChild::RpcResult { id, ok: false, value: None, error }
+            }
+        };
+        frame::write(&mut self.out, &frame);
+    }
+}
+
+fn stop(kind: FailureKind, message: impl Into<String>) -> Ending {
+    Ending::Stopped(Failure::new(kind, message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! A child as a process of the host: its clock, its priority, its end.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tokio::sync::oneshot;
+
+use super::zygotes::Zygote;
+use super::{Order, nursery};
+
+/// The exit status of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exit(i32),
+    Signal(i32),
+    Unknown,
+}
+
+/// A living child. Dropping it kills it at once and has it reaped.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    /// Taken only when the child is handed over to be reaped.
+    pidfd: Option<OwnedFd>,
+    /// The host's end of the one socket; not blocking. Taken while a run uses it.
+    pub(crate) socket: Option<UnixStream>,
+    /// Whether its `ready` frame has been read.
+    pub(crate) ready: bool,
+    /// The zygote that forked it, which alone can reap it, and with which it dies.
+    zygote: Option<Arc<Zygote>>,
+}
+
+/// A child that was killed and is to be reaped.
+pub(super) struct Dead {
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+    pub(super) zygote: Option<Arc<Zygote>>,
+}
+
+impl Child {
+    /// Returns a child that was started by this process itself.
+    pub(super) fn started(pid: Pid, pidfd: OwnedFd, socket: Option<UnixStream>) -> Child {
+        Child { pid, pidfd: Some(pidfd), socket, ready: false, zygote: None }
+    }
+
+    /// Returns a child that a zygote has forked.
+    pub(super) fn forked(
+        pid: Pid,
+        pidfd: OwnedFd,
+        socket: UnixStream,
+        zygote: Arc<Zygote>,
+    ) -> Child {
+        Child { pid, pidfd: Some(pidfd), socket: Some(socket), ready: false, zygote: Some(zygote) }
+    }
+
+    /// Returns whether the process still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
+        matches!(poll(&mut polled, Some(&rustix::event::Timespec::default())), Ok(0))
+    }
+
+    /// Returns the CPU time that the process has used, all threads together.
+    ///
+    /// The process is not reaped while `self` lives, so the number cannot be another's.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        cpu_of(self.pid)
+    }
+
+    /// Returns a reader of the CPU time. Use it only while the child lives.
+    pub(crate) fn cpu_reader(&self) -> impl Fn() -> Option<Duration> + Send + Sync + 'static {
+        let pid = self.pid;
+        move || cpu_of(pid)
+    }
+
+    /// Returns a handle that limits the process to times when no short program wants to run, and to one processor
+    /// fewer than the host has. Use it only while the child lives.
+    ///
+    /// A low priority is not sufficient: a woken thread still waits for the end of a time slice, and a request wakes
+    /// threads a dozen times. A `SCHED_IDLE` process is preempted at once, but only by processes of the same session
+    /// and control group. For all others, one processor runs no long program.
+    pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
+        let pid = self.pid;
+        move || {
+            let idle = libc::sched_param { sched_priority: 0 };
+            #[expect(unsafe_code, reason = "no safe wrapper")]
+            // SAFETY: the parameter lives across the call. A program that keeps its place costs others time, and
+            // nothing else.
+            unsafe {
+                libc::sched_setscheduler(
+                    pid.as_raw_nonzero().get(),
+                    libc::SCHED_IDLE,
+                    &raw const idle,
+                );
+            }
+            let Ok(mut allowed) = sched_getaffinity(None) else { return };
+            let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+            if let Some(first) = first.filter(|_| allowed.count() > 1) {
+                allowed.unset(first);
+                let _ = sched_setaffinity(Some(pid), &allowed);
+            }
+        }
+    }
+
+    /// Kills the process and waits until it has exited.
+    pub(crate) async fn end(mut self) -> Ended {
+        let (sender, receiver) = oneshot::channel();
+        // A child that closed its socket is about to exit by itself, and its exit status has the reason.
+        self.hand_over(Some(sender));
+        receiver.await.unwrap_or(Ended::Unknown)
+    }
+
+    fn hand_over(&mut self, ended: Option<oneshot::Sender<Ended>>) {
+        let Some(pidfd) = self.pidfd.take() else { return };
+        // A process that has already died keeps its own exit status.
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        if let Ok(nursery) = nursery() {
+            let dead = Dead { pid: self.pid, pidfd, zygote: self.zygote.take() };
+            nursery.order(Order::Reap { dead, ended });
+        }
+    }
+
+    /// Waits a moment for the process to exit by itself, so that its own status is seen.
+    pub(crate) async fn settle(&self, patience: Duration) {
+        let deadline = tokio::time::Instant::now() + patience;
+        while self.is_alive() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.hand_over(None);
+    }
+}
+
+fn cpu_of(pid: Pid) -> Option<Duration> {
+    // The kernel's own encoding of "the CPU clock of this process": CPUCLOCK_SCHED is 2.
+    let clock = (!pid.as_raw_nonzero().get() << 3) | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[expect(unsafe_code, reason = "no safe wrapper takes the CPU clock of another process")]
+    // SAFETY: `time` is a valid place for one timespec, and any clock id may be asked for.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if answer != 0 {
+        return None;
+    }
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+impl Dead {
+    pub(super) fn reap(&self) -> Ended {
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => status
+                .terminating_signal()
+                .map(Ended::Signal)
+                .or(status.exit_status().map(Ended::Exit))
+                .unwrap_or(Ended::Unknown),
+            _ => Ended::Unknown,
+        }
+    }
+}

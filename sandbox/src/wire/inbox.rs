@@ -1,0 +1,76 @@
+//! The bytes that have arrived on a socket, taken apart into frames.
+
+/// Bytes of the length before each frame.
+pub(crate) const HEADER: usize = 4;
+
+/// Collects bytes until they contain whole frames. Never allocates more than has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Inbox {
+    /// Returns the end of the buffer, to be read into.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        if self.read == self.bytes.len() {
+            self.bytes.clear();
+            self.read = 0;
+        } else if self.read > 256 * 1024 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Returns the next whole frame's body, `None` if more bytes must come first.
+    pub(crate) fn next(&mut self, cap: usize) -> Result<Option<&[u8]>, String> {
+        let rest = &self.bytes[self.read..];
+        let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > cap {
+            return Err(format!("a frame of {length} bytes; the limit is {cap}"));
+        }
+        if rest.len() < HEADER + length {
+            return Ok(None);
+        }
+        let start = self.read + HEADER;
+        self.read = start + length;
+        Ok(Some(&self.bytes[start..start + length]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::{ToHost, write};
+
+    #[test]
+    fn a_frame_comes_back_whole_and_in_pieces() {
+        let mut out = Vec::new();
+        write(&mut out, &ToHost::Console { level: "log", text: "é" });
+        write(&mut out, &ToHost::Unavailable { message: "no" });
+        let mut inbox = Inbox::default();
+        let mut seen = Vec::new();
+        for byte in out {
+            inbox.tail().push(byte);
+            while let Some(body) = inbox.next(1024).unwrap() {
+                seen.push(String::from_utf8(body.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(
+            seen,
+            [
+                r#"{"type":"console","level":"log","text":"é"}"#,
+                r#"{"type":"unavailable","message":"no"}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_length_over_the_cap_is_refused_before_the_body() {
+        let mut inbox = Inbox::default();
+        inbox.tail().extend_from_slice(&u32::MAX.to_le_bytes());
+        assert!(inbox.next(1024).unwrap_err().contains("the limit is 1024"));
+    }
+}

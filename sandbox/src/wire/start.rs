@@ -1,0 +1,8 @@
+//! The arguments with which a host starts a child: the mark, the host's process id, the kind of child, and what that
+//! kind needs.
+
+/// The first argument of every child.
+pub(crate) const CHILD_MARK: &str = "__sandbox-child";
+/// The first kind of child forks those that run programs; the second runs jobs.
+pub(crate) const ZYGOTE: &str = "zygote";
+pub(crate) const JOB: &str = "job";
