@@ -21,7 +21,7 @@ pub(crate) const JOB_LIFETIME_CPU: Duration = Duration::from_secs(600);
 /// report the line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
 /// CPU time after which a program makes way for others, where it has to. Most end long before.
-pub(crate) const CPU_YOUNG: Duration = Duration::from_millis(10);
+pub(crate) const CPU_SHORT: Duration = Duration::from_millis(10);
 /// Room for the fields around a payload in a frame.
 pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;
 /// Deepest nesting of a JSON value that crosses the boundary; the host's parser stops at 128.

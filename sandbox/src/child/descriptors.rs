@@ -40,7 +40,7 @@ pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
 }
 
 /// Moves a forked child's socket to its place, which closes the zygote's own, and closes all else.
-pub(crate) fn only(socket: OwnedFd) -> Result<OwnedFd, rustix::io::Errno> {
+pub(crate) fn take_forked_socket(socket: OwnedFd) -> Result<OwnedFd, rustix::io::Errno> {
     #[expect(
         unsafe_code,
         reason = "descriptors are moved to fixed numbers, which no safe type can express"

@@ -10,7 +10,7 @@ use rquickjs::{Context, Ctx, Function, Module, Persistent, Promise, Runtime, Val
 use serde_json::value::RawValue;
 
 use crate::child::heap::{Heap, Meter};
-use crate::child::host_socket::Wire;
+use crate::child::host_socket::HostSocket;
 use crate::child::probe;
 use crate::child::process::{EXIT_PANIC, cpu_time, exit};
 use crate::child::realm::{self, Realm, Shared};
@@ -33,7 +33,7 @@ const JOBS_PER_LOOK: u32 = 32;
 /// is freed at once.
 const CYCLES: usize = 8 * MIB;
 /// Reads and writes that happen before there is a program.
-const REHEARSED: &str = r#"{"type":"rpc_result","id":1,"ok":true,"value":[1.5,"one"]}"#;
+const WARM_UP_FRAME: &str = r#"{"type":"rpc_result","id":1,"ok":true,"value":[1.5,"one"]}"#;
 
 /// Everything of the language but the clocks and the weak references.
 type Intrinsics = (
@@ -61,7 +61,7 @@ pub(crate) struct Engine {
 }
 
 /// A program, and how it ends.
-struct Job {
+struct ProgramInput {
     source: String,
     args: String,
     /// A program without a `return` ends when everything that it started has ended.
@@ -79,7 +79,7 @@ fn is_about_result(fault: &Fault) -> bool {
 type Rejections = RefCell<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
 
 /// The maximum number of them that is kept.
-const MOST_REJECTIONS: usize = 32;
+const MAX_REJECTIONS: usize = 32;
 
 /// The CPU time of the program.
 #[derive(Default)]
@@ -100,9 +100,9 @@ impl Budget {
 impl Engine {
     /// Creates an engine that is connected to nothing.
     pub(crate) fn new() -> rquickjs::Result<Engine> {
-        let shared = Shared::new(Wire::nowhere());
+        let shared = Shared::new(HostSocket::unconnected());
         // The first of these looks up how to ask the kernel, which is done here once for all forks.
-        shared.chance.borrow_mut().begin(None);
+        shared.random.borrow_mut().reset(None);
         let heap = Meter::new();
         let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
         runtime.set_gc_threshold(CYCLES);
@@ -118,7 +118,7 @@ impl Engine {
                     seen.retain(|(known, _)| {
                         known.clone().restore(&ctx).is_ok_and(|known| known != promise)
                     });
-                } else if seen.len() < MOST_REJECTIONS {
+                } else if seen.len() < MAX_REJECTIONS {
                     seen.push((Persistent::save(&ctx, promise), Persistent::save(&ctx, reason)));
                 }
             },
@@ -129,63 +129,63 @@ impl Engine {
     }
 
     /// Connects the engine with the host.
-    pub(crate) fn take(&self, wire: Wire) {
-        *self.shared.wire.borrow_mut() = wire;
+    pub(crate) fn connect(&self, socket: HostSocket) {
+        *self.shared.socket.borrow_mut() = socket;
     }
 
     /// Sends one frame.
-    pub(crate) fn say(&self, message: &ToHost<'_>) {
-        let mut wire = self.shared.wire.borrow_mut();
-        frame::write(wire.out(), message);
-        wire.flush();
+    pub(crate) fn send(&self, message: &ToHost<'_>) {
+        let mut socket = self.shared.socket.borrow_mut();
+        frame::write(socket.out(), message);
+        socket.flush();
     }
 
     /// Reports that it is ready, runs one program and waits for its end.
     pub(crate) fn serve(&self, ready: &[u8]) -> ! {
         {
-            let mut wire = self.shared.wire.borrow_mut();
-            wire.out().extend_from_slice(ready);
-            wire.flush();
+            let mut socket = self.shared.socket.borrow_mut();
+            socket.out().extend_from_slice(ready);
+            socket.flush();
         }
-        self.rehearse();
+        self.warm_up();
         let program = self.await_program();
         let result = self.run(&program);
         self.complete(&result);
         // Exiting takes the kernel longer than many programs take, and the process that waits for the result would
         // also wait for the exit if it is to run on this processor.
-        self.shared.wire.borrow_mut().rest()
+        self.shared.socket.borrow_mut().wait_for_host_exit()
     }
 
     /// Does what most programs do, so that the memory for it is no longer shared with the zygote.
-    fn rehearse(&self) {
-        self.shared.chance.borrow_mut().begin(None);
-        self.shared.wire.borrow_mut().make_room();
-        let _ = frame::read_from_host(REHEARSED.as_bytes());
+    fn warm_up(&self) {
+        self.shared.random.borrow_mut().reset(None);
+        self.shared.socket.borrow_mut().reserve_buffers();
+        let _ = frame::read_from_host(WARM_UP_FRAME.as_bytes());
         // A script and not a module, because a module could be imported by its name. Its result is ignored.
         let _ = self.context.with(|ctx| {
-            ctx.json_parse(REHEARSED)?;
-            ctx.eval::<(), _>(include_str!("realm/rehearsal.js"))
+            ctx.json_parse(WARM_UP_FRAME)?;
+            ctx.eval::<(), _>(include_str!("realm/warm_up.js"))
         });
         while let Ok(true) = self.runtime.execute_pending_job() {}
         let mut unsent = Vec::new();
-        let value = serde_json::from_str::<&RawValue>(REHEARSED).ok();
+        let value = serde_json::from_str::<&RawValue>(WARM_UP_FRAME).ok();
         frame::write(&mut unsent, &ToHost::ExecutionComplete { ok: true, value, error: None });
     }
 
     /// Waits for the one program and sets its limits.
-    fn await_program(&self) -> Job {
-        let mut wire = self.shared.wire.borrow_mut();
+    fn await_program(&self) -> ProgramInput {
+        let mut socket = self.shared.socket.borrow_mut();
         loop {
-            match wire.inbox().next(HOST_FRAME) {
+            match socket.inbox().next(HOST_FRAME) {
                 Ok(Some(body)) => {
                     let execute = match frame::read_from_host(body) {
                         Ok(FromHost::Execute(execute)) => execute,
-                        Ok(FromHost::Probe(number)) => probe::answer(number),
+                        Ok(FromHost::Probe(number)) => probe::run(number),
                         _ => exit(EXIT_PANIC),
                     };
                     let limits = execute.limits;
                     self.shared.limits.set(limits);
-                    self.shared.chance.borrow_mut().begin(execute.seed);
+                    self.shared.random.borrow_mut().reset(execute.seed);
                     if let Some(epoch_ms) = execute.epoch_ms {
                         self.shared.timers.borrow_mut().freeze(epoch_ms);
                     }
@@ -195,14 +195,14 @@ impl Engine {
                     let ends_by_itself = execute.implicit_returns.is_some();
                     *self.shared.implicit_returns.borrow_mut() =
                         execute.implicit_returns.unwrap_or_default().into();
-                    return Job {
+                    return ProgramInput {
                         source: execute.program.into_owned(),
                         args: execute.args.get().to_owned(),
                         ends_by_itself,
                     };
                 }
                 Ok(None) => {
-                    wire.fill(None);
+                    socket.fill(None);
                 }
                 Err(_) => exit(EXIT_PANIC),
             }
@@ -210,13 +210,13 @@ impl Engine {
     }
 
     /// Runs a program and returns the JSON of its value; `None` for `undefined`.
-    fn run(&self, program: &Job) -> Result<Option<String>, Fault> {
+    fn run(&self, program: &ProgramInput) -> Result<Option<String>, Fault> {
         let ended = self.begin(&program.source, &program.args)?;
-        let value = self.follow(&ended)?;
+        let value = self.run_until_settled(&ended)?;
         if program.ends_by_itself {
-            self.drain()?;
+            self.run_until_idle()?;
         }
-        self.tell_unhandled(program.ends_by_itself)?;
+        self.report_unhandled(program.ends_by_itself)?;
         let finished = self.context.with(|ctx| {
             let value = value.restore(&ctx);
             let finish = self.realm.finish.clone().restore(&ctx);
@@ -226,7 +226,7 @@ impl Engine {
                 .map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
         })?;
         let written = self
-            .follow(&finished)
+            .run_until_settled(&finished)
             .and_then(|text| self.context.with(|ctx| self.checked(&ctx, text)));
         match written {
             // The author did not ask for this value, and all that the program does is done.
@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// Runs jobs until a promise is settled, and returns its value.
-    fn follow(
+    fn run_until_settled(
         &self,
         promise: &Persistent<Promise<'static>>,
     ) -> Result<Persistent<Value<'static>>, Fault> {
@@ -253,10 +253,10 @@ impl Engine {
                 return result;
             }
             // One by one: the program's behaviour must not depend on how many arrived at once.
-            if self.settle_answer()? {
+            if self.deliver_answer()? {
                 continue;
             }
-            self.shared.wire.borrow_mut().flush();
+            self.shared.socket.borrow_mut().flush();
             let due = self.shared.timers.borrow_mut().take_due();
             if let Some(id) = due {
                 self.fire(id)?;
@@ -270,20 +270,20 @@ impl Engine {
                     "the program waits for something that can never happen: no tool call, timer or job is left",
                 ));
             }
-            self.shared.wire.borrow_mut().fill(timeout);
+            self.shared.socket.borrow_mut().fill(timeout);
         }
     }
 
     /// Goes on until no call and no timer is left but those that repeat.
-    fn drain(&self) -> Result<(), Fault> {
+    fn run_until_idle(&self) -> Result<(), Fault> {
         loop {
             self.run_jobs()?;
             // Several may have come with the one that ended the program.
-            if self.settle_answer()? {
+            if self.deliver_answer()? {
                 continue;
             }
-            self.shared.wire.borrow_mut().flush();
-            if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().any_ends() {
+            self.shared.socket.borrow_mut().flush();
+            if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().has_one_shot() {
                 return Ok(());
             }
             let due = self.shared.timers.borrow_mut().take_due();
@@ -292,13 +292,13 @@ impl Engine {
                 continue;
             }
             let timeout = self.shared.timers.borrow().next();
-            self.shared.wire.borrow_mut().fill(timeout);
+            self.shared.socket.borrow_mut().fill(timeout);
         }
     }
 
     /// Reports rejected promises that nothing awaited: as the program's failure if it waited for nothing else,
     /// otherwise on its console.
-    fn tell_unhandled(&self, fatal: bool) -> Result<(), Fault> {
+    fn report_unhandled(&self, fatal: bool) -> Result<(), Fault> {
         let rejected = self.rejections.take();
         if rejected.is_empty() {
             return Ok(());
@@ -396,17 +396,17 @@ impl Engine {
     }
 
     /// Passes the next answer that has arrived to the program; returns whether there was one.
-    fn settle_answer(&self) -> Result<bool, Fault> {
+    fn deliver_answer(&self) -> Result<bool, Fault> {
         self.context.with(|ctx| {
-            let mut wire = self.shared.wire.borrow_mut();
-            let arrived = wire.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
+            let mut socket = self.shared.socket.borrow_mut();
+            let arrived = socket.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
             let Some(body) = arrived else { return Ok(false) };
             let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
                 exit(EXIT_PANIC)
             };
             let result = result.map(|value| ctx.json_parse(value.get()));
             // A program may have changed what an object inherits, and so have a word in what is settled.
-            drop(wire);
+            drop(socket);
             #[expect(clippy::cast_precision_loss, reason = "ids are small")]
             let id = id as f64;
             let settled: rquickjs::Result<bool> = (|| {
@@ -460,7 +460,7 @@ impl Engine {
         if self.budget.is_spent() {
             return self.describe(ctx, thrown, FailureKind::Exception);
         }
-        let why = self.realm.why_unwritten.clone().restore(ctx);
+        let why = self.realm.why_not_serializable.clone().restore(ctx);
         let why = why.and_then(|why| why.call::<_, i32>((thrown.clone(),))).unwrap_or_else(|_| {
             ctx.catch();
             0
@@ -501,19 +501,19 @@ impl Engine {
     }
 
     fn complete(&self, result: &Result<Option<String>, Fault>) {
-        let mut wire = self.shared.wire.borrow_mut();
+        let mut socket = self.shared.socket.borrow_mut();
         match result {
             Ok(text) => {
                 let value = text.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
                 let Ok(value) = value else { exit(EXIT_PANIC) };
                 let done = ToHost::ExecutionComplete { ok: true, value, error: None };
-                frame::write(wire.out(), &done);
+                frame::write(socket.out(), &done);
             }
             Err(error) => {
                 let done = ToHost::ExecutionComplete { ok: false, value: None, error: Some(error) };
-                frame::write(wire.out(), &done);
+                frame::write(socket.out(), &done);
             }
         }
-        wire.flush();
+        socket.flush();
     }
 }

@@ -48,7 +48,7 @@ impl Meter {
 pub(crate) struct Heap(pub(crate) Rc<Meter>);
 
 impl Heap {
-    fn took(&self, memory: *mut u8) -> *mut u8 {
+    fn count(&self, memory: *mut u8) -> *mut u8 {
         if memory.is_null() {
             self.0.ran_out.set(true);
         } else {
@@ -74,7 +74,7 @@ unsafe impl Allocator for Heap {
             return std::ptr::null_mut();
         }
         // SAFETY: any size may be asked for.
-        self.took(unsafe { libc::malloc(size) }.cast())
+        self.count(unsafe { libc::malloc(size) }.cast())
     }
 
     fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
@@ -82,7 +82,7 @@ unsafe impl Allocator for Heap {
             return std::ptr::null_mut();
         }
         // SAFETY: any size may be asked for, and the product does not overflow.
-        self.took(unsafe { libc::calloc(count, size) }.cast())
+        self.count(unsafe { libc::calloc(count, size) }.cast())
     }
 
     unsafe fn dealloc(&mut self, memory: *mut u8) {
@@ -106,7 +106,7 @@ unsafe impl Allocator for Heap {
         if !moved.is_null() {
             self.0.used.set(self.0.used.get().saturating_sub(old_size));
         }
-        self.took(moved)
+        self.count(moved)
     }
 
     unsafe fn usable_size(memory: *mut u8) -> usize {

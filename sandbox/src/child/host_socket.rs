@@ -12,21 +12,21 @@ use crate::wire::inbox::Inbox;
 const CHUNK: usize = 16 * 1024;
 
 /// The child's end of the socket. Every error on it means that the host has exited, and then the child exits too.
-pub(crate) struct Wire {
+pub(crate) struct HostSocket {
     /// `None` only before the connection to the host.
     socket: Option<OwnedFd>,
     inbox: Inbox,
     out: Vec<u8>,
 }
 
-impl Wire {
-    pub(crate) fn new(socket: OwnedFd) -> Wire {
-        Wire { socket: Some(socket), inbox: Inbox::default(), out: Vec::new() }
+impl HostSocket {
+    pub(crate) fn new(socket: OwnedFd) -> HostSocket {
+        HostSocket { socket: Some(socket), inbox: Inbox::default(), out: Vec::new() }
     }
 
-    /// Returns a wire that leads nowhere; who uses it leaves.
-    pub(crate) fn nowhere() -> Wire {
-        Wire { socket: None, inbox: Inbox::default(), out: Vec::new() }
+    /// Returns a socket that leads nowhere; who uses it leaves.
+    pub(crate) fn unconnected() -> HostSocket {
+        HostSocket { socket: None, inbox: Inbox::default(), out: Vec::new() }
     }
 
     fn socket(&self) -> &OwnedFd {
@@ -62,13 +62,13 @@ impl Wire {
     }
 
     /// Makes the buffers as large as they usually get.
-    pub(crate) fn make_room(&mut self) {
+    pub(crate) fn reserve_buffers(&mut self) {
         self.inbox.tail().reserve(CHUNK);
         self.out.reserve(CHUNK / 4);
     }
 
     /// Stops reading and writing, and exits with the host.
-    pub(crate) fn rest(&self) -> ! {
+    pub(crate) fn wait_for_host_exit(&self) -> ! {
         let mut ignored = [0; 512];
         loop {
             self.wait(PollFlags::IN, None);

@@ -2,32 +2,32 @@
 
 use std::panic::catch_unwind;
 
-use crate::child::host_socket::Wire;
+use crate::child::host_socket::HostSocket;
 use crate::child::process::{EXIT_PANIC, exit};
 use crate::job::Job;
 use crate::wire::inbox::HEADER;
 
 /// Runs the job on every input, until the host kills this process or exits.
-pub(crate) fn serve(mut wire: Wire, job: Job, input_bytes: usize) -> ! {
-    wire.flush();
+pub(crate) fn serve(mut socket: HostSocket, job: Job, input_bytes: usize) -> ! {
+    socket.flush();
     loop {
         let output = loop {
-            match wire.inbox().next(input_bytes) {
+            match socket.inbox().next(input_bytes) {
                 // Caught here, before anything is closed: a sealed thread may not do that.
                 Ok(Some(body)) => break catch_unwind(|| (job.run)(body)),
                 Ok(None) => {
-                    wire.fill(None);
+                    socket.fill(None);
                 }
                 Err(_) => exit(EXIT_PANIC),
             }
         };
         let Ok(output) = output else { exit(EXIT_PANIC) };
         let Ok(length) = u32::try_from(output.len()) else { exit(EXIT_PANIC) };
-        let out = wire.out();
+        let out = socket.out();
         out.reserve_exact(HEADER + output.len());
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&output);
         drop(output);
-        wire.flush();
+        socket.flush();
     }
 }

@@ -3,8 +3,10 @@
 use rustix::process::Pid;
 
 use crate::child::descriptors::take_descriptors;
-use crate::child::host_socket::Wire;
-use crate::child::process::{EXIT_NOT_A_CHILD, EXIT_PANIC, exit, one_heap, prepare_process};
+use crate::child::host_socket::HostSocket;
+use crate::child::process::{
+    EXIT_NOT_A_CHILD, EXIT_PANIC, exit, limit_malloc_arenas, prepare_process,
+};
 use crate::child::{job, seal, zygote};
 use crate::job::Job;
 use crate::layer::LayerReport;
@@ -43,7 +45,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     };
     let (host, role) = match parse(arguments, jobs) {
         Ok(parsed) => parsed,
-        Err(message) => refuse(Wire::new(socket), &message),
+        Err(message) => refuse(HostSocket::new(socket), &message),
     };
     let prepared = prepare_process();
     match role {
@@ -54,7 +56,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             let sealed = prepared.and_then(|()| {
                 // It waits for questions, and answers them in their order.
                 rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
-                seal::as_zygote(host)
+                seal::apply_to_zygote(host)
             });
             match sealed {
                 Ok(layers) => zygote::serve(socket, layers),
@@ -62,20 +64,20 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             }
         }
         Role::Job { job, address_space, stack, input_bytes } => {
-            let wire = Wire::new(socket);
+            let socket = HostSocket::new(socket);
             let sealed =
                 prepared.and_then(|()| seal::apply_outer(host, address_space, JOB_LIFETIME_CPU));
             let layers = match sealed {
                 Ok(layers) => layers,
-                Err(message) => refuse(wire, &message),
+                Err(message) => refuse(socket, &message),
             };
-            one_heap();
+            limit_malloc_arenas();
             // A job has no hostile heap, and may contain code that panics and is caught.
             std::panic::set_hook(Box::new(|_| {}));
             // The thread must start before the last layers, which forbid threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
-                let wire = finish_seal(wire, layers);
-                job::serve(wire, job, input_bytes)
+                let socket = finish_seal(socket, layers);
+                job::serve(socket, job, input_bytes)
             });
             match started {
                 Ok(thread) => {
@@ -89,18 +91,18 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
 }
 
 /// Applies the last layers and reports to the host which ones hold.
-fn finish_seal(mut wire: Wire, mut layers: Vec<LayerReport>) -> Wire {
+fn finish_seal(mut socket: HostSocket, mut layers: Vec<LayerReport>) -> HostSocket {
     match seal::apply_inner() {
         Ok(inner) => layers.extend(inner),
-        Err(message) => refuse(wire, &message),
+        Err(message) => refuse(socket, &message),
     }
-    frame::write(wire.out(), &ToHost::Ready { version: VERSION, layers: &layers });
-    wire
+    frame::write(socket.out(), &ToHost::Ready { version: VERSION, layers: &layers });
+    socket
 }
 
-fn refuse(mut wire: Wire, message: &str) -> ! {
-    frame::write(wire.out(), &ToHost::Unavailable { message });
-    wire.flush();
+fn refuse(mut socket: HostSocket, message: &str) -> ! {
+    frame::write(socket.out(), &ToHost::Unavailable { message });
+    socket.flush();
     exit(EXIT_NOT_A_CHILD)
 }
 

@@ -38,7 +38,7 @@ unsafe extern "C" {
 }
 
 /// Keeps the C library from setting aside 128 MiB of address space for a second thread's heap.
-pub(crate) fn one_heap() {
+pub(crate) fn limit_malloc_arenas() {
     #[cfg(target_env = "gnu")]
     {
         #[expect(unsafe_code, reason = "no safe wrapper")]

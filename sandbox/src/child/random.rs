@@ -4,14 +4,14 @@ use crate::child::process::{EXIT_PANIC, exit};
 
 /// A source of random numbers.
 #[derive(Default)]
-pub(crate) struct Chance {
+pub(crate) struct Random {
     state: u64,
     seeded: bool,
 }
 
-impl Chance {
+impl Random {
     /// Starts over. With a seed every number follows from it.
-    pub(crate) fn begin(&mut self, seed: Option<u64>) {
+    pub(crate) fn reset(&mut self, seed: Option<u64>) {
         self.seeded = seed.is_some();
         self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or_else(|_| exit(EXIT_PANIC)));
     }
@@ -20,7 +20,7 @@ impl Chance {
     pub(crate) fn fraction(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exactly what a double holds")]
         {
-            (self.step() >> 11) as f64 / (1u64 << 53) as f64
+            (self.next_word() >> 11) as f64 / (1u64 << 53) as f64
         }
     }
 
@@ -33,14 +33,14 @@ impl Chance {
             return bytes;
         }
         for chunk in bytes.chunks_mut(8) {
-            let word = self.step().to_le_bytes();
+            let word = self.next_word().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
         bytes
     }
 
     /// SplitMix64: every 64-bit number once, in an order that looks random.
-    fn step(&mut self) -> u64 {
+    fn next_word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -9,9 +9,9 @@ use rquickjs::context::EvalOptions;
 use rquickjs::{Ctx, Error, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
 use serde_json::value::RawValue;
 
-use crate::child::host_socket::Wire;
+use crate::child::host_socket::HostSocket;
 use crate::child::process::monotonic;
-use crate::child::random::Chance;
+use crate::child::random::Random;
 use crate::child::{stack, url};
 use crate::limits::{KIB, MAX_NAME, MAX_TIMERS};
 use crate::wire::frame::{self, ChildLimits, ToHost};
@@ -22,10 +22,10 @@ const FLUSH: usize = 16 * KIB;
 
 /// The state shared by the native functions and the engine's loop.
 pub(crate) struct Shared {
-    pub(crate) wire: RefCell<Wire>,
+    pub(crate) socket: RefCell<HostSocket>,
     pub(crate) limits: Cell<ChildLimits>,
     pub(crate) timers: RefCell<Timers>,
-    pub(crate) chance: RefCell<Chance>,
+    pub(crate) random: RefCell<Random>,
     /// The text that runs, for the places of errors.
     pub(crate) source: RefCell<Rc<str>>,
     /// Where `return` was inserted into that text.
@@ -52,7 +52,7 @@ pub(crate) struct Realm {
     pub(crate) start: Persistent<Function<'static>>,
     pub(crate) stringify: Persistent<Function<'static>>,
     pub(crate) finish: Persistent<Function<'static>>,
-    pub(crate) why_unwritten: Persistent<Function<'static>>,
+    pub(crate) why_not_serializable: Persistent<Function<'static>>,
 }
 
 /// A timer that is set.
@@ -75,7 +75,7 @@ pub(crate) struct Timers {
 }
 
 impl Shared {
-    pub(crate) fn new(wire: Wire) -> Rc<Shared> {
+    pub(crate) fn new(socket: HostSocket) -> Rc<Shared> {
         let limits = ChildLimits {
             cpu_ms: 0,
             heap: 0,
@@ -85,10 +85,10 @@ impl Shared {
             console_bytes: 0,
         };
         Rc::new(Shared {
-            wire: RefCell::new(wire),
+            socket: RefCell::new(socket),
             limits: Cell::new(limits),
             timers: RefCell::default(),
-            chance: RefCell::default(),
+            random: RefCell::default(),
             source: RefCell::new("".into()),
             implicit_returns: RefCell::new([].into()),
             tools: RefCell::default(),
@@ -142,11 +142,11 @@ impl Shared {
         let id = self.last_call.get() + 1;
         self.last_call.set(id);
         self.in_flight.set(self.in_flight.get() + 1);
-        let mut wire = self.wire.borrow_mut();
-        frame::write(wire.out(), &ToHost::RpcCall { id, namespace, action, args });
+        let mut socket = self.socket.borrow_mut();
+        frame::write(socket.out(), &ToHost::RpcCall { id, namespace, action, args });
         // The host can begin with the first while the program makes the next.
-        if wire.out().len() > FLUSH {
-            wire.flush();
+        if socket.out().len() > FLUSH {
+            socket.flush();
         }
         Called::Id(id)
     }
@@ -161,11 +161,11 @@ impl Shared {
         let kept = &text[..text.floor_char_boundary(room + 4)];
         // The host counts in the same way.
         self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
-        let mut wire = self.wire.borrow_mut();
-        frame::write(wire.out(), &ToHost::Console { level, text: kept });
+        let mut socket = self.socket.borrow_mut();
+        frame::write(socket.out(), &ToHost::Console { level, text: kept });
         // Output before a crash should be visible, but not at the price of a system call per line.
-        if wire.out().len() > FLUSH {
-            wire.flush();
+        if socket.out().len() > FLUSH {
+            socket.flush();
         }
     }
 }
@@ -239,7 +239,7 @@ impl Timers {
     }
 
     /// Returns whether a timer is set that fires only once.
-    pub(crate) fn any_ends(&self) -> bool {
+    pub(crate) fn has_one_shot(&self) -> bool {
         self.queue.values().any(|timer| !timer.repeats)
     }
 
@@ -290,7 +290,7 @@ pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
         start: take("start")?,
         stringify: take("stringify")?,
         finish: take("finish")?,
-        why_unwritten: take("whyUnwritten")?,
+        why_not_serializable: take("whyNotSerializable")?,
     })
 }
 
@@ -353,14 +353,14 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     let now = own();
     host.set("now", Function::new(ctx.clone(), move || now.timers.borrow().now_ms())?)?;
     let random = own();
-    host.set("random", Function::new(ctx.clone(), move || random.chance.borrow_mut().fraction())?)?;
+    host.set("random", Function::new(ctx.clone(), move || random.random.borrow_mut().fraction())?)?;
     let bytes = own();
     host.set(
         "randomBytes",
         Function::new(
             ctx.clone(),
             random_bytes(move |ctx, count| {
-                TypedArray::new(ctx, bytes.chance.borrow_mut().bytes(count))
+                TypedArray::new(ctx, bytes.random.borrow_mut().bytes(count))
             }),
         )?,
     )?;

@@ -18,7 +18,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, UnshareFlags, no_new_privs, set_capabilities, set_no_new_privs,
 };
 
-use crate::child::descriptors::only;
+use crate::child::descriptors::take_forked_socket;
 use crate::child::process::{EXIT_PANIC, exit, sleep_forever};
 use crate::dumpable::forbid_dumps;
 use crate::layer::{LayerReport, LayerState};
@@ -42,27 +42,27 @@ pub(crate) fn apply_outer(
     address_space: u64,
     cpu: Duration,
 ) -> Result<Vec<LayerReport>, Broken> {
-    end_with_host(host)?;
-    let mut layers = vec![volunteer_for_the_oom_killer(), namespaces(&SHARED), landlock()?];
-    layers.extend(close_the_rest(host, address_space, cpu, DESCRIPTORS)?);
+    die_with_host(host)?;
+    let mut layers = vec![prefer_for_oom_kill(), namespaces(&NAMESPACES), landlock()?];
+    layers.extend(apply_limits(host, address_space, cpu, DESCRIPTORS)?);
     Ok(layers)
 }
 
 /// Applies all that a zygote and its children have in common.
-pub(crate) fn as_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
-    end_with_host(host)?;
-    let namespaces = namespaces(&[&SHARED[..], &[PROCESSES]].concat());
-    let mut layers = vec![volunteer_for_the_oom_killer(), namespaces, landlock()?];
+pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
+    die_with_host(host)?;
+    let namespaces = namespaces(&[&NAMESPACES[..], &[PID_NAMESPACE]].concat());
+    let mut layers = vec![prefer_for_oom_kill(), namespaces, landlock()?];
     let (memory, cpu) = (PROGRAM_ADDRESS_SPACE, CPU_BACKSTOP);
-    layers.extend(close_the_rest(host, memory, cpu, ZYGOTE_DESCRIPTORS)?);
+    layers.extend(apply_limits(host, memory, cpu, ZYGOTE_DESCRIPTORS)?);
     restore_fatal_signals();
-    keep_personality();
+    reset_personality();
     forbid_new_privileges()?;
-    keep_processes_apart()?;
+    start_namespace_init()?;
     Ok(layers)
 }
 
-fn close_the_rest(
+fn apply_limits(
     host: Pid,
     address_space: u64,
     cpu: Duration,
@@ -72,7 +72,7 @@ fn close_the_rest(
     resource_limits(address_space, cpu, descriptors)?;
     forbid_dumps()?;
     // The credential changes above have cleared the signal, so it is set once more at the end.
-    end_with_host(host)?;
+    die_with_host(host)?;
     Ok(["capabilities", "rlimits", "not_dumpable", "parent_death"]
         .map(LayerReport::mandatory)
         .to_vec())
@@ -82,7 +82,7 @@ fn close_the_rest(
 pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
     limit(Resource::Nproc, 0)?;
     restore_fatal_signals();
-    keep_personality();
+    reset_personality();
     forbid_new_privileges()?;
     Filter::new()?.apply()?;
     Ok(inner_layers())
@@ -111,7 +111,7 @@ pub(crate) fn inner_layers() -> Vec<LayerReport> {
 }
 
 /// Asks the kernel to kill this process together with its host, and checks whether the host has already died.
-fn end_with_host(host: Pid) -> Result<(), Broken> {
+fn die_with_host(host: Pid) -> Result<(), Broken> {
     die_with_parent()?;
     if getppid() != Some(host) {
         return Err("the host has died".to_owned());
@@ -129,7 +129,7 @@ fn die_with_parent() -> Result<(), Broken> {
 }
 
 /// When memory ends, the kernel takes us first and not the host.
-fn volunteer_for_the_oom_killer() -> LayerReport {
+fn prefer_for_oom_kill() -> LayerReport {
     let state = match std::fs::write("/proc/self/oom_score_adj", "1000") {
         Ok(()) => LayerState::Holds,
         Err(error) => LayerState::Absent(format!("`/proc/self/oom_score_adj`: {error}")),
@@ -138,14 +138,14 @@ fn volunteer_for_the_oom_killer() -> LayerReport {
 }
 
 /// Drops what no child needs.
-const SHARED: [(UnshareFlags, &str); 4] = [
+const NAMESPACES: [(UnshareFlags, &str); 4] = [
     (UnshareFlags::NEWNET, "network"),
     (UnshareFlags::NEWNS, "mount"),
     (UnshareFlags::NEWIPC, "ipc"),
     (UnshareFlags::NEWUTS, "uts"),
 ];
 /// Only for the children of the process that drops it.
-const PROCESSES: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
+const PID_NAMESPACE: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
 
 /// Leaves these parts of the host behind, and its users.
 fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
@@ -177,7 +177,7 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
 /// too, and all of them die with this process, which dies with us. Without such a namespace it is harmless.
 ///
 /// It is sealed like later forks, so that a failing seal is detected before there are any.
-fn keep_processes_apart() -> Result<(), Broken> {
+fn start_namespace_init() -> Result<(), Broken> {
     let zygote = getpid();
     let filter = Filter::new()?;
     let (mut ours, theirs) = UnixStream::pair().map_err(|e| format!("socketpair: {e}"))?;
@@ -185,17 +185,17 @@ fn keep_processes_apart() -> Result<(), Broken> {
     // SAFETY: this process has one thread, so the child finds every lock free.
     let pid = unsafe { libc::fork() };
     match pid {
-        0 => keep(zygote, &filter, theirs),
+        0 => run_namespace_init(zygote, &filter, theirs),
         1.. => drop(theirs),
         _ => return Err("no process can be forked".to_owned()),
     }
-    let mut said = [0; 512];
+    let mut reply = [0; 512];
     let length =
-        ours.read(&mut said).map_err(|e| format!("cannot read from the first fork: {e}"))?;
-    match &said[..length] {
+        ours.read(&mut reply).map_err(|e| format!("cannot read from the first fork: {e}"))?;
+    match &reply[..length] {
         b"" => Err("the first fork died while it was sealed".to_owned()),
-        said if said == SEALED.as_bytes() => Ok(()),
-        said => Err(String::from_utf8_lossy(said).into_owned()),
+        reply if reply == SEALED.as_bytes() => Ok(()),
+        reply => Err(String::from_utf8_lossy(reply).into_owned()),
     }
 }
 
@@ -203,11 +203,11 @@ fn keep_processes_apart() -> Result<(), Broken> {
 const SEALED: &str = "sealed";
 
 /// The life of the first fork.
-fn keep(zygote: Pid, filter: &Filter, host: UnixStream) -> ! {
-    let Ok(host) = only(host.into()) else { exit(EXIT_PANIC) };
+fn run_namespace_init(zygote: Pid, filter: &Filter, host: UnixStream) -> ! {
+    let Ok(host) = take_forked_socket(host.into()) else { exit(EXIT_PANIC) };
     let sealed = after_fork(zygote, filter);
-    let said = sealed.as_ref().map_or_else(String::as_str, |()| SEALED);
-    let _ = rustix::io::write(&host, said.as_bytes());
+    let reply = sealed.as_ref().map_or_else(String::as_str, |()| SEALED);
+    let _ = rustix::io::write(&host, reply.as_bytes());
     if sealed.is_err() {
         exit(EXIT_PANIC)
     }
@@ -291,7 +291,7 @@ fn restore_fatal_signals() {
 }
 
 /// Without this an inherited flag could make readable pages executable.
-fn keep_personality() {
+fn reset_personality() {
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: the call takes no pointers.
     unsafe {

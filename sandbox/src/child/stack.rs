@@ -114,12 +114,12 @@ fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     // Both are parts of one text.
     let start = line.as_ptr() as usize - source.as_ptr() as usize;
     let is_before = |at: &&u32| (start..=start + before).contains(&(**at as usize));
-    let put_in: usize = returns
+    let inserted: usize = returns
         .iter()
         .filter(is_before)
         .map(|at| RETURN.len().min(start + before - *at as usize))
         .sum();
-    (line[..before].chars().count() - put_in + beyond) as u32 + 1
+    (line[..before].chars().count() - inserted + beyond) as u32 + 1
 }
 
 /// Returns the lines as the engine counts them.

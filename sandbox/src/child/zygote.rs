@@ -9,15 +9,15 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::child::descriptors;
 use crate::child::engine::Engine;
-use crate::child::host_socket::Wire;
+use crate::child::host_socket::HostSocket;
 use crate::child::process::{EXIT_PANIC, exit};
 use crate::child::seal::{self, Filter};
 use crate::layer::LayerReport;
-use crate::wire::control::{Answer, Ask};
+use crate::wire::control::{Reply, Request};
 use crate::wire::frame::{self, ToHost, VERSION};
 
 /// The initial state of every forked child.
-struct Womb {
+struct ForkTemplate {
     engine: Engine,
     filter: Filter,
     /// The frame by which a child reports that its seal holds.
@@ -26,17 +26,17 @@ struct Womb {
 
 /// Forks children on request until the host exits. `layers` already hold.
 pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
-    let womb = match Womb::new(layers) {
-        Ok(womb) => womb,
+    let template = match ForkTemplate::new(layers) {
+        Ok(template) => template,
         Err(message) => refuse(&control, &message),
     };
-    while let Some((ask, descriptor)) = Ask::receive(&control) {
+    while let Some((ask, descriptor)) = Request::receive(&control) {
         let answered = match ask {
-            Ask::Fork => match descriptor {
-                Some(socket) => womb.fork(&control, socket),
+            Request::Fork => match descriptor {
+                Some(socket) => template.fork(&control, socket),
                 None => refused(&control, "no socket came with the question"),
             },
-            Ask::Reap(pid) => Answer::Reaped(reap(pid)).send(&control),
+            Request::Reap(pid) => Reply::Reaped(reap(pid)).send(&control),
         };
         if answered.is_err() {
             break;
@@ -47,7 +47,7 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
 
 /// Answers every request of the host with the reason why there will be no child.
 pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
-    while Ask::receive(control).is_some() {
+    while Request::receive(control).is_some() {
         if refused(control, message).is_err() {
             break;
         }
@@ -56,7 +56,7 @@ pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
 }
 
 fn refused(control: &OwnedFd, message: &str) -> Result<(), rustix::io::Errno> {
-    Answer::Refused(message.to_owned()).send(control)
+    Reply::Refused(message.to_owned()).send(control)
 }
 
 fn reap(pid: u32) -> Result<i32, i32> {
@@ -71,14 +71,14 @@ fn reap(pid: u32) -> Result<i32, i32> {
     }
 }
 
-impl Womb {
-    fn new(mut layers: Vec<LayerReport>) -> Result<Womb, String> {
+impl ForkTemplate {
+    fn new(mut layers: Vec<LayerReport>) -> Result<ForkTemplate, String> {
         let engine = Engine::new().map_err(|_| "the engine does not start".to_owned())?;
         let filter = Filter::new()?;
         layers.extend(seal::inner_layers());
         let mut ready = Vec::new();
         frame::write(&mut ready, &ToHost::Ready { version: VERSION, layers: &layers });
-        Ok(Womb { engine, filter, ready })
+        Ok(ForkTemplate { engine, filter, ready })
     }
 
     fn fork(&self, control: &OwnedFd, socket: OwnedFd) -> Result<(), rustix::io::Errno> {
@@ -88,20 +88,20 @@ impl Womb {
         let pid = unsafe { libc::fork() };
         match Pid::from_raw(pid) {
             Some(_) if pid < 0 => refused(control, "no process can be forked"),
-            Some(_) => Answer::Forked(pid.unsigned_abs()).send(control),
-            None => self.born(parent, socket),
+            Some(_) => Reply::Forked(pid.unsigned_abs()).send(control),
+            None => self.run_child(parent, socket),
         }
     }
 
     /// The child's life.
-    fn born(&self, parent: Pid, socket: OwnedFd) -> ! {
-        let wire = match descriptors::only(socket) {
-            Ok(socket) => Wire::new(socket),
+    fn run_child(&self, parent: Pid, socket: OwnedFd) -> ! {
+        let socket = match descriptors::take_forked_socket(socket) {
+            Ok(socket) => HostSocket::new(socket),
             Err(_) => exit(EXIT_PANIC),
         };
-        self.engine.take(wire);
+        self.engine.connect(socket);
         if let Err(message) = seal::after_fork(parent, &self.filter) {
-            self.engine.say(&ToHost::Unavailable { message: &message });
+            self.engine.send(&ToHost::Unavailable { message: &message });
             exit(EXIT_PANIC)
         }
         self.engine.serve(&self.ready)

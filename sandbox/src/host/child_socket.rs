@@ -18,14 +18,14 @@ const CHUNK: usize = 8 * 1024;
 /// Only input wakes this: a child that reads makes the socket writable, and that matters only in the rare case that
 /// it was full.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ChildSocket {
     socket: AsyncFd<UnixStream>,
 }
 
-impl Line {
+impl ChildSocket {
     /// Takes a socket that does not block.
-    pub(crate) fn new(socket: UnixStream) -> io::Result<Line> {
-        Ok(Line { socket: watch(socket, Interest::READABLE)? })
+    pub(crate) fn new(socket: UnixStream) -> io::Result<ChildSocket> {
+        Ok(ChildSocket { socket: watch(socket, Interest::READABLE)? })
     }
 
     /// Waits for bytes and reads those that are available; an error means that the child closed its end.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::SandboxError;
-use crate::host::child_socket::Line;
+use crate::host::child_socket::ChildSocket;
 use crate::host::peer::{await_ready, cpu_reaches};
-use crate::host::spawner::{Ended, Kind};
-use crate::host::warm::{Lent, Warm};
+use crate::host::spawner::{ExitStatus, Kind};
+use crate::host::warm::{Lent, WarmStock};
 use crate::job::{Job, JobFailure, JobLimits};
 use crate::limits::CPU_GRACE;
 use crate::wire::inbox::Inbox;
@@ -21,7 +21,7 @@ const WORN_OUT: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct JobPool {
     limits: JobLimits,
-    warm: Arc<Warm>,
+    warm: Arc<WarmStock>,
 }
 
 impl JobPool {
@@ -37,7 +37,7 @@ impl JobPool {
             limits.stack.to_string(),
             limits.input_bytes.to_string(),
         ];
-        Ok(JobPool { limits, warm: Warm::new(Kind::Exec(arguments), workers, true) })
+        Ok(JobPool { limits, warm: WarmStock::new(Kind::Exec(arguments), workers, true) })
     }
 
     /// Runs the job on `input`. A future that is dropped kills the child that works for it.
@@ -52,14 +52,14 @@ impl JobPool {
             lent.child_mut().socket.take().ok_or_else(|| {
                 JobFailure::Unavailable("the child has lost its socket".to_owned())
             })?;
-        let line = Line::new(socket).map_err(unavailable)?;
+        let socket = ChildSocket::new(socket).map_err(unavailable)?;
         let mut inbox = Inbox::default();
         if !lent.child().ready {
-            await_ready(&line, &mut inbox).await.map_err(JobFailure::Unavailable)?;
+            await_ready(&socket, &mut inbox).await.map_err(JobFailure::Unavailable)?;
             lent.child_mut().ready = true;
         }
         let spent_before = lent.child().cpu().unwrap_or_default();
-        let exchange = exchange(&line, &mut inbox, &input, self.limits.output_bytes);
+        let exchange = exchange(&socket, &mut inbox, &input, self.limits.output_bytes);
         let cpu = lent.child().cpu_reader();
         let answer = tokio::select! {
             answer = exchange => answer,
@@ -68,7 +68,7 @@ impl JobPool {
         };
         match answer {
             Ok(output) => {
-                keep(lent, line);
+                keep(lent, socket);
                 Ok(output)
             }
             Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
@@ -76,7 +76,7 @@ impl JobPool {
                 Err(JobFailure::OutputTooLarge { limit: self.limits.output_bytes })
             }
             Err(Broken::Closed) => {
-                drop(line);
+                drop(socket);
                 Err(post_mortem(lent).await)
             }
         }
@@ -84,21 +84,21 @@ impl JobPool {
 }
 
 /// Puts a healthy child back. One that has worked long enough is replaced.
-fn keep(mut lent: Lent, line: Line) {
+fn keep(mut lent: Lent, socket: ChildSocket) {
     if lent.child().cpu().is_some_and(|cpu| cpu <= WORN_OUT) {
-        lent.child_mut().socket = Some(line.into_socket());
+        lent.child_mut().socket = Some(socket.into_socket());
         lent.give_back();
     }
 }
 
 async fn post_mortem(lent: Lent) -> JobFailure {
-    let child = lent.keep();
-    child.settle(Duration::from_millis(250)).await;
-    match child.end().await {
-        Ended::Signal(libc::SIGABRT) => JobFailure::OutOfMemory,
-        Ended::Signal(libc::SIGXCPU) => JobFailure::TimedOut,
-        Ended::Signal(signal) => JobFailure::Crashed { signal: Some(signal) },
-        Ended::Exit(_) | Ended::Unknown => JobFailure::Crashed { signal: None },
+    let child = lent.remove();
+    child.wait_to_exit(Duration::from_millis(250)).await;
+    match child.kill_and_reap().await {
+        ExitStatus::Signal(libc::SIGABRT) => JobFailure::OutOfMemory,
+        ExitStatus::Signal(libc::SIGXCPU) => JobFailure::TimedOut,
+        ExitStatus::Signal(signal) => JobFailure::Crashed { signal: Some(signal) },
+        ExitStatus::Code(_) | ExitStatus::Unknown => JobFailure::Crashed { signal: None },
     }
 }
 
@@ -109,18 +109,18 @@ enum Broken {
 }
 
 async fn exchange(
-    line: &Line,
+    socket: &ChildSocket,
     inbox: &mut Inbox,
     input: &[u8],
     cap: usize,
 ) -> Result<Vec<u8>, Broken> {
     let length = u32::try_from(input.len()).map_err(|_| Broken::TooLarge)?;
-    line.send(&length.to_le_bytes()).await.map_err(|_| Broken::Closed)?;
-    line.send(input).await.map_err(|_| Broken::Closed)?;
+    socket.send(&length.to_le_bytes()).await.map_err(|_| Broken::Closed)?;
+    socket.send(input).await.map_err(|_| Broken::Closed)?;
     loop {
         if let Some(body) = inbox.next(cap).map_err(|_| Broken::TooLarge)? {
             return Ok(body.to_vec());
         }
-        line.receive(inbox).await.map_err(|_| Broken::Closed)?;
+        socket.receive(inbox).await.map_err(|_| Broken::Closed)?;
     }
 }

@@ -2,22 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use crate::host::child_socket::Line;
+use crate::host::child_socket::ChildSocket;
 use crate::layer::LayerReport;
 use crate::wire::frame::{self, FromChild};
 use crate::wire::inbox::Inbox;
 
 /// How long a child may take to start and seal itself.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest `ready` frame.
 const READY_BYTES: usize = 64 * 1024;
 
 /// Reads a child's first frame: its seal holds, or the reason why not.
 pub(crate) async fn await_ready(
-    line: &Line,
+    socket: &ChildSocket,
     inbox: &mut Inbox,
 ) -> Result<Vec<LayerReport>, String> {
-    let deadline = Instant::now() + START_PATIENCE;
+    let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(body) = inbox.next(READY_BYTES)? {
             return match frame::read_from_child(body)? {
@@ -27,7 +27,7 @@ pub(crate) async fn await_ready(
             };
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(left, line.receive(inbox)).await {
+        match tokio::time::timeout(left, socket.receive(inbox)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err("the child died before it was sealed".to_owned()),
             Err(_) => return Err("the child did not seal itself in time".to_owned()),

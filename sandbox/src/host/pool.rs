@@ -7,11 +7,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::SandboxError;
-use crate::host::child_socket::Line;
+use crate::host::child_socket::ChildSocket;
 use crate::host::peer::await_ready;
-use crate::host::run::{Conversation, Ending};
-use crate::host::spawner::{Child, Ended, Herd, Kind};
-use crate::host::warm::{Lent, Warm};
+use crate::host::run::{Ending, Run};
+use crate::host::spawner::{ChildProcess, ExitStatus, Kind, Zygotes};
+use crate::host::warm::{Lent, WarmStock};
 use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
@@ -22,16 +22,16 @@ use crate::wire::inbox::Inbox;
 /// The number of retries when a child dies before it has seen the program.
 const START_ATTEMPTS: usize = 3;
 /// The time limit of one probe.
-const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a child that closed its socket may take to exit.
-const DEATH_PATIENCE: Duration = Duration::from_millis(250);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Runs programs, each in a sealed child of its own.
 ///
 /// Dropping a future of [`Pool::run`] kills its child at once; dropping the pool kills the waiting ones.
 #[derive(Debug)]
 pub struct Pool {
-    warm: Arc<Warm>,
+    warm: Arc<WarmStock>,
     running: Arc<Semaphore>,
     make_way: bool,
     layers: Mutex<Vec<LayerReport>>,
@@ -44,7 +44,7 @@ impl Pool {
             return Err(SandboxError::NoWorkers);
         }
         Ok(Pool {
-            warm: Warm::new(Kind::Fork(Herd::new(config.forks)), config.warm, false),
+            warm: WarmStock::new(Kind::Fork(Zygotes::new(config.forks)), config.warm, false),
             running: Arc::new(Semaphore::new(config.max_running)),
             make_way: config.make_way,
             layers: Mutex::default(),
@@ -99,16 +99,16 @@ impl Pool {
     }
 
     /// Makes a sealed child run the probe with this number, and returns its exit status.
-    pub(crate) async fn probe(&self, number: usize) -> Result<Ended, SandboxError> {
-        let Ready { lent, line, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
+    pub(crate) async fn probe(&self, number: usize) -> Result<ExitStatus, SandboxError> {
+        let Ready { lent, socket, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
         let mut question = Vec::new();
         frame::write(&mut question, &ToChild::Probe { id: number as u64 });
-        if line.try_send(&question).ok() != Some(question.len()) {
+        if socket.try_send(&question).ok() != Some(question.len()) {
             return Err(SandboxError::Unavailable("a sealed child cannot be asked".to_owned()));
         }
-        let child = lent.keep();
-        child.settle(PROBE_PATIENCE).await;
-        Ok(child.end().await)
+        let child = lent.remove();
+        child.wait_to_exit(PROBE_TIMEOUT).await;
+        Ok(child.kill_and_reap().await)
     }
 
     fn known_layers(&self) -> Vec<LayerReport> {
@@ -121,13 +121,13 @@ impl Pool {
         for _ in 0..START_ATTEMPTS {
             let mut lent = self.warm.take().await.map_err(|e| e.to_string())?;
             let socket = lent.child_mut().socket.take().ok_or("the child has lost its socket")?;
-            let line = Line::new(socket).map_err(|e| e.to_string())?;
+            let socket = ChildSocket::new(socket).map_err(|e| e.to_string())?;
             let mut inbox = Inbox::default();
-            match await_ready(&line, &mut inbox).await {
+            match await_ready(&socket, &mut inbox).await {
                 Ok(layers) => {
                     let mut known = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
                     *known = layers;
-                    return Ok(Ready { lent, line, inbox });
+                    return Ok(Ready { lent, socket, inbox });
                 }
                 Err(message) => why = message,
             }
@@ -139,7 +139,7 @@ impl Pool {
 /// A sealed child that has seen no program.
 struct Ready {
     lent: Lent,
-    line: Line,
+    socket: ChildSocket,
     inbox: Inbox,
 }
 
@@ -153,25 +153,24 @@ impl Ready {
         tools: Arc<dyn ToolCaller>,
         cancel: &CancellationToken,
     ) -> Outcome {
-        let Ready { lent, line, mut inbox } = self;
+        let Ready { lent, socket, mut inbox } = self;
         let started = Instant::now();
         let child = lent.child();
         let before = child.cpu().unwrap_or_default();
-        let mut conversation = Conversation::new(&line, limits, tools, cancel);
-        let step_back = child.step_back();
-        let grown = || {
+        let mut run = Run::new(&socket, limits, tools, cancel);
+        let deprioritizer = child.deprioritizer();
+        let on_long_run = || {
             if make_way {
-                step_back();
+                deprioritizer();
             }
         };
-        let ending =
-            conversation.hold(program, &mut inbox, child.cpu_reader(), grown, cancel).await;
+        let ending = run.drive(program, &mut inbox, child.cpu_reader(), on_long_run, cancel).await;
         let cpu = child.cpu().map(|after| after.saturating_sub(before));
-        let (calls, console_truncated) = (conversation.calls, conversation.console_truncated);
-        let returned_nothing = conversation.returned_nothing;
-        let console = std::mem::take(&mut conversation.console);
-        let unanswered = std::mem::take(&mut conversation.unanswered).into_values().collect();
-        drop(conversation);
+        let (calls, console_truncated) = (run.calls, run.console_truncated);
+        let returned_nothing = run.returned_nothing;
+        let console = std::mem::take(&mut run.console);
+        let unanswered = std::mem::take(&mut run.unanswered).into_values().collect();
+        drop(run);
         let crashed = |why| Err(Failure::new(FailureKind::Crashed, why));
         let (result, lent) = match ending {
             Ending::Complete(result) => (result, Some(lent)),
@@ -179,10 +178,10 @@ impl Ready {
             Ending::Broken(why) => {
                 (crashed(format!("the program's process broke the protocol: {why}")), Some(lent))
             }
-            Ending::Closed => (Err(post_mortem(lent.keep()).await), None),
+            Ending::Closed => (Err(post_mortem(lent.remove()).await), None),
         };
         // The answer first: an exiting child may occupy the processor that the waiting process needs.
-        tokio::spawn(async move { drop((lent, line, turn)) });
+        tokio::spawn(async move { drop((lent, socket, turn)) });
         let duration = started.elapsed();
         Outcome {
             result,
@@ -198,24 +197,24 @@ impl Ready {
 }
 
 /// Returns why a child closed its end without a result.
-async fn post_mortem(child: Child) -> Failure {
-    child.settle(DEATH_PATIENCE).await;
-    let (kind, message) = match child.end().await {
-        Ended::Signal(libc::SIGXCPU) => {
+async fn post_mortem(child: ChildProcess) -> Failure {
+    child.wait_to_exit(EXIT_TIMEOUT).await;
+    let (kind, message) = match child.kill_and_reap().await {
+        ExitStatus::Signal(libc::SIGXCPU) => {
             (FailureKind::CpuTime, "the program used all of its CPU time".to_owned())
         }
-        Ended::Signal(libc::SIGSYS) => (
+        ExitStatus::Signal(libc::SIGSYS) => (
             FailureKind::Crashed,
             "the program's process made a forbidden system call and was killed".to_owned(),
         ),
-        Ended::Signal(signal) => {
+        ExitStatus::Signal(signal) => {
             (FailureKind::Crashed, format!("the program's process was killed by signal {signal}"))
         }
-        Ended::Exit(code) => (
+        ExitStatus::Code(code) => (
             FailureKind::Crashed,
             format!("the program's process exited without a result (code {code})"),
         ),
-        Ended::Unknown => {
+        ExitStatus::Unknown => {
             (FailureKind::Crashed, "the program's process exited without a result".to_owned())
         }
     };

@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::WallClock;
-use crate::host::child_socket::Line;
+use crate::host::child_socket::ChildSocket;
 use crate::host::peer::cpu_reaches;
-use crate::limits::{CPU_GRACE, CPU_YOUNG, KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
+use crate::limits::{CPU_GRACE, CPU_SHORT, KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
 use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
 use crate::tool::{CallError, ToolCall, ToolCaller};
 use crate::wire::frame::{self, ChildFailure, FromChild, ThrownError, ToChild, VERSION};
@@ -22,13 +22,13 @@ use crate::wire::inbox::Inbox;
 
 /// The number of unsent answers above which no further calls are answered, so that a child that does not read cannot
 /// make the host buffer them.
-const UNSENT_MOST: usize = 8 * MIB;
+const MAX_UNSENT: usize = 8 * MIB;
 /// Answers that are collected before they are sent.
 const BATCH: usize = 8 * KIB;
 /// Arguments of waiting calls above which nothing more is read from the child.
-const QUEUED_MOST: usize = 16 * MIB;
+const MAX_QUEUED: usize = 16 * MIB;
 /// Arguments of running calls above which no further call starts. Parsed JSON is larger than its text.
-const RUNNING_MOST: usize = 8 * MIB;
+const MAX_RUNNING: usize = 8 * MIB;
 /// The code of the error that a program sees when a tool's result is too large.
 const RESULT_TOO_LARGE: &str = "TOOL_RESULT_TOO_LARGE";
 
@@ -49,8 +49,8 @@ pub(crate) enum Ending {
 type Answer = (u64, usize, Result<Value, CallError>);
 
 /// One run, seen from the host.
-pub(crate) struct Conversation<'a> {
-    line: &'a Line,
+pub(crate) struct Run<'a> {
+    socket: &'a ChildSocket,
     limits: &'a Limits,
     tools: Arc<dyn ToolCaller>,
     clock: WallClock,
@@ -81,16 +81,16 @@ struct Queued {
     args: Box<RawValue>,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> Run<'a> {
     pub(crate) fn new(
-        line: &'a Line,
+        socket: &'a ChildSocket,
         limits: &'a Limits,
         tools: Arc<dyn ToolCaller>,
         cancel: &CancellationToken,
-    ) -> Conversation<'a> {
+    ) -> Run<'a> {
         let calls_cancel = cancel.child_token();
-        Conversation {
-            line,
+        Run {
+            socket,
             limits,
             tools,
             clock: WallClock::start(),
@@ -112,14 +112,14 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child; `grown`
+    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child; `on_long_run`
     /// is called when it is no longer a short program.
-    pub(crate) async fn hold(
+    pub(crate) async fn drive(
         &mut self,
         program: &Program,
         inbox: &mut Inbox,
         cpu: impl Fn() -> Option<Duration>,
-        grown: impl Fn(),
+        on_long_run: impl Fn(),
         cancel: &CancellationToken,
     ) -> Ending {
         frame::write(
@@ -139,8 +139,8 @@ impl<'a> Conversation<'a> {
         let mut wall = std::pin::pin!(clock.expired(self.limits.wall));
         let limit = self.limits.cpu + CPU_GRACE;
         let mut spent = std::pin::pin!(async {
-            cpu_reaches(&cpu, before, CPU_YOUNG.min(limit)).await;
-            grown();
+            cpu_reaches(&cpu, before, CPU_SHORT.min(limit)).await;
+            on_long_run();
             cpu_reaches(&cpu, before, limit).await;
         });
         let mut cancelled = std::pin::pin!(cancel.cancelled());
@@ -150,9 +150,9 @@ impl<'a> Conversation<'a> {
                 Ok(None) => {}
                 Err(broken) => return Ending::Broken(broken),
             }
-            let line = self.line;
-            let may_answer = self.out.len() - self.sent < UNSENT_MOST && !self.running.is_empty();
-            let may_read = self.queued_bytes < QUEUED_MOST;
+            let socket = self.socket;
+            let may_answer = self.out.len() - self.sent < MAX_UNSENT && !self.running.is_empty();
+            let may_read = self.queued_bytes < MAX_QUEUED;
             tokio::select! {
                 // The order saves wake-ups: a second timer that expires after the first wakes nothing. The branches
                 // before the socket only have work that came from the socket, so they cannot starve it.
@@ -169,10 +169,10 @@ impl<'a> Conversation<'a> {
                 Some(answer) = self.running.next(), if may_answer => if let Err(broken) = self.answer_all(answer) {
                     return Ending::Broken(broken);
                 },
-                received = line.receive(inbox), if may_read => if received.is_err() {
+                received = socket.receive(inbox), if may_read => if received.is_err() {
                     return Ending::Closed;
                 },
-                _ = line.writable(), if self.sent < self.out.len() => {}
+                _ = socket.writable(), if self.sent < self.out.len() => {}
             }
         }
     }
@@ -187,7 +187,7 @@ impl<'a> Conversation<'a> {
         self.start_calls()?;
         // A child that no longer reads has already sent its last message, or will soon be found dead.
         while self.sent < self.out.len() {
-            match self.line.try_send(&self.out[self.sent..]) {
+            match self.socket.try_send(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(_) => self.sent = self.out.len(),
@@ -243,7 +243,7 @@ impl<'a> Conversation<'a> {
                 Ok(Some(Ending::Complete(Ok(value))))
             }
             FromChild::Complete(Err(failure)) => {
-                Ok(Some(Ending::Complete(Err(self.believe(failure)?))))
+                Ok(Some(Ending::Complete(Err(self.checked_failure(failure)?))))
             }
             FromChild::Ready { .. } | FromChild::Unavailable { .. } => {
                 Err("the child reported its seal twice".to_owned())
@@ -270,35 +270,35 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn believe(&self, told: ChildFailure) -> Result<Failure, String> {
-        let mut kind = FailureKind::claimed(&told.kind)
+    fn checked_failure(&self, reported: ChildFailure) -> Result<Failure, String> {
+        let mut kind = FailureKind::claimed(&reported.kind)
             .ok_or_else(|| "a failure of a type that the child may not report".to_owned())?;
         if kind == FailureKind::Exception
             && self.result_refused
-            && told.code.as_deref() == Some(RESULT_TOO_LARGE)
+            && reported.code.as_deref() == Some(RESULT_TOO_LARGE)
         {
             kind = FailureKind::ToolResultTooLarge;
         }
         let fits = |text: &str, most: usize| text.len() <= most + 8;
-        if !fits(&told.name, MAX_NAME)
-            || !fits(&told.message, MAX_ERROR_TEXT)
-            || !fits(told.code.as_deref().unwrap_or(""), MAX_NAME)
-            || !fits(told.stack.as_deref().unwrap_or(""), MAX_ERROR_TEXT)
+        if !fits(&reported.name, MAX_NAME)
+            || !fits(&reported.message, MAX_ERROR_TEXT)
+            || !fits(reported.code.as_deref().unwrap_or(""), MAX_NAME)
+            || !fits(reported.stack.as_deref().unwrap_or(""), MAX_ERROR_TEXT)
         {
             return Err("a failure with a text that is too long".to_owned());
         }
-        if told.call.is_some_and(|call| call == 0 || call > self.calls) {
+        if reported.call.is_some_and(|call| call == 0 || call > self.calls) {
             return Err("a failure of a call that was never made".to_owned());
         }
         Ok(Failure {
             kind,
-            name: told.name,
-            message: told.message,
-            code: told.code,
-            line: told.line,
-            column: told.column,
-            stack: told.stack,
-            call: told.call,
+            name: reported.name,
+            message: reported.message,
+            code: reported.code,
+            line: reported.line,
+            column: reported.column,
+            stack: reported.stack,
+            call: reported.call,
         })
     }
 
@@ -306,7 +306,7 @@ impl<'a> Conversation<'a> {
         while self.running.len() < self.limits.in_flight {
             let Some(next) = self.queue.front() else { break };
             let size = next.args.get().len();
-            if !self.running.is_empty() && self.running_bytes + size > RUNNING_MOST {
+            if !self.running.is_empty() && self.running_bytes + size > MAX_RUNNING {
                 break;
             }
             let Some(Queued { id, namespace, action, args }) = self.queue.pop_front() else {

@@ -2,10 +2,10 @@
 
 use crate::error::SandboxError;
 use crate::host::pool::Pool;
-use crate::host::spawner::Ended;
+use crate::host::spawner::ExitStatus;
 use crate::limits::PoolConfig;
 use crate::self_test::{CallReport, SelfTest};
-use crate::wire::probe::{EXIT_ANSWERED, PROBES};
+use crate::wire::probe::{EXIT_NOT_BLOCKED, PROBES};
 
 /// Has sealed children ask for what they must not have, one child a question.
 ///
@@ -16,8 +16,8 @@ pub async fn self_test() -> Result<SelfTest, SandboxError> {
     let pool = Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })?;
     let layers = pool.layers().await?;
     let control = pool.probe(PROBES.len()).await?;
-    if control != Ended::Exit(EXIT_ANSWERED) {
-        let message = format!("a child without a task failed: {}", told(control));
+    if control != ExitStatus::Code(EXIT_NOT_BLOCKED) {
+        let message = format!("a child without a task failed: {}", describe(control));
         return Err(SandboxError::Unavailable(message));
     }
     let mut calls = Vec::with_capacity(PROBES.len());
@@ -25,19 +25,19 @@ pub async fn self_test() -> Result<SelfTest, SandboxError> {
         let ended = pool.probe(index).await?;
         calls.push(CallReport {
             name: probe.name.to_owned(),
-            refused: ended == Ended::Signal(libc::SIGSYS),
-            saw: told(ended),
+            refused: ended == ExitStatus::Signal(libc::SIGSYS),
+            saw: describe(ended),
         });
     }
     Ok(SelfTest { layers, calls })
 }
 
-fn told(ended: Ended) -> String {
+fn describe(ended: ExitStatus) -> String {
     match ended {
-        Ended::Signal(libc::SIGSYS) => "the kernel killed the child (SIGSYS)".to_owned(),
-        Ended::Signal(signal) => format!("the child died of signal {signal}"),
-        Ended::Exit(EXIT_ANSWERED) => "the kernel gave an answer".to_owned(),
-        Ended::Exit(code) => format!("the child exited with code {code}"),
-        Ended::Unknown => "the child's exit status is unknown".to_owned(),
+        ExitStatus::Signal(libc::SIGSYS) => "the kernel killed the child (SIGSYS)".to_owned(),
+        ExitStatus::Signal(signal) => format!("the child died of signal {signal}"),
+        ExitStatus::Code(EXIT_NOT_BLOCKED) => "the kernel gave an answer".to_owned(),
+        ExitStatus::Code(code) => format!("the child exited with code {code}"),
+        ExitStatus::Unknown => "the child's exit status is unknown".to_owned(),
     }
 }

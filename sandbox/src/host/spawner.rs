@@ -1,7 +1,10 @@
-//! Starts every child process and reaps it.
+//! Starts and reaps every child process, on one thread that never ends.
 //!
-//! One thread does both and never ends: the kernel's parent-death signal follows the *thread* that started a
-//! child, so a thread that came and went would take the children with it.
+//! The thread must not end: the kernel sends the parent-death signal when the *thread* that started a child exits. A
+//! child that a thread of a pool started would be killed with that thread.
+//!
+//! A process and the zygote that forked it know each other, and both give orders to this thread, so the three modules
+//! are one room: the process is dropped into the thread's care, and only its zygote can reap it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,13 +22,14 @@ use crate::wire::start::CHILD_MARK;
 mod process;
 mod zygotes;
 
-pub(crate) use process::{Child, Ended};
-pub(crate) use zygotes::Herd;
+pub(crate) use process::{ChildProcess, ExitStatus};
+pub(crate) use zygotes::Zygotes;
 
-use process::Dead;
-use zygotes::Zygote;
+use process::DeadChild;
+use zygotes::{Zygote, report};
 
-pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<Child>) + Send>;
+/// What is called with a child that has started, or with the reason why none has.
+pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<ChildProcess>) + Send>;
 
 /// The kind of the requested child.
 #[derive(Clone, Debug)]
@@ -33,46 +37,48 @@ pub(crate) enum Kind {
     /// This binary, started again with these arguments.
     Exec(Vec<String>),
     /// A fork of a zygote.
-    Fork(Arc<Herd>),
+    Fork(Arc<Zygotes>),
 }
 
+/// What the thread is asked to do.
 enum Order {
     Spawn { kind: Kind, done: OnSpawn },
-    Reap { dead: Dead, ended: Option<oneshot::Sender<Ended>> },
+    Reap { dead: DeadChild, on_exit: Option<oneshot::Sender<ExitStatus>> },
 }
 
-struct Nursery {
+/// The way to the thread. An order goes into the channel; the descriptor wakes the thread from its poll.
+struct Spawner {
     orders: mpsc::Sender<Order>,
     wake: OwnedFd,
 }
 
-/// Starts a child; `done` is called on the nursery's thread.
+/// Starts a child; `done` is called on the spawner's thread.
 pub(crate) fn spawn(kind: Kind, done: OnSpawn) {
-    match nursery() {
-        Ok(nursery) => nursery.order(Order::Spawn { kind, done }),
+    match spawner() {
+        Ok(spawner) => spawner.order(Order::Spawn { kind, done }),
         Err(message) => done(Err(io::Error::other(message.clone()))),
     }
 }
 
-fn nursery() -> Result<&'static Nursery, &'static String> {
-    static NURSERY: OnceLock<Result<Nursery, String>> = OnceLock::new();
-    NURSERY
+fn spawner() -> Result<&'static Spawner, &'static String> {
+    static SPAWNER: OnceLock<Result<Spawner, String>> = OnceLock::new();
+    SPAWNER
         .get_or_init(|| {
             let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map_err(|e| format!("cannot start child processes: eventfd: {e}"))?;
             let (orders, inbox) = mpsc::channel();
-            let bell =
+            let woken =
                 wake.try_clone().map_err(|e| format!("cannot start child processes: {e}"))?;
             std::thread::Builder::new()
-                .name("sandbox-nursery".to_owned())
-                .spawn(move || run(&inbox, &bell))
+                .name("sandbox-spawner".to_owned())
+                .spawn(move || run(&inbox, &woken))
                 .map_err(|e| format!("cannot start child processes: {e}"))?;
-            Ok(Nursery { orders, wake })
+            Ok(Spawner { orders, wake })
         })
         .as_ref()
 }
 
-impl Nursery {
+impl Spawner {
     fn order(&self, order: Order) {
         // The thread never ends, so its receiver is always there.
         let _ = self.orders.send(order);
@@ -81,81 +87,86 @@ impl Nursery {
 }
 
 /// The interval of checks for late zygotes.
-const LATE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const LATE_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-fn run(inbox: &mpsc::Receiver<Order>, bell: &OwnedFd) {
-    let mut dying: Vec<(Dead, Option<oneshot::Sender<Ended>>)> = Vec::new();
-    // Those that owe an answer.
+/// The thread: waits for orders, for replies of zygotes, and for the exit of children that were killed.
+fn run(inbox: &mpsc::Receiver<Order>, woken: &OwnedFd) {
+    let mut dying: Vec<(DeadChild, Option<oneshot::Sender<ExitStatus>>)> = Vec::new();
+    // Those that have not replied to every request.
     let mut zygotes: Vec<Arc<Zygote>> = Vec::new();
     loop {
-        let gone: Vec<bool> = {
+        let exited: Vec<bool> = {
             let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(1 + zygotes.len() + dying.len());
-            polled.push(PollFd::new(bell, PollFlags::IN));
+            polled.push(PollFd::new(woken, PollFlags::IN));
             polled.extend(
                 zygotes
                     .iter()
                     .map(|zygote| PollFd::from_borrowed_fd(zygote.control(), PollFlags::IN)),
             );
             polled.extend(dying.iter().map(|(dead, _)| PollFd::new(&dead.pidfd, PollFlags::IN)));
-            let timeout = (!zygotes.is_empty()).then_some(&LATE);
+            let timeout = (!zygotes.is_empty()).then_some(&LATE_CHECK_INTERVAL);
             if poll(&mut polled, timeout).is_err() {
                 continue;
             }
             polled[1 + zygotes.len()..].iter().map(|fd| !fd.revents().is_empty()).collect()
         };
         for zygote in std::mem::take(&mut zygotes) {
-            for other in zygote.listen() {
-                remember(&mut zygotes, other);
+            for other in zygote.receive_replies() {
+                watch(&mut zygotes, other);
             }
-            if zygote.owes() {
-                remember(&mut zygotes, zygote);
+            if zygote.has_pending() {
+                watch(&mut zygotes, zygote);
             }
         }
-        for (index, (dead, ended)) in std::mem::take(&mut dying).into_iter().enumerate() {
-            if !gone[index] {
-                dying.push((dead, ended));
+        for (index, (dead, on_exit)) in std::mem::take(&mut dying).into_iter().enumerate() {
+            if !exited[index] {
+                dying.push((dead, on_exit));
             } else if let Some(zygote) = dead.zygote {
-                zygote.reap(dead.pid, ended);
-                remember(&mut zygotes, zygote);
+                zygote.reap(dead.pid, on_exit);
+                watch(&mut zygotes, zygote);
             } else {
-                let how = dead.reap();
-                if let Some(ended) = ended {
-                    let _ = ended.send(how);
-                }
+                report(on_exit, dead.reap());
             }
         }
-        let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        // Emptied before the orders are taken: an order that arrives after that wakes the next poll.
+        let _ = rustix::io::read(woken, &mut [0u8; 8]);
         while let Ok(order) = inbox.try_recv() {
             match order {
                 Order::Spawn { kind: Kind::Exec(arguments), done } => done(exec(&arguments)),
-                Order::Spawn { kind: Kind::Fork(herd), done } => {
-                    if let Some(zygote) = herd.fork(done) {
-                        remember(&mut zygotes, zygote);
+                Order::Spawn { kind: Kind::Fork(pool), done } => {
+                    if let Some(zygote) = pool.fork(done) {
+                        watch(&mut zygotes, zygote);
                     }
                 }
-                Order::Reap { dead, ended } => dying.push((dead, ended)),
+                Order::Reap { dead, on_exit } => dying.push((dead, on_exit)),
             }
         }
     }
 }
 
-/// Adds a zygote to those that are listened to.
-fn remember(zygotes: &mut Vec<Arc<Zygote>>, zygote: Arc<Zygote>) {
+/// Adds a zygote to those whose replies are awaited.
+fn watch(zygotes: &mut Vec<Arc<Zygote>>, zygote: Arc<Zygote>) {
     if !zygotes.iter().any(|known| Arc::ptr_eq(known, &zygote)) {
         zygotes.push(zygote);
     }
 }
 
-/// Starts this binary again with a stream to talk over.
-fn exec(arguments: &[String]) -> io::Result<Child> {
+/// Starts this binary again with a stream socket of its own.
+fn exec(arguments: &[String]) -> io::Result<ChildProcess> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     start(arguments, theirs.into(), Some(ours))
 }
 
-/// Starts this binary again. The socket arrives as descriptor 0; the child closes all else before it does
-/// anything, so no code of ours has to run between fork and exec.
-fn start(arguments: &[String], socket: OwnedFd, ours: Option<UnixStream>) -> io::Result<Child> {
+/// Starts this binary again. The child gets `socket` as descriptor 0; `ours` is the host's end, if it is a stream.
+///
+/// The child closes all other descriptors as its first act, so no code of ours has to run between fork and exec, where
+/// a process of many threads may do almost nothing.
+fn start(
+    arguments: &[String],
+    socket: OwnedFd,
+    ours: Option<UnixStream>,
+) -> io::Result<ChildProcess> {
     let started = Command::new("/proc/self/exe")
         .arg0("pml-sandbox")
         .arg(CHILD_MARK)
@@ -168,7 +179,7 @@ fn start(arguments: &[String], socket: OwnedFd, ours: Option<UnixStream>) -> io:
         .spawn()?;
     let pid = Pid::from_child(&started);
     match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(Child::started(pid, pidfd, ours)),
+        Ok(pidfd) => Ok(ChildProcess::started(pid, pidfd, ours)),
         Err(error) => {
             let mut started = started;
             let _ = started.kill();

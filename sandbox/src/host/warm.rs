@@ -6,37 +6,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::host::spawner::{self, Child, Kind};
+use crate::host::spawner::{self, ChildProcess, Kind};
 
 /// A stock of children of one kind.
 #[derive(Debug)]
-pub(crate) struct Warm {
+pub(crate) struct WarmStock {
     kind: Kind,
     /// The number of children to keep ready.
     target: usize,
     /// Children that will be returned count towards `target` while they are on loan.
     reused: bool,
-    stock: Mutex<Stock>,
-    /// One permit for each entry of `Stock::idle`.
+    state: Mutex<State>,
+    /// One permit for each entry of `State::idle`.
     available: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct Stock {
-    idle: VecDeque<io::Result<Child>>,
+struct State {
+    idle: VecDeque<io::Result<ChildProcess>>,
+    /// Children that were ordered and have not started yet.
     starting: usize,
+    /// Callers that wait for a child.
     waiting: usize,
-    out: usize,
+    /// Children on loan.
+    lent: usize,
 }
 
-impl Warm {
+impl WarmStock {
     /// Returns a stock that starts to fill at once.
-    pub(crate) fn new(kind: Kind, target: usize, reused: bool) -> Arc<Warm> {
-        let warm = Arc::new(Warm {
+    pub(crate) fn new(kind: Kind, target: usize, reused: bool) -> Arc<WarmStock> {
+        let warm = Arc::new(WarmStock {
             kind,
             target,
             reused,
-            stock: Mutex::default(),
+            state: Mutex::default(),
             available: Semaphore::new(0),
         });
         warm.refill();
@@ -56,13 +59,14 @@ impl Warm {
             };
             permit.forget();
             let entry = {
-                let mut stock = self.lock();
-                // The newest has most of itself in the caches still. While others start it may be at its
-                // rehearsal, and the oldest has that behind it.
-                let rested = stock.starting == 0;
-                let entry = if rested { stock.idle.pop_back() } else { stock.idle.pop_front() };
+                let mut state = self.lock();
+                // The newest child has most of its memory in the processor's caches still. But while others start, the
+                // newest may not have finished its warm-up, and the oldest has.
+                let all_started = state.starting == 0;
+                let entry =
+                    if all_started { state.idle.pop_back() } else { state.idle.pop_front() };
                 let entry = entry.expect("there is one entry for each permit");
-                stock.out += usize::from(entry.is_ok());
+                state.lent += usize::from(entry.is_ok());
                 entry
             };
             let lent = entry.map(|child| Lent { child: Some(child), home: Arc::clone(self) });
@@ -70,28 +74,28 @@ impl Warm {
                 self.refill();
             }
             match lent {
-                // One that died while it waited never saw a program; take the next.
+                // A child that died while it waited never saw a program; the next one is as good.
                 Ok(lent) if !lent.child().is_alive() => {}
                 other => return other,
             }
         }
     }
 
-    /// Returns whether the stock must be refilled now. Otherwise that waits until the run is over, as a child
-    /// that starts takes the processor from the run.
+    /// Returns whether the stock must be refilled before a run. Otherwise it is refilled after the run, because a child
+    /// that starts takes processor time from the run.
     fn is_low(&self) -> bool {
-        let stock = self.lock();
-        2 * (stock.idle.len() + stock.starting) <= self.target
+        let state = self.lock();
+        2 * (state.idle.len() + state.starting) <= self.target
     }
 
     fn refill(self: &Arc<Self>) {
         let missing = {
-            let mut stock = self.lock();
-            let out = if self.reused { stock.out } else { 0 };
-            let wanted = (self.target + if self.reused { 0 } else { stock.waiting })
-                .max(usize::from(stock.waiting > 0));
-            let missing = wanted.saturating_sub(stock.idle.len() + stock.starting + out);
-            stock.starting += missing;
+            let mut state = self.lock();
+            let lent = if self.reused { state.lent } else { 0 };
+            let wanted = (self.target + if self.reused { 0 } else { state.waiting })
+                .max(usize::from(state.waiting > 0));
+            let missing = wanted.saturating_sub(state.idle.len() + state.starting + lent);
+            state.starting += missing;
             missing
         };
         for _ in 0..missing {
@@ -101,10 +105,10 @@ impl Warm {
                 Box::new(move |started| {
                     // If the stock no longer exists, the child is dropped, which kills it.
                     if let Some(home) = home.upgrade() {
-                        let mut stock = home.lock();
-                        stock.starting -= 1;
-                        stock.idle.push_back(started);
-                        drop(stock);
+                        let mut state = home.lock();
+                        state.starting -= 1;
+                        state.idle.push_back(started);
+                        drop(state);
                         home.available.add_permits(1);
                     }
                 }),
@@ -112,15 +116,16 @@ impl Warm {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Waiting<'a>(&'a Warm);
+/// Counts a caller as waiting until it is dropped.
+struct Waiting<'a>(&'a WarmStock);
 
 impl<'a> Waiting<'a> {
-    fn begin(warm: &'a Warm) -> Waiting<'a> {
+    fn begin(warm: &'a WarmStock) -> Waiting<'a> {
         warm.lock().waiting += 1;
         Waiting(warm)
     }
@@ -135,39 +140,39 @@ impl Drop for Waiting<'_> {
 /// A child on loan from its stock. Dropping it kills the child; `give_back` returns it.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    child: Option<Child>,
-    home: Arc<Warm>,
+    child: Option<ChildProcess>,
+    home: Arc<WarmStock>,
 }
 
 impl Lent {
-    pub(crate) fn child(&self) -> &Child {
+    pub(crate) fn child(&self) -> &ChildProcess {
         self.child.as_ref().expect("the child leaves only with the loan")
     }
 
-    pub(crate) fn child_mut(&mut self) -> &mut Child {
+    pub(crate) fn child_mut(&mut self) -> &mut ChildProcess {
         self.child.as_mut().expect("the child leaves only with the loan")
     }
 
     /// Puts the child back for the next one.
     pub(crate) fn give_back(mut self) {
         if let Some(child) = self.child.take() {
-            let mut stock = self.home.lock();
-            stock.out -= 1;
-            stock.idle.push_back(Ok(child));
-            drop(stock);
+            let mut state = self.home.lock();
+            state.lent -= 1;
+            state.idle.push_back(Ok(child));
+            drop(state);
             self.home.available.add_permits(1);
         }
     }
 
     /// Removes the child from the stock permanently; another one is started instead.
-    pub(crate) fn keep(mut self) -> Child {
+    pub(crate) fn remove(mut self) -> ChildProcess {
         let child = self.child.take().expect("the child leaves only with the loan");
         self.leave();
         child
     }
 
     fn leave(&self) {
-        self.home.lock().out -= 1;
+        self.home.lock().lent -= 1;
         self.home.refill();
     }
 }

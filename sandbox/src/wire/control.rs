@@ -16,11 +16,11 @@ use rustix::net::{
 };
 
 /// The longest message.
-const MOST: usize = 512;
+const MAX_MESSAGE: usize = 512;
 
 /// A request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Request {
     /// A new child; its end of the socket comes with the message.
     Fork,
     /// How the child with this pid ended; it is already dead.
@@ -29,7 +29,7 @@ pub(crate) enum Ask {
 
 /// An answer of the zygote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     /// The new child's number, which is its own until it is reaped.
     Forked(u32),
     /// The status of a child that was reaped: its exit code, or the signal that killed it.
@@ -53,7 +53,7 @@ fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> 
 
 /// Returns the next message; an empty one means that the peer has exited.
 fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
-    let mut bytes = vec![0; MOST];
+    let mut bytes = vec![0; MAX_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
@@ -73,15 +73,15 @@ fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
     Ok((bytes, descriptor))
 }
 
-impl Ask {
+impl Request {
     pub(crate) fn send(
         self,
         socket: impl AsFd,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), Errno> {
         match self {
-            Ask::Fork => send(socket, b"f", descriptor),
-            Ask::Reap(pid) => {
+            Request::Fork => send(socket, b"f", descriptor),
+            Request::Reap(pid) => {
                 let mut bytes = vec![b'r'];
                 bytes.extend_from_slice(&pid.to_le_bytes());
                 send(socket, &bytes, None)
@@ -90,25 +90,27 @@ impl Ask {
     }
 
     /// Returns the next request; `None` means that the host has exited.
-    pub(crate) fn receive(socket: impl AsFd) -> Option<(Ask, Option<OwnedFd>)> {
+    pub(crate) fn receive(socket: impl AsFd) -> Option<(Request, Option<OwnedFd>)> {
         let (bytes, descriptor) = receive(socket).ok()?;
         match bytes.as_slice() {
-            b"f" => Some((Ask::Fork, descriptor)),
-            [b'r', pid @ ..] => Some((Ask::Reap(u32::from_le_bytes(pid.try_into().ok()?)), None)),
+            b"f" => Some((Request::Fork, descriptor)),
+            [b'r', pid @ ..] => {
+                Some((Request::Reap(u32::from_le_bytes(pid.try_into().ok()?)), None))
+            }
             _ => None,
         }
     }
 }
 
-impl Answer {
+impl Reply {
     pub(crate) fn send(&self, socket: impl AsFd) -> Result<(), Errno> {
         let mut bytes = Vec::new();
         match self {
-            Answer::Forked(pid) => {
+            Reply::Forked(pid) => {
                 bytes.push(b'f');
                 bytes.extend_from_slice(&pid.to_le_bytes());
             }
-            Answer::Reaped(status) => {
+            Reply::Reaped(status) => {
                 let (kind, code) = match status {
                     Ok(code) => (b'e', code),
                     Err(signal) => (b's', signal),
@@ -116,10 +118,10 @@ impl Answer {
                 bytes.push(kind);
                 bytes.extend_from_slice(&code.to_le_bytes());
             }
-            Answer::Refused(message) => {
+            Reply::Refused(message) => {
                 bytes.push(b'n');
                 bytes.extend_from_slice(
-                    &message.as_bytes()[..message.floor_char_boundary(MOST - 1)],
+                    &message.as_bytes()[..message.floor_char_boundary(MAX_MESSAGE - 1)],
                 );
             }
         }
@@ -127,15 +129,15 @@ impl Answer {
     }
 
     /// Returns the next answer; an error means that the zygote has exited or does not answer.
-    pub(crate) fn receive(socket: impl AsFd) -> Result<Answer, Errno> {
+    pub(crate) fn receive(socket: impl AsFd) -> Result<Reply, Errno> {
         let (bytes, _) = receive(socket)?;
         let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Errno::PROTO);
         Ok(match kind {
-            b'f' => Answer::Forked(number()?),
-            b'e' => Answer::Reaped(Ok(number()?.cast_signed())),
-            b's' => Answer::Reaped(Err(number()?.cast_signed())),
-            b'n' => Answer::Refused(String::from_utf8_lossy(rest).into_owned()),
+            b'f' => Reply::Forked(number()?),
+            b'e' => Reply::Reaped(Ok(number()?.cast_signed())),
+            b's' => Reply::Reaped(Err(number()?.cast_signed())),
+            b'n' => Reply::Refused(String::from_utf8_lossy(rest).into_owned()),
             _ => return Err(Errno::PROTO),
         })
     }
@@ -152,22 +154,22 @@ mod tests {
         let (host, zygote) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        Ask::Fork.send(&host, Some(host.as_fd())).unwrap();
-        Ask::Reap(7).send(&host, None).unwrap();
-        let (ask, descriptor) = Ask::receive(&zygote).unwrap();
-        assert!(ask == Ask::Fork && descriptor.is_some());
+        Request::Fork.send(&host, Some(host.as_fd())).unwrap();
+        Request::Reap(7).send(&host, None).unwrap();
+        let (ask, descriptor) = Request::receive(&zygote).unwrap();
+        assert!(ask == Request::Fork && descriptor.is_some());
         drop(descriptor);
-        assert_eq!(Ask::receive(&zygote).unwrap().0, Ask::Reap(7));
-        let long = Answer::Refused("é".repeat(1_000));
-        for answer in [Answer::Forked(9), Answer::Reaped(Ok(0)), Answer::Reaped(Err(9)), long] {
+        assert_eq!(Request::receive(&zygote).unwrap().0, Request::Reap(7));
+        let long = Reply::Refused("é".repeat(1_000));
+        for answer in [Reply::Forked(9), Reply::Reaped(Ok(0)), Reply::Reaped(Err(9)), long] {
             answer.send(&zygote).unwrap();
-            let got = Answer::receive(&host).unwrap();
+            let got = Reply::receive(&host).unwrap();
             match (&got, &answer) {
-                (Answer::Refused(got), Answer::Refused(sent)) => assert!(sent.starts_with(got)),
+                (Reply::Refused(got), Reply::Refused(sent)) => assert!(sent.starts_with(got)),
                 _ => assert_eq!(got, answer),
             }
         }
         drop(host);
-        assert!(Ask::receive(&zygote).is_none());
+        assert!(Request::receive(&zygote).is_none());
     }
 }

@@ -1,20 +1,20 @@
 //! The system calls that a self-test tries in a sealed child, and that only an attacker would make.
 
 /// The exit code of a child whose system call returned.
-pub(crate) const EXIT_ANSWERED: i32 = 92;
+pub(crate) const EXIT_NOT_BLOCKED: i32 = 92;
 
 /// A system call that no sealed child may make.
 pub(crate) struct Probe {
     /// Its name, with what makes it one that is not allowed.
     pub(crate) name: &'static str,
-    pub(crate) door: Door,
+    pub(crate) table: CallTable,
     pub(crate) call: libc::c_long,
     pub(crate) arguments: [i64; 4],
 }
 
 /// The system call table to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum CallTable {
     Own,
     /// The table of 32-bit programs.
     #[cfg(target_arch = "x86_64")]
@@ -30,7 +30,7 @@ const STREAM: i64 = libc::SOCK_STREAM as i64;
 const X32: libc::c_long = 0x4000_0000;
 
 const fn own(name: &'static str, call: libc::c_long, arguments: [i64; 4]) -> Probe {
-    Probe { name, door: Door::Own, call, arguments }
+    Probe { name, table: CallTable::Own, call, arguments }
 }
 
 /// All of them. Their arguments are such that the kernel refuses them, or does nothing, where no filter is.
@@ -94,8 +94,8 @@ pub(crate) const PROBES: &[Probe] = &[
     own("execve by the x32 table", X32 | 520, [0, 0, 0, 0]),
     // Number 20 is `getpid` there, and `writev` in the own table.
     #[cfg(target_arch = "x86_64")]
-    Probe { name: "getpid by the i386 table", door: Door::I386, call: 20, arguments: [0; 4] },
+    Probe { name: "getpid by the i386 table", table: CallTable::I386, call: 20, arguments: [0; 4] },
     // Number 1 is `exit` there, and `write`, which is allowed, in the own table.
     #[cfg(target_arch = "x86_64")]
-    Probe { name: "exit by the i386 table", door: Door::I386, call: 1, arguments: [0; 4] },
+    Probe { name: "exit by the i386 table", table: CallTable::I386, call: 1, arguments: [0; 4] },
 ];

@@ -49,7 +49,7 @@
   // ---- mcp ---------------------------------------------------------------------------------------------
   const pending = create(null);
   const labels = new WeakMap();
-  const { encodeArguments, finish, whyUnwritten } = writer(labels);
+  const { encodeArguments, finish, whyNotSerializable } = writer(labels);
   // The language itself calls these; a tool of such a name could run without being called.
   const implicit = freeze({
     __proto__: null, then: true, toJSON: true, toString: true, valueOf: true, constructor: true,
@@ -247,7 +247,7 @@
   hidden("clearTimeout", function clearTimeout(id) { disarm(id); });
   hidden("clearInterval", function clearInterval(id) { disarm(id); });
 
-  // ---- time and chance ---------------------------------------------------------------------------------
+  // ---- time and random numbers -------------------------------------------------------------------------
   const now = () => host.now();
   const HostDate = function Date(...given) {
     if (new.target === undefined) return new BaseDate(now()).toString();
@@ -291,7 +291,7 @@
     start: (args) => fixed(global, "args", args),
     stringify,
     finish,
-    whyUnwritten,
+    whyNotSerializable,
     hidden,
     wellFormed,
   };

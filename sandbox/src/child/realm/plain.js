@@ -157,8 +157,8 @@
     }
   };
 
-  // What a result cannot be written for: 1 as told here, 2 as the program's own code threw.
-  let unwritten, whose = 0;
+  // The error for which a result cannot be serialized, and who threw it: 1 is this writer, 2 the program's own code.
+  let serializeError, thrownBy = 0;
 
   // Waits for the promises that a result holds, and for those that they hold, and returns its JSON.
   const finish = async (result) => {
@@ -169,16 +169,16 @@
       try {
         text = encode(result, settled, waiting);
       } catch (error) {
-        whose = error instanceof Refusal ? 1 : 2;
-        unwritten = whose === 1 ? new BaseTypeError(`\`result${error.path}\` is ${error.what}`) : error;
-        throw unwritten;
+        thrownBy = error instanceof Refusal ? 1 : 2;
+        serializeError = thrownBy === 1 ? new BaseTypeError(`\`result${error.path}\` is ${error.what}`) : error;
+        throw serializeError;
       }
       if (waiting.length === 0) return text;
       const values = await apply(all, BasePromise, [waiting]);
       for (let i = 0; i < waiting.length; i++) apply(weakSet, settled, [waiting[i], values[i]]);
     }
   };
-  const whyUnwritten = (error) => (whose !== 0 && error === unwritten ? whose : 0);
+  const whyNotSerializable = (error) => (thrownBy !== 0 && error === serializeError ? thrownBy : 0);
 
-  return { encodeArguments, finish, whyUnwritten };
+  return { encodeArguments, finish, whyNotSerializable };
 })

@@ -49,10 +49,11 @@ struct Seen {
 }
 
 /// The host's end, and the child's.
-fn pair() -> (Line, UnixStream) {
+fn pair() -> (ChildSocket, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     (
-        Line::new(ours.into_std().expect("it has a descriptor")).expect("it can be waited for"),
+        ChildSocket::new(ours.into_std().expect("it has a descriptor"))
+            .expect("it can be waited for"),
         theirs,
     )
 }
@@ -78,19 +79,19 @@ async fn against(bytes: Vec<u8>, closes: bool) -> Seen {
     let cancel = CancellationToken::new();
     let limits = limits();
     let mut inbox = Inbox::default();
-    let mut conversation = Conversation::new(&ours, &limits, Arc::clone(&tools) as _, &cancel);
+    let mut run = Run::new(&ours, &limits, Arc::clone(&tools) as _, &cancel);
     let program = Program::default();
-    let hold = conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel);
+    let drive = run.drive(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel);
     let ending =
-        tokio::time::timeout(Duration::from_secs(10), hold).await.expect("the host ends it");
+        tokio::time::timeout(Duration::from_secs(10), drive).await.expect("the host ends it");
     let seen = Seen {
         ending,
         started: tools.0.load(Ordering::SeqCst),
-        calls: conversation.calls,
-        console: std::mem::take(&mut conversation.console),
-        truncated: conversation.console_truncated,
+        calls: run.calls,
+        console: std::mem::take(&mut run.console),
+        truncated: run.console_truncated,
     };
-    drop(conversation);
+    drop(run);
     drop(ours);
     peer.await.expect("no panic");
     seen
@@ -202,8 +203,8 @@ async fn results_and_failures_are_checked() {
     ] {
         broken(framed(&body)).await;
     }
-    let told = r#"{"type":"execution_complete","ok":false,"error":{"kind":"exception","name":"E","message":"m","code":"TOOL_RESULT_TOO_LARGE"}}"#;
-    let seen = against(framed(told), false).await;
+    let failed = r#"{"type":"execution_complete","ok":false,"error":{"kind":"exception","name":"E","message":"m","code":"TOOL_RESULT_TOO_LARGE"}}"#;
+    let seen = against(framed(failed), false).await;
     // No result was refused, so the code is only the program's own.
     assert!(
         matches!(seen.ending, Ending::Complete(Err(ref failure)) if failure.kind == FailureKind::Exception)
@@ -264,12 +265,11 @@ async fn a_child_that_never_reads_is_not_fed_without_end() {
     }
     let cancel = CancellationToken::new();
     let mut inbox = Inbox::default();
-    let mut conversation = Conversation::new(&ours, &limits, Arc::new(Huge), &cancel);
+    let mut run = Run::new(&ours, &limits, Arc::new(Huge), &cancel);
     let program = Program::default();
-    let ending =
-        conversation.hold(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel).await;
+    let ending = run.drive(&program, &mut inbox, || Some(Duration::ZERO), || (), &cancel).await;
     assert!(
         matches!(ending, Ending::Stopped(ref failure) if failure.kind == FailureKind::WallTime)
     );
-    assert!(conversation.out.len() <= UNSENT_MOST + 5 * MIB, "{}", conversation.out.len());
+    assert!(run.out.len() <= MAX_UNSENT + 5 * MIB, "{}", run.out.len());
 }

@@ -11,19 +11,22 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::oneshot;
 
 use super::zygotes::Zygote;
-use super::{Order, nursery};
+use super::{Order, spawner};
 
 /// The exit status of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Exit(i32),
+pub(crate) enum ExitStatus {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal killed it.
     Signal(i32),
+    /// Nobody could read it: the zygote that would have reaped the child has died.
     Unknown,
 }
 
 /// A living child. Dropping it kills it at once and has it reaped.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct ChildProcess {
     pid: Pid,
     /// Taken only when the child is handed over to be reaped.
     pidfd: Option<OwnedFd>,
@@ -35,17 +38,17 @@ pub(crate) struct Child {
     zygote: Option<Arc<Zygote>>,
 }
 
-/// A child that was killed and is to be reaped.
-pub(super) struct Dead {
+/// A child that was killed and must be reaped.
+pub(super) struct DeadChild {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
     pub(super) zygote: Option<Arc<Zygote>>,
 }
 
-impl Child {
-    /// Returns a child that was started by this process itself.
-    pub(super) fn started(pid: Pid, pidfd: OwnedFd, socket: Option<UnixStream>) -> Child {
-        Child { pid, pidfd: Some(pidfd), socket, ready: false, zygote: None }
+impl ChildProcess {
+    /// Returns a child that this process has started itself.
+    pub(super) fn started(pid: Pid, pidfd: OwnedFd, socket: Option<UnixStream>) -> ChildProcess {
+        ChildProcess { pid, pidfd: Some(pidfd), socket, ready: false, zygote: None }
     }
 
     /// Returns a child that a zygote has forked.
@@ -54,8 +57,14 @@ impl Child {
         pidfd: OwnedFd,
         socket: UnixStream,
         zygote: Arc<Zygote>,
-    ) -> Child {
-        Child { pid, pidfd: Some(pidfd), socket: Some(socket), ready: false, zygote: Some(zygote) }
+    ) -> ChildProcess {
+        ChildProcess {
+            pid,
+            pidfd: Some(pidfd),
+            socket: Some(socket),
+            ready: false,
+            zygote: Some(zygote),
+        }
     }
 
     /// Returns whether the process still runs.
@@ -67,7 +76,7 @@ impl Child {
 
     /// Returns the CPU time that the process has used, all threads together.
     ///
-    /// The process is not reaped while `self` lives, so the number cannot be another's.
+    /// The process is not reaped while `self` lives, so its pid is not reused.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         cpu_of(self.pid)
     }
@@ -78,13 +87,13 @@ impl Child {
         move || cpu_of(pid)
     }
 
-    /// Returns a handle that limits the process to times when no short program wants to run, and to one processor
-    /// fewer than the host has. Use it only while the child lives.
+    /// Returns a function that makes the process run only when no short program wants to, and on one processor fewer
+    /// than the host has. Call it only while the child lives.
     ///
     /// A low priority is not sufficient: a woken thread still waits for the end of a time slice, and a request wakes
     /// threads a dozen times. A `SCHED_IDLE` process is preempted at once, but only by processes of the same session
     /// and control group. For all others, one processor runs no long program.
-    pub(crate) fn step_back(&self) -> impl Fn() + Send + Sync + 'static {
+    pub(crate) fn deprioritizer(&self) -> impl Fn() + Send + Sync + 'static {
         let pid = self.pid;
         move || {
             let idle = libc::sched_param { sched_priority: 0 };
@@ -108,33 +117,33 @@ impl Child {
     }
 
     /// Kills the process and waits until it has exited.
-    pub(crate) async fn end(mut self) -> Ended {
+    pub(crate) async fn kill_and_reap(mut self) -> ExitStatus {
         let (sender, receiver) = oneshot::channel();
         // A child that closed its socket is about to exit by itself, and its exit status has the reason.
         self.hand_over(Some(sender));
-        receiver.await.unwrap_or(Ended::Unknown)
+        receiver.await.unwrap_or(ExitStatus::Unknown)
     }
 
-    fn hand_over(&mut self, ended: Option<oneshot::Sender<Ended>>) {
+    fn hand_over(&mut self, on_exit: Option<oneshot::Sender<ExitStatus>>) {
         let Some(pidfd) = self.pidfd.take() else { return };
         // A process that has already died keeps its own exit status.
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-        if let Ok(nursery) = nursery() {
-            let dead = Dead { pid: self.pid, pidfd, zygote: self.zygote.take() };
-            nursery.order(Order::Reap { dead, ended });
+        if let Ok(spawner) = spawner() {
+            let dead = DeadChild { pid: self.pid, pidfd, zygote: self.zygote.take() };
+            spawner.order(Order::Reap { dead, on_exit });
         }
     }
 
     /// Waits a moment for the process to exit by itself, so that its own status is seen.
-    pub(crate) async fn settle(&self, patience: Duration) {
-        let deadline = tokio::time::Instant::now() + patience;
+    pub(crate) async fn wait_to_exit(&self, timeout: Duration) {
+        let deadline = tokio::time::Instant::now() + timeout;
         while self.is_alive() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.hand_over(None);
     }
@@ -153,15 +162,15 @@ fn cpu_of(pid: Pid) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-impl Dead {
-    pub(super) fn reap(&self) -> Ended {
+impl DeadChild {
+    pub(super) fn reap(&self) -> ExitStatus {
         match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
             Ok(Some(status)) => status
                 .terminating_signal()
-                .map(Ended::Signal)
-                .or(status.exit_status().map(Ended::Exit))
-                .unwrap_or(Ended::Unknown),
-            _ => Ended::Unknown,
+                .map(ExitStatus::Signal)
+                .or(status.exit_status().map(ExitStatus::Code))
+                .unwrap_or(ExitStatus::Unknown),
+            _ => ExitStatus::Unknown,
         }
     }
 }

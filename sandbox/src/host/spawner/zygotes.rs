@@ -1,7 +1,8 @@
-//! Zygotes, of which children for programs are forked, and when each of them is replaced.
+//! The zygotes from which children for programs are forked, and their replacement.
 //!
-//! All of this happens on the nursery's thread, which never blocks on a zygote: it sends the request, continues, and
-//! handles the answer when it arrives. A zygote answers in the order of the requests.
+//! All of this runs on the spawner's thread, which never blocks on a zygote: it sends a request, continues, and handles
+//! the reply when it arrives. A zygote replies in the order of the requests, so a queue pairs each reply with its
+//! request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,19 +15,19 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::process::{Child, Ended};
+use super::process::{ChildProcess, ExitStatus};
 use super::{OnSpawn, start};
-use crate::wire::control::{Answer, Ask};
+use crate::wire::control::{Reply, Request};
 use crate::wire::start::ZYGOTE;
 
-/// The time limit of a zygote's answer, including its own start.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of a zygote's reply, including its own start.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many zygotes are tried for one child.
 const ATTEMPTS: u32 = 2;
 
 /// The zygotes of one pool.
 #[derive(Debug)]
-pub(crate) struct Herd {
+pub(crate) struct Zygotes {
     /// How many children are forked from one zygote.
     forks: u32,
     state: Mutex<State>,
@@ -35,57 +36,58 @@ pub(crate) struct Herd {
 #[derive(Debug, Default)]
 struct State {
     current: Option<(Arc<Zygote>, u32)>,
-    /// Takes over when the current one is worn out.
+    /// Takes over when the current one has made all of its forks.
     next: Option<Arc<Zygote>>,
 }
 
-/// A zygote. It is killed when it is no longer forked from and its last child has been reaped.
+/// A zygote. It is dropped, and thereby killed, once it makes no more forks and its last child has been reaped.
 #[derive(Debug)]
 pub(crate) struct Zygote {
     control: OwnedFd,
-    process: Child,
-    asked: Mutex<VecDeque<Asked>>,
+    process: ChildProcess,
+    pending: Mutex<VecDeque<Pending>>,
 }
 
-/// A question that is not answered yet.
+/// A request that has no reply yet.
 #[derive(Debug)]
-struct Asked {
+struct Pending {
     since: Instant,
-    what: What,
+    expected: Expected,
 }
 
-enum What {
-    Fork { birth: Birth, socket: UnixStream },
-    Reap { ended: Option<oneshot::Sender<Ended>> },
+/// The expected reply, and who waits for it.
+enum Expected {
+    Fork { fork: PendingFork, socket: UnixStream },
+    Reap { on_exit: Option<oneshot::Sender<ExitStatus>> },
 }
 
-/// A child that is wanted.
-pub(crate) struct Birth {
-    herd: Arc<Herd>,
+/// A fork that was requested, and who waits for it.
+pub(crate) struct PendingFork {
+    zygotes: Arc<Zygotes>,
     attempts: u32,
     /// Why the last zygote failed.
     why: String,
     done: OnSpawn,
 }
 
-impl std::fmt::Debug for What {
+impl std::fmt::Debug for Expected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            What::Fork { .. } => "Fork",
-            What::Reap { .. } => "Reap",
+            Expected::Fork { .. } => "Fork",
+            Expected::Reap { .. } => "Reap",
         })
     }
 }
 
-impl Herd {
-    /// Returns a herd that replaces each zygote after this many forks, at least one.
-    pub(crate) fn new(forks: u32) -> Arc<Herd> {
-        Arc::new(Herd { forks: forks.max(1), state: Mutex::default() })
+impl Zygotes {
+    /// Returns a set that replaces each zygote after this many forks, at least one. Starts none yet.
+    pub(crate) fn new(forks: u32) -> Arc<Zygotes> {
+        Arc::new(Zygotes { forks: forks.max(1), state: Mutex::default() })
     }
 
-    /// Requests a child; returns the zygote that will answer.
+    /// Requests a child; returns the zygote that will reply.
     pub(crate) fn fork(self: Arc<Self>, done: OnSpawn) -> Option<Arc<Zygote>> {
-        Birth { herd: self, attempts: 0, why: String::new(), done }.begin()
+        PendingFork { zygotes: self, attempts: 0, why: String::new(), done }.request()
     }
 
     /// Returns the zygote to fork from next, and counts the fork.
@@ -102,7 +104,8 @@ impl Herd {
             state.current = Some((Arc::clone(&zygote), forked));
         }
         if state.next.is_none() && forked.saturating_mul(4) >= self.forks.saturating_mul(3) {
-            // One that does not start is tried again when it is needed.
+            // A zygote takes far longer to start than to fork, so its successor starts before its last forks. If that
+            // fails now, it is tried again when the successor is needed.
             state.next = Zygote::start().ok();
         }
         Ok(zygote)
@@ -117,8 +120,8 @@ impl Herd {
     }
 }
 
-impl Birth {
-    fn begin(mut self) -> Option<Arc<Zygote>> {
+impl PendingFork {
+    fn request(mut self) -> Option<Arc<Zygote>> {
         loop {
             if self.attempts == ATTEMPTS {
                 let why = &self.why;
@@ -128,26 +131,26 @@ impl Birth {
                 return None;
             }
             self.attempts += 1;
-            let asked = self.herd.choose().and_then(|zygote| {
+            let chosen = self.zygotes.choose().and_then(|zygote| {
                 let (ours, theirs) = UnixStream::pair()?;
                 ours.set_nonblocking(true)?;
                 Ok((zygote, ours, theirs))
             });
-            let (zygote, socket, theirs) = match asked {
-                Ok(asked) => asked,
+            let (zygote, socket, theirs) = match chosen {
+                Ok(chosen) => chosen,
                 Err(error) => {
                     (self.done)(Err(error));
                     return None;
                 }
             };
-            match Ask::Fork.send(&zygote.control, Some(theirs.as_fd())) {
+            match Request::Fork.send(&zygote.control, Some(theirs.as_fd())) {
                 Ok(()) => {
-                    zygote.expect(What::Fork { birth: self, socket });
+                    zygote.expect(Expected::Fork { fork: self, socket });
                     return Some(zygote);
                 }
-                Err(error) => self.why = format!("it cannot be asked: {error}"),
+                Err(error) => self.why = format!("it cannot be reached: {error}"),
             }
-            self.herd.give_up(&zygote);
+            self.zygotes.give_up(&zygote);
         }
     }
 }
@@ -158,42 +161,42 @@ impl Zygote {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
         let process = start(&[ZYGOTE.to_owned()], theirs, None)?;
-        Ok(Arc::new(Zygote { control: ours, process, asked: Mutex::default() }))
+        Ok(Arc::new(Zygote { control: ours, process, pending: Mutex::default() }))
     }
 
-    fn expect(&self, what: What) {
-        lock(&self.asked).push_back(Asked { since: Instant::now(), what });
+    fn expect(&self, expected: Expected) {
+        lock(&self.pending).push_back(Pending { since: Instant::now(), expected });
     }
 
     /// Requests the exit status of a dead child.
-    pub(crate) fn reap(&self, pid: Pid, ended: Option<oneshot::Sender<Ended>>) {
+    pub(crate) fn reap(&self, pid: Pid, on_exit: Option<oneshot::Sender<ExitStatus>>) {
         let number = pid.as_raw_nonzero().get().unsigned_abs();
-        match Ask::Reap(number).send(&self.control, None) {
-            Ok(()) => self.expect(What::Reap { ended }),
+        match Request::Reap(number).send(&self.control, None) {
+            Ok(()) => self.expect(Expected::Reap { on_exit }),
             // Without its parent, the kernel reaps it, and its exit status is lost.
-            Err(_) => tell(ended, Ended::Unknown),
+            Err(_) => report(on_exit, ExitStatus::Unknown),
         }
     }
 
-    /// Returns the descriptor that becomes readable when there is an answer.
+    /// Returns the descriptor that becomes readable when a reply arrives.
     pub(crate) fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// Returns whether a question is open.
-    pub(crate) fn owes(&self) -> bool {
-        !lock(&self.asked).is_empty()
+    /// Returns whether a request has no reply yet.
+    pub(crate) fn has_pending(&self) -> bool {
+        !lock(&self.pending).is_empty()
     }
 
-    /// Takes the answers that have arrived. If this zygote failed, returns the zygotes that its pending requests were
+    /// Takes the replies that have arrived. If this zygote failed, returns the zygotes that its pending requests were
     /// sent to instead.
-    pub(crate) fn listen(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
+    pub(crate) fn receive_replies(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
         loop {
-            if !self.owes() {
+            if !self.has_pending() {
                 return Vec::new();
             }
-            match Answer::receive(&self.control) {
-                Ok(answer) => self.heard(answer),
+            match Reply::receive(&self.control) {
+                Ok(reply) => self.handle(reply),
                 Err(rustix::io::Errno::AGAIN) if !self.is_late() => return Vec::new(),
                 Err(error) => return self.fail(&format!("it did not answer: {error}")),
             }
@@ -201,65 +204,69 @@ impl Zygote {
     }
 
     fn is_late(&self) -> bool {
-        lock(&self.asked).front().is_some_and(|asked| asked.since.elapsed() > PATIENCE)
+        lock(&self.pending).front().is_some_and(|pending| pending.since.elapsed() > REPLY_TIMEOUT)
     }
 
-    fn heard(self: &Arc<Self>, answer: Answer) {
-        let Some(asked) = lock(&self.asked).pop_front() else { return };
-        match (asked.what, answer) {
-            (What::Fork { birth, socket }, Answer::Forked(pid)) => {
+    fn handle(self: &Arc<Self>, reply: Reply) {
+        let Some(pending) = lock(&self.pending).pop_front() else { return };
+        match (pending.expected, reply) {
+            (Expected::Fork { fork, socket }, Reply::Forked(pid)) => {
                 let child = self.child_of(pid, socket);
-                (birth.done)(child);
+                (fork.done)(child);
             }
-            (What::Fork { birth, .. }, Answer::Refused(message)) => {
-                birth.herd.give_up(self);
-                (birth.done)(Err(io::Error::other(message)));
+            (Expected::Fork { fork, .. }, Reply::Refused(message)) => {
+                fork.zygotes.give_up(self);
+                (fork.done)(Err(io::Error::other(message)));
             }
-            (What::Fork { birth, .. }, Answer::Reaped(_)) => {
-                (birth.done)(Err(io::Error::other("a zygote sent an unexpected answer")));
+            (Expected::Fork { fork, .. }, Reply::Reaped(_)) => {
+                (fork.done)(Err(io::Error::other("a zygote sent an unexpected answer")));
             }
-            (What::Reap { ended }, Answer::Reaped(Ok(code))) => tell(ended, Ended::Exit(code)),
-            (What::Reap { ended }, Answer::Reaped(Err(signal))) => {
-                tell(ended, Ended::Signal(signal));
+            (Expected::Reap { on_exit }, Reply::Reaped(Ok(code))) => {
+                report(on_exit, ExitStatus::Code(code));
             }
-            (What::Reap { ended }, _) => tell(ended, Ended::Unknown),
+            (Expected::Reap { on_exit }, Reply::Reaped(Err(signal))) => {
+                report(on_exit, ExitStatus::Signal(signal));
+            }
+            (Expected::Reap { on_exit }, _) => report(on_exit, ExitStatus::Unknown),
         }
     }
 
     /// Takes ownership of a forked child.
-    fn child_of(self: &Arc<Self>, pid: u32, socket: UnixStream) -> io::Result<Child> {
+    fn child_of(self: &Arc<Self>, pid: u32, socket: UnixStream) -> io::Result<ChildProcess> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("a forked child has no process id"))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        // Only while the zygote lives, the pid cannot be reused by another process.
+        // Only the zygote can reap the child, and the kernel reuses a pid only after that. So, if the zygote still
+        // lives, the descriptor opened above is the child's.
         if self.process.is_alive() {
-            Ok(Child::forked(pid, pidfd, socket, Arc::clone(self)))
+            Ok(ChildProcess::forked(pid, pidfd, socket, Arc::clone(self)))
         } else {
             Err(io::Error::other("the process that children are forked from has died"))
         }
     }
 
-    /// Requests the children that this zygote still owes from other zygotes.
+    /// Gives this zygote up, and requests the forks that it did not make from other zygotes.
     fn fail(self: &Arc<Self>, why: &str) -> Vec<Arc<Zygote>> {
-        let open = std::mem::take(&mut *lock(&self.asked));
+        let unanswered = std::mem::take(&mut *lock(&self.pending));
         let mut others = Vec::new();
-        for asked in open {
-            match asked.what {
-                What::Fork { mut birth, .. } => {
-                    birth.herd.give_up(self);
-                    birth.why = why.to_owned();
-                    others.extend(birth.begin());
+        for pending in unanswered {
+            match pending.expected {
+                Expected::Fork { mut fork, .. } => {
+                    fork.zygotes.give_up(self);
+                    fork.why = why.to_owned();
+                    others.extend(fork.request());
                 }
-                What::Reap { ended } => tell(ended, Ended::Unknown),
+                Expected::Reap { on_exit } => report(on_exit, ExitStatus::Unknown),
             }
         }
         others
     }
 }
 
-fn tell(ended: Option<oneshot::Sender<Ended>>, how: Ended) {
-    if let Some(ended) = ended {
-        let _ = ended.send(how);
+/// Sends an exit status to whoever waits for it.
+pub(super) fn report(on_exit: Option<oneshot::Sender<ExitStatus>>, status: ExitStatus) {
+    if let Some(on_exit) = on_exit {
+        let _ = on_exit.send(status);
     }
 }
 
