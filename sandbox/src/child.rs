@@ -12,6 +12,7 @@ mod random;
 mod realm;
 mod seal;
 mod stack;
+mod timers;
 mod url;
 mod zygote;
 

@@ -1,17 +1,16 @@
 //! The globals of a program: native functions, and the scripts that build the globals from them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::{Ctx, Error, Function, IntoJs, Object, Persistent, Result, TypedArray, Value};
 use serde_json::value::RawValue;
 
 use crate::child::host_socket::HostSocket;
-use crate::child::process::monotonic;
 use crate::child::random::Random;
+use crate::child::timers::Timers;
 use crate::child::{stack, url};
 use crate::limits::{KIB, MAX_NAME, MAX_TIMERS};
 use crate::wire::frame::{self, ChildLimits, ToHost};
@@ -53,25 +52,6 @@ pub(crate) struct Realm {
     pub(crate) stringify: Persistent<Function<'static>>,
     pub(crate) finish: Persistent<Function<'static>>,
     pub(crate) why_not_serializable: Persistent<Function<'static>>,
-}
-
-/// A timer that is set.
-struct Timer {
-    id: u64,
-    /// When it fires, by the clock of the machine.
-    real: Duration,
-    repeats: bool,
-}
-
-/// The program's timers and its idea of the time.
-#[derive(Default)]
-pub(crate) struct Timers {
-    /// Frozen time: the given instant, and the amount by which fired timers have advanced it.
-    frozen: Option<(i64, Duration)>,
-    queue: BTreeMap<(Duration, u64), Timer>,
-    places: HashMap<u64, (Duration, u64)>,
-    last_id: u64,
-    last_turn: u64,
 }
 
 impl Shared {
@@ -183,78 +163,6 @@ impl<'js> IntoJs<'js> for Called {
             Called::Id(id) => (id as f64).into_js(ctx),
             Called::Refused(message) => message.into_js(ctx),
         }
-    }
-}
-
-impl Timers {
-    pub(crate) fn freeze(&mut self, epoch_ms: i64) {
-        self.frozen = Some((epoch_ms, Duration::ZERO));
-    }
-
-    /// The program's time in milliseconds, whole ones, so that it is no stopwatch.
-    fn now_ms(&self) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "instants far beyond the year 200 000 lose nothing"
-        )]
-        match self.frozen {
-            Some((epoch_ms, moved)) => epoch_ms as f64 + moved.as_millis() as f64,
-            None => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                now.as_millis() as f64
-            }
-        }
-    }
-
-    /// Sets a timer. `id` 0 requests a new one; `None` means that the limit is reached.
-    fn arm(&mut self, wait: Duration, id: u64, repeats: bool) -> Option<u64> {
-        if self.queue.len() >= MAX_TIMERS {
-            return None;
-        }
-        let id = if id == 0 {
-            self.last_id += 1;
-            self.last_id
-        } else {
-            id
-        };
-        let real = monotonic() + wait;
-        // With frozen time, timers are ordered by their requested delays, not by the time of the request.
-        let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
-        self.last_turn += 1;
-        self.queue.insert((due, self.last_turn), Timer { id, real, repeats });
-        self.places.insert(id, (due, self.last_turn));
-        Some(id)
-    }
-
-    fn disarm(&mut self, id: u64) {
-        if let Some(place) = self.places.remove(&id) {
-            self.queue.remove(&place);
-        }
-    }
-
-    /// Returns how long the next timer still waits.
-    pub(crate) fn next(&self) -> Option<Duration> {
-        let (_, timer) = self.queue.first_key_value()?;
-        Some(timer.real.saturating_sub(monotonic()))
-    }
-
-    /// Returns whether a timer is set that fires only once.
-    pub(crate) fn has_one_shot(&self) -> bool {
-        self.queue.values().any(|timer| !timer.repeats)
-    }
-
-    /// Takes the next timer that is due.
-    pub(crate) fn take_due(&mut self) -> Option<u64> {
-        let entry = self.queue.first_entry()?;
-        if entry.get().real > monotonic() {
-            return None;
-        }
-        let ((due, _), Timer { id, .. }) = entry.remove_entry();
-        self.places.remove(&id);
-        if let Some((_, moved)) = &mut self.frozen {
-            *moved = due.max(*moved);
-        }
-        Some(id)
     }
 }
 

@@ -88,6 +88,27 @@ impl Engine {
         })
     }
 
+    /// Describes what a program threw, or why its result could not be serialized.
+    pub(super) fn describe_thrown<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Fault {
+        // Asking for the reason runs code, too, and there is no CPU time left for it.
+        if self.budget.is_spent() {
+            return self.describe(ctx, thrown, FailureKind::Exception);
+        }
+        let why = self.realm.why_not_serializable.clone().restore(ctx);
+        let why = why.and_then(|why| why.call::<_, i32>((thrown.clone(),))).unwrap_or_else(|_| {
+            ctx.catch();
+            0
+        });
+        if why == 0 {
+            return self.describe(ctx, thrown, FailureKind::Exception);
+        }
+        let mut cause = self.describe(ctx, thrown, FailureKind::ResultNotSerializable);
+        if why == 2 && cause.kind == FailureKind::ResultNotSerializable.as_str() {
+            cause.message = format!("the returned value has no JSON form: {}", cause.message);
+        }
+        cause
+    }
+
     /// Returns the call that a thrown error came from.
     fn call_of<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<u64> {
         let call_of = self.realm.call_of.clone().restore(ctx).ok()?;

@@ -1,0 +1,164 @@
+//! Runs what a program has started: jobs of the engine, answers of the host, and timers.
+
+use rquickjs::promise::PromiseState;
+use rquickjs::{Persistent, Promise, Value};
+
+use super::fault::{Fault, failure};
+use super::{Engine, HOST_FRAME};
+use crate::child::process::{EXIT_PANIC, exit};
+use crate::outcome::FailureKind;
+use crate::wire::frame::{self, FromHost};
+
+/// The number of jobs between two checks of the CPU clock. A single long job is stopped by the interrupt handler.
+const JOBS_PER_CLOCK_CHECK: u32 = 32;
+
+impl Engine {
+    /// Runs jobs until a promise is settled, and returns its value.
+    pub(super) fn run_until_settled(
+        &self,
+        promise: &Persistent<Promise<'static>>,
+    ) -> Result<Persistent<Value<'static>>, Fault> {
+        loop {
+            self.run_jobs()?;
+            if let Some(result) = self.settled(promise) {
+                return result;
+            }
+            // One by one: the program's behaviour must not depend on how many arrived at once.
+            if self.deliver_answer()? {
+                continue;
+            }
+            self.shared.socket.borrow_mut().flush();
+            let due = self.shared.timers.borrow_mut().take_due();
+            if let Some(id) = due {
+                self.fire(id)?;
+                continue;
+            }
+            let timeout = self.shared.timers.borrow().next();
+            if timeout.is_none() && self.shared.in_flight.get() == 0 {
+                return Err(failure(
+                    FailureKind::Deadlock,
+                    "DeadlockError",
+                    "the program waits for something that can never happen: no tool call, timer or job is left",
+                ));
+            }
+            self.shared.socket.borrow_mut().fill(timeout);
+        }
+    }
+
+    /// Goes on until no call and no timer is left but those that repeat.
+    pub(super) fn run_until_idle(&self) -> Result<(), Fault> {
+        loop {
+            self.run_jobs()?;
+            // Several may have come with the one that ended the program.
+            if self.deliver_answer()? {
+                continue;
+            }
+            self.shared.socket.borrow_mut().flush();
+            if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().has_one_shot() {
+                return Ok(());
+            }
+            let due = self.shared.timers.borrow_mut().take_due();
+            if let Some(id) = due {
+                self.fire(id)?;
+                continue;
+            }
+            let timeout = self.shared.timers.borrow().next();
+            self.shared.socket.borrow_mut().fill(timeout);
+        }
+    }
+
+    fn run_jobs(&self) -> Result<(), Fault> {
+        let mut until_check = JOBS_PER_CLOCK_CHECK;
+        loop {
+            match self.runtime.execute_pending_job() {
+                Ok(false) => break,
+                Ok(true) => {}
+                Err(job) => {
+                    return Err(job.0.with(|ctx| {
+                        let thrown = ctx.catch();
+                        self.describe(&ctx, &thrown, FailureKind::Exception)
+                    }));
+                }
+            }
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = JOBS_PER_CLOCK_CHECK;
+                if self.budget.is_spent() {
+                    break;
+                }
+            }
+        }
+        if self.budget.exceeded.get() { Err(self.out_of_cpu(None)) } else { Ok(()) }
+    }
+
+    fn fire(&self, id: u64) -> Result<(), Fault> {
+        self.context.with(|ctx| {
+            #[expect(clippy::cast_precision_loss, reason = "ids are small")]
+            self.realm
+                .fire
+                .clone()
+                .restore(&ctx)
+                .and_then(|fire| fire.call::<_, ()>((id as f64,)))
+                .map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))
+        })
+    }
+
+    /// Passes the next answer that has arrived to the program; returns whether there was one.
+    fn deliver_answer(&self) -> Result<bool, Fault> {
+        self.context.with(|ctx| {
+            let mut socket = self.shared.socket.borrow_mut();
+            let arrived = socket.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
+            let Some(body) = arrived else { return Ok(false) };
+            let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
+                exit(EXIT_PANIC)
+            };
+            let result = result.map(|value| ctx.json_parse(value.get()));
+            // A program may have changed what an object inherits, and so have a word in what is settled.
+            drop(socket);
+            #[expect(clippy::cast_precision_loss, reason = "ids are small")]
+            let id = id as f64;
+            let settled: rquickjs::Result<bool> = (|| {
+                let settle = self.realm.settle.clone().restore(&ctx)?;
+                match result {
+                    Ok(value) => settle.call((id, true, value?)),
+                    Err(thrown) => {
+                        settle.call((id, false, (), thrown.name, thrown.message, thrown.code))
+                    }
+                }
+            })();
+            match settled {
+                Ok(known) => {
+                    let answered = u64::from(known);
+                    self.shared.in_flight.set(self.shared.in_flight.get() - answered);
+                    Ok(true)
+                }
+                Err(error) => Err(self.caught(&ctx, &error, FailureKind::Exception)),
+            }
+        })
+    }
+
+    /// Returns the value of a promise once it is settled.
+    fn settled(
+        &self,
+        promise: &Persistent<Promise<'static>>,
+    ) -> Option<Result<Persistent<Value<'static>>, Fault>> {
+        self.context.with(|ctx| {
+            let promise = match promise.clone().restore(&ctx) {
+                Ok(promise) => promise,
+                Err(error) => return Some(Err(self.caught(&ctx, &error, FailureKind::Exception))),
+            };
+            match promise.state() {
+                PromiseState::Pending => None,
+                PromiseState::Resolved => {
+                    let value = promise.result::<Value<'_>>().and_then(Result::ok)?;
+                    Some(Ok(Persistent::save(&ctx, value)))
+                }
+                PromiseState::Rejected => {
+                    let _ = promise.result::<Value<'_>>();
+                    let thrown = ctx.catch();
+                    Some(Err(self.describe_thrown(&ctx, &thrown)))
+                }
+            }
+        })
+    }
+}
