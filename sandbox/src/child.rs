@@ -1,4 +1,5 @@
-//! What runs in a child. It has the program, or the input of a job, in its memory, so the host trusts none of it.
+//! What runs in a child process. A child that has read a program or the input of a job may be under an attacker's
+//! control, so the host trusts nothing that it sends.
 
 mod descriptors;
 mod engine;

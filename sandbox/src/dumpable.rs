@@ -1,8 +1,9 @@
-//! Closes a process to the other processes of its user: the host itself, and every child as one of its layers.
+//! Protects a process from inspection by others of its user. The host uses it for itself, and every child as a layer of
+//! its seal.
 
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
-/// No core file, and no other process of this user may inspect this one.
+/// Makes this process write no core file, and keeps other processes of its user from inspecting it.
 pub(crate) fn forbid_dumps() -> Result<(), String> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| format!("prctl(DUMPABLE): {errno}"))?;

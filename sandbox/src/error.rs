@@ -1,4 +1,4 @@
-//! Why there is no sandbox.
+//! The error of this crate: why there is no pool.
 
 /// Why a pool could not be created.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use crate::limits::MIB;
 pub struct Job {
     /// The name that the host uses to request it.
     pub name: &'static str,
-    /// The work. It sees nothing but its input and leaves nothing but its output.
+    /// The work. Its input is all that it can read, and its output all that it can write.
     pub run: fn(&[u8]) -> Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub enum JobFailure {
         /// The limit.
         limit: usize,
     },
-    /// No sealed child could be had.
+    /// No sealed child could be started.
     #[error("no sealed child could be started: {0}")]
     Unavailable(String),
 }

@@ -18,11 +18,11 @@ pub struct LayerReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerState {
-    /// All of it.
+    /// It is enforced completely.
     Holds,
     /// Partially enforced; the text names the missing part.
     Partial(String),
-    /// Absent; the text has the reason.
+    /// Not enforced; the text has the reason.
     Absent(String),
 }
 

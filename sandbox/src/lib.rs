@@ -39,7 +39,18 @@
 //! }
 //! ```
 
-#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the wall leaves only the types"))]
+// Who may import whom (`tests/it/layering.rs` checks it, without exceptions):
+//
+// - `host` runs in the trusted process, `child` in the sealed one, and `wire` is what they agree on. `host` and `child`
+//   import `wire` and the types beside it, never each other: whatever the host knows of a child came in a frame.
+// - The other modules are types and limits that every build has. They import only each other.
+// - `dumpable` is a layer that the host applies to itself, and a child to itself, so both import it.
+// - `elsewhere` replaces `host` and `child` where there is no Linux.
+//
+// No modules import each other in a circle; a file and its folder count as one module. The one exception is
+// `host/spawner`: a process and the zygote that forked it own each other, because only the zygote can reap it.
+
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux uses the limits"))]
 
 mod clock;
 mod error;

@@ -13,14 +13,14 @@ pub(crate) const MAX_STACK: usize = MIB;
 pub(crate) const COMPILE_STACK: usize = 4 * MIB;
 /// The stack of the child's main thread, several times what the engine may use of it.
 pub(crate) const THREAD_STACK: u64 = 16 * MIB as u64;
-/// The kernel's own CPU limit on a child: only there for the day the host's watch fails.
+/// The kernel's CPU limit on a child, in case the host's own check fails.
 pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
 /// CPU time that one child of a job may use over its whole life. The host replaces it long before.
 pub(crate) const JOB_LIFETIME_CPU: Duration = Duration::from_secs(600);
 /// How far a program may exceed its CPU limit before the host kills it. Until then, the engine can still stop it and
 /// report the line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
-/// CPU time after which a program makes way for others, where it has to. Most end long before.
+/// CPU time after which a program is no longer a short one, and yields to those if [`PoolConfig::make_way`] is set.
 pub(crate) const CPU_SHORT: Duration = Duration::from_millis(10);
 /// Room for the fields around a payload in a frame.
 pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;

@@ -25,11 +25,11 @@ pub struct Program {
 pub struct Outcome {
     /// The returned value, or the failure.
     pub result: Result<Value, Failure>,
-    /// Returns whether the returned value is `undefined`, which is reported as `null`.
+    /// Whether the returned value is `undefined`, which is reported as `null`.
     pub returned_nothing: bool,
     /// The program's console output.
     pub console: Vec<ConsoleLine>,
-    /// Returns whether the console output was truncated.
+    /// Whether the console output was truncated.
     pub console_truncated: bool,
     /// Tool calls that the program made.
     pub calls: u64,
@@ -138,7 +138,7 @@ pub enum FailureKind {
     Cancelled,
     /// The child died or broke the protocol.
     Crashed,
-    /// No sealed child could be had.
+    /// No sealed child could be started.
     Unavailable,
 }
 
@@ -176,7 +176,7 @@ impl FailureKind {
         self.row().2
     }
 
-    /// Reads a kind that a child may claim. The others are the host's to decide.
+    /// Reads a kind that a child may claim. Only the host decides the others.
     pub(crate) fn claimed(name: &str) -> Option<FailureKind> {
         let kind = Self::NAMES.iter().find(|row| row.1 == name)?.0;
         let hosts_own = matches!(

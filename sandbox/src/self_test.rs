@@ -1,4 +1,4 @@
-//! Tests the seal on this machine, with sealed children that try forbidden system calls.
+//! The report of a self-test, in which sealed children try forbidden system calls on this machine.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the host and its children say to each other.
+//! What host and child must agree on: the arguments of a start, the requests to a zygote, and the frames of a run.
 
 pub(crate) mod control;
 pub(crate) mod frame;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The descriptor of the one socket.
 const SOCKET: i32 = 3;
 
-/// Moves the socket to its place, points the standard streams to nothing and closes all else.
+/// Moves the socket to its fixed number, opens `/dev/null` as the standard streams, and closes everything else.
 pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     let stdin = std::io::stdin();
     let arrived: BorrowedFd<'_> = stdin.as_fd();
@@ -39,7 +39,7 @@ pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     Ok(socket)
 }
 
-/// Moves a forked child's socket to its place, which closes the zygote's own, and closes all else.
+/// Moves a forked child's socket to the fixed number, which closes the zygote's own there, and closes everything else.
 pub(crate) fn take_forked_socket(socket: OwnedFd) -> Result<OwnedFd, rustix::io::Errno> {
     #[expect(
         unsafe_code,
@@ -58,7 +58,7 @@ pub(crate) fn take_forked_socket(socket: OwnedFd) -> Result<OwnedFd, rustix::io:
     Ok(moved)
 }
 
-/// Closes every descriptor from a number on. Whoever owned one must never use or drop it again.
+/// Closes every descriptor from this number on. An owner of one of them must never use or drop it again.
 fn close_all_from(first: i32) -> Result<(), rustix::io::Errno> {
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: the callers are children that have just started, and own none of these.

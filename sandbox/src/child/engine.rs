@@ -1,4 +1,4 @@
-//! QuickJS inside a sealed child: runs one program, then leaves.
+//! QuickJS inside a sealed child: runs one program.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,15 +28,16 @@ use fault::Fault;
 use rejections::Rejections;
 use result::is_about_result;
 
-/// The longest frame from the host. It is trusted; this only catches a broken stream.
+/// The longest frame from the host. The host is trusted; the limit only detects a broken stream.
 const HOST_FRAME: usize = 64 * MIB;
-/// Bytes of heap after which the engine first looks for cycles. Few programs live that long; what is in no cycle
-/// is freed at once.
+/// Bytes of heap after which the engine first looks for cycles. Values in no cycle are freed at once, and few programs
+/// ever reach this size.
 const GC_THRESHOLD: usize = 8 * MIB;
-/// Reads and writes that happen before there is a program.
+/// The frame that a forked child reads and writes to warm up.
 const WARM_UP_FRAME: &str = r#"{"type":"rpc_result","id":1,"ok":true,"value":[1.5,"one"]}"#;
 
-/// Everything of the language but the clocks and the weak references.
+/// The whole language except high-resolution clocks and weak references, by which a program could observe the machine
+/// and the garbage collector.
 type Intrinsics = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -50,7 +51,7 @@ type Intrinsics = (
     intrinsic::DOMException,
 );
 
-/// The engine, with its globals and nothing of a program.
+/// The engine and its globals, before and while it runs its one program.
 pub(crate) struct Engine {
     runtime: Runtime,
     context: Context,
@@ -73,7 +74,7 @@ impl Engine {
     /// Creates an engine that is connected to nothing.
     pub(crate) fn new() -> rquickjs::Result<Engine> {
         let shared = Shared::new(HostSocket::unconnected());
-        // The first of these looks up how to ask the kernel, which is done here once for all forks.
+        // The first random number finds out how the kernel provides them; done here, it is done once for all forks.
         shared.random.borrow_mut().reset(None);
         let heap = Meter::new();
         let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
@@ -99,7 +100,7 @@ impl Engine {
         socket.flush();
     }
 
-    /// Reports that it is ready, runs one program and waits for its end.
+    /// Reports that the child is ready, runs one program and waits to be killed.
     pub(crate) fn serve(&self, ready: &[u8]) -> ! {
         {
             let mut socket = self.shared.socket.borrow_mut();
@@ -110,12 +111,12 @@ impl Engine {
         let program = self.await_program();
         let result = self.run(&program);
         self.complete(&result);
-        // Exiting takes the kernel longer than many programs take, and the process that waits for the result would
-        // also wait for the exit if it is to run on this processor.
+        // The child does not exit by itself: freeing its memory takes the kernel longer than many programs run, and a
+        // host that continues on this processor would wait for that before it sees the result.
         self.shared.socket.borrow_mut().wait_for_host_exit()
     }
 
-    /// Does what most programs do, so that the memory for it is no longer shared with the zygote.
+    /// Does what most programs do. The pages that they write to are then copied from the zygote's while nobody waits.
     fn warm_up(&self) {
         self.shared.random.borrow_mut().reset(None);
         self.shared.socket.borrow_mut().reserve_buffers();
@@ -188,7 +189,7 @@ impl Engine {
             .run_until_settled(&finished)
             .and_then(|text| self.context.with(|ctx| self.checked_result(&ctx, text)));
         match written {
-            // The author did not ask for this value, and all that the program does is done.
+            // The author did not write `return`, and everything that the program does is done, so it has not failed.
             Err(fault) if program.ends_by_itself && is_about_result(&fault) => {
                 let text = format!(
                     "the value of the last statement is not a valid result: {}",
@@ -203,6 +204,7 @@ impl Engine {
 
     /// Compiles the program and calls it.
     fn begin(&self, source: &str, args: &str) -> Result<Persistent<Promise<'static>>, Fault> {
+        // The compiler may recurse deeper than the program that it compiles.
         self.runtime.set_max_stack_size(COMPILE_STACK);
         let program = self.compile(source, args)?;
         self.runtime.set_max_stack_size(self.shared.limits.get().stack);

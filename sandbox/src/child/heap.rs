@@ -1,6 +1,7 @@
 //! The JavaScript heap: the C library's, with a limit that remembers whether it was reached.
 //!
-//! The engine has a limit of its own, but if it is reached at a bad moment, a program catches a thrown `null`.
+//! The engine has a limit of its own. But where it cannot even allocate the error, it throws `null`, which a program
+//! can catch; only a limit that remembers tells that from a program that throws `null` itself.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,7 +35,7 @@ impl Meter {
         self.ran_out.get()
     }
 
-    /// Reserves memory; remembers a refusal.
+    /// Returns whether so much more memory is within the limit; remembers a refusal.
     fn admits(&self, more: usize) -> bool {
         let fits = self.used.get().checked_add(more).is_some_and(|all| all <= self.limit.get());
         if !fits {

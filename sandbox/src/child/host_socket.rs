@@ -24,7 +24,7 @@ impl HostSocket {
         HostSocket { socket: Some(socket), inbox: Inbox::default(), out: Vec::new() }
     }
 
-    /// Returns a socket that leads nowhere; who uses it leaves.
+    /// Returns a socket without a host, for the zygote's engine. Using it exits the process.
     pub(crate) fn unconnected() -> HostSocket {
         HostSocket { socket: None, inbox: Inbox::default(), out: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl HostSocket {
         &mut self.inbox
     }
 
-    /// Sends everything. Reads when the host takes nothing, so that two full pipes cannot block each other.
+    /// Sends everything. Reads while the host takes nothing, so that two full sockets cannot block each other.
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.out.len() {
@@ -67,7 +67,7 @@ impl HostSocket {
         self.out.reserve(CHUNK / 4);
     }
 
-    /// Stops reading and writing, and exits with the host.
+    /// Ignores everything that arrives, until the host closes the socket; then exits.
     pub(crate) fn wait_for_host_exit(&self) -> ! {
         let mut ignored = [0; 512];
         loop {

@@ -13,7 +13,7 @@ pub(crate) fn serve(mut socket: HostSocket, job: Job, input_bytes: usize) -> ! {
     loop {
         let output = loop {
             match socket.inbox().next(input_bytes) {
-                // Caught here, before anything is closed: a sealed thread may not do that.
+                // Caught here: further unwinding would close the socket, and a sealed thread may not close anything.
                 Ok(Some(body)) => break catch_unwind(|| (job.run)(body)),
                 Ok(None) => {
                     socket.fill(None);

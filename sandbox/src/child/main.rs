@@ -16,7 +16,8 @@ use crate::wire::start::{CHILD_MARK, JOB, ZYGOTE};
 
 /// Becomes a sandbox child if this process was started as one, and then never returns.
 ///
-/// Call it first in `main`, with every job that the binary offers, before any thread is started.
+/// Call it first in `main`, with every job that the binary offers, before any thread is started: the kernel lets only a
+/// process of one thread enter a user namespace, and a zygote may fork safely only while it has one thread.
 pub fn child_main_if_requested(jobs: &[Job]) {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(CHILD_MARK) {
@@ -30,14 +31,15 @@ pub fn marks_child(first_argument: &[u8]) -> bool {
     first_argument == CHILD_MARK.as_bytes()
 }
 
-/// The arguments from the host.
+/// The kind of child that the host asked for.
 enum Role {
     Zygote,
     Job { job: Job, address_space: u64, stack: usize, input_bytes: usize },
 }
 
 fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
-    // A destructor that runs on a hostile heap is additional attack surface, so nothing unwinds except a job.
+    // Destructors that run on a heap which a program has corrupted are attack surface, so a panic exits at once and
+    // nothing unwinds. Only a job may unwind.
     std::panic::set_hook(Box::new(|_| exit(EXIT_PANIC)));
     let socket = match take_descriptors() {
         Ok(socket) => socket,
@@ -50,11 +52,11 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     let prepared = prepare_process();
     match role {
         Role::Zygote => {
-            // A session of its own: the kernel shares the processor between sessions, so that programs neither slow
-            // down their host nor wait for the rest of its work. Kernels that do not share by session ignore it.
+            // A session of its own: the scheduler divides processor time between sessions first, so programs neither
+            // slow down their host nor wait for its other work. A kernel without such groups ignores it.
             let _ = rustix::process::setsid();
             let sealed = prepared.and_then(|()| {
-                // It waits for questions, and answers them in their order.
+                // A zygote has nothing to do but to wait for the next request.
                 rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
                 seal::apply_to_zygote(host)
             });
@@ -72,9 +74,11 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
                 Err(message) => refuse(socket, &message),
             };
             limit_malloc_arenas();
-            // A job has no hostile heap, and may contain code that panics and is caught.
+            // A job runs no program, so its heap is sound when it panics. The panic is caught, and its message has no
+            // reader.
             std::panic::set_hook(Box::new(|_| {}));
-            // The thread must start before the last layers, which forbid threads.
+            // A thread of its own, because only that has a stack of a chosen size. It starts before the last layers,
+            // which forbid threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
                 let socket = finish_seal(socket, layers);
                 job::serve(socket, job, input_bytes)

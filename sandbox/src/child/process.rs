@@ -3,8 +3,9 @@
 use std::ffi::CString;
 use std::time::Duration;
 
-/// Exit codes that report what a child could not send in a frame.
+/// The exit code of a process that was not started as a child should be.
 pub(crate) const EXIT_NOT_A_CHILD: i32 = 2;
+/// The exit code of a child that panicked, or whose host broke the protocol.
 pub(crate) const EXIT_PANIC: i32 = 101;
 
 /// Does nothing until it is killed.
@@ -19,7 +20,7 @@ pub(crate) fn prepare_process() -> Result<(), String> {
     std::env::set_current_dir("/").map_err(|e| format!("chdir: {e}"))?;
     // For readers of a process list.
     rustix::thread::set_name(c"pml-sandbox").map_err(|e| format!("prctl(NAME): {e}"))?;
-    // The first use of a clock makes a system call to find the fast clock.
+    // The C library looks for the kernel's fast clock at the first use, with system calls that the filter forbids.
     let _ = (monotonic(), cpu_time());
     let (name, zone) = (CString::from(c"TZ"), CString::from(c"UTC"));
     #[expect(unsafe_code, reason = "the C library reads its time zone once, from the environment")]
@@ -37,7 +38,7 @@ unsafe extern "C" {
     fn tzset();
 }
 
-/// Keeps the C library from setting aside 128 MiB of address space for a second thread's heap.
+/// Keeps the C library from reserving 128 MiB of the limited address space for a heap of the second thread.
 pub(crate) fn limit_malloc_arenas() {
     #[cfg(target_env = "gnu")]
     {
@@ -49,7 +50,7 @@ pub(crate) fn limit_malloc_arenas() {
     }
 }
 
-/// Leaves at once, with no destructor and no exit handler.
+/// Exits at once, without destructors and exit handlers: a program may have corrupted what they would use.
 pub(crate) fn exit(code: i32) -> ! {
     #[expect(unsafe_code, reason = "the standard library's exit runs handlers")]
     // SAFETY: `_exit` has no preconditions.

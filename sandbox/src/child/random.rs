@@ -10,13 +10,13 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// Starts over. With a seed every number follows from it.
+    /// Starts over. With a seed, every number follows from it.
     pub(crate) fn reset(&mut self, seed: Option<u64>) {
         self.seeded = seed.is_some();
         self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or_else(|_| exit(EXIT_PANIC)));
     }
 
-    /// Returns a number from 0 up to but without 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     pub(crate) fn fraction(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exactly what a double holds")]
         {

@@ -16,7 +16,7 @@ use crate::limits::{KIB, MAX_NAME, MAX_TIMERS};
 use crate::wire::frame::{self, ChildLimits, ToHost};
 use crate::wire::json;
 
-/// Bytes of frames that are sent at once, at most, while the program runs.
+/// Bytes of frames after which they are sent although the program still runs.
 const FLUSH: usize = 16 * KIB;
 
 /// The state shared by the native functions and the engine's loop.
@@ -86,7 +86,7 @@ impl Shared {
         stack::trim(text, &self.source.borrow(), &self.implicit_returns.borrow())
     }
 
-    /// Assigns a number to a tool. A tool whose name is too long to be called needs none.
+    /// Assigns a number to a tool. A name that is too long is not stored: calls of it are refused.
     fn tool(&self, namespace: String, action: String) -> usize {
         let mut tools = self.tools.borrow_mut();
         let fits = namespace.len() <= MAX_NAME && action.len() <= MAX_NAME;
@@ -124,14 +124,15 @@ impl Shared {
         self.in_flight.set(self.in_flight.get() + 1);
         let mut socket = self.socket.borrow_mut();
         frame::write(socket.out(), &ToHost::RpcCall { id, namespace, action, args });
-        // The host can begin with the first while the program makes the next.
+        // The host can start the first calls while the program makes the next.
         if socket.out().len() > FLUSH {
             socket.flush();
         }
         Called::Id(id)
     }
 
-    /// Sends one line; the line that crosses the limit is the last, and is marked as such.
+    /// Sends one line. The line that crosses the limit is the last. Slightly more of it is sent than fits, which tells
+    /// the host that it was truncated.
     pub(crate) fn log(&self, level: &str, text: &str) {
         if self.console_full.get() {
             return;
@@ -139,11 +140,11 @@ impl Shared {
         let room = self.limits.get().console_bytes - self.console_spent.get();
         self.console_full.set(text.len() > room || room == 0);
         let kept = &text[..text.floor_char_boundary(room + 4)];
-        // The host counts in the same way.
+        // The host counts in the same way, and treats any line after the limit as a breach of the protocol.
         self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
         let mut socket = self.socket.borrow_mut();
         frame::write(socket.out(), &ToHost::Console { level, text: kept });
-        // Output before a crash should be visible, but not at the price of a system call per line.
+        // Output before a crash should be visible, but not at the cost of a system call for each line.
         if socket.out().len() > FLUSH {
             socket.flush();
         }
@@ -286,7 +287,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     Ok(host)
 }
 
-/// Names the one lifetime that the closure's argument and result share.
+/// Gives the closure's argument and result one lifetime, which a closure cannot declare itself.
 fn random_bytes<F>(f: F) -> F
 where
     F: for<'js> Fn(Ctx<'js>, usize) -> Result<TypedArray<'js, u8>>,

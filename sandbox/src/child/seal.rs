@@ -2,6 +2,16 @@
 //!
 //! The engine is C and will have memory errors, so these are the boundary. A child applies them to itself
 //! before it reads anything. A mandatory layer that fails ends the child; the others are reported.
+//!
+//! The order of the steps matters:
+//! 1. The parent-death signal comes first, so that a child whose host dies while it seals itself does not survive.
+//! 2. The OOM score is a file, and landlock denies files from then on.
+//! 3. Namespaces are left before capabilities are dropped: without user namespaces that needs root's capabilities, and
+//!    a new user namespace grants new ones, which must go too.
+//! 4. Landlock opens descriptors, so the limit of descriptors comes later.
+//! 5. A change of credentials resets the dumpable flag and the parent-death signal, so both are set after the last one.
+//! 6. The limit of processes and the filter of system calls come last: a job must still start its thread, and a zygote
+//!    must fork, before they hold.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -28,15 +38,15 @@ mod filter;
 
 pub(crate) use filter::Filter;
 
-/// Descriptors 0 to 3 are all there will ever be.
+/// Three standard streams and one socket.
 const DESCRIPTORS: u64 = 4;
-/// A zygote has, for a moment, a child's socket too.
+/// A zygote also needs, for a moment each, the socket of a child that it forks and a pair for its first fork.
 const ZYGOTE_DESCRIPTORS: u64 = 16;
 
 /// Why a mandatory layer does not hold.
 pub(crate) type Broken = String;
 
-/// Applies every layer but the last two, which would forbid to start a thread.
+/// Applies every layer to a job's child except the last two, under which no thread can start.
 pub(crate) fn apply_outer(
     host: Pid,
     address_space: u64,
@@ -48,11 +58,13 @@ pub(crate) fn apply_outer(
     Ok(layers)
 }
 
-/// Applies all that a zygote and its children have in common.
+/// Applies the layers that a zygote and its children share. Only [`after_fork`] adds the filter: a zygote must fork and
+/// receive descriptors, which the filter forbids.
 pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
     die_with_host(host)?;
     let namespaces = namespaces(&[&NAMESPACES[..], &[PID_NAMESPACE]].concat());
     let mut layers = vec![prefer_for_oom_kill(), namespaces, landlock()?];
+    // A forked child inherits these limits; its CPU time counts from zero.
     let (memory, cpu) = (PROGRAM_ADDRESS_SPACE, CPU_BACKSTOP);
     layers.extend(apply_limits(host, memory, cpu, ZYGOTE_DESCRIPTORS)?);
     restore_fatal_signals();
@@ -62,6 +74,7 @@ pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
     Ok(layers)
 }
 
+/// Drops capabilities, sets the limits, and closes the process to others of its user.
 fn apply_limits(
     host: Pid,
     address_space: u64,
@@ -71,14 +84,14 @@ fn apply_limits(
     drop_capabilities()?;
     resource_limits(address_space, cpu, descriptors)?;
     forbid_dumps()?;
-    // The credential changes above have cleared the signal, so it is set once more at the end.
+    // Entering a user namespace changed the credentials, and that cleared the signal.
     die_with_host(host)?;
     Ok(["capabilities", "rlimits", "not_dumpable", "parent_death"]
         .map(LayerReport::mandatory)
         .to_vec())
 }
 
-/// Applies the last two layers to all threads. After this only the short list of calls is left.
+/// Applies the last two layers to all threads. After this, only the listed system calls are left.
 pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
     limit(Resource::Nproc, 0)?;
     restore_fatal_signals();
@@ -88,11 +101,12 @@ pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
     Ok(inner_layers())
 }
 
-/// Applies what a forked child does not have from its zygote.
+/// Applies the layers that a forked child does not inherit from its zygote.
 pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
+    // The kernel clears the signal at every fork.
     die_with_parent()?;
-    // In a process namespace of its own, a child does not see the number of its parent; one that was
-    // orphaned has the first process there as its parent.
+    // In a process namespace of its own, a child whose parent is outside of it sees no parent's pid. An orphan is
+    // adopted by the namespace's first process, whose pid is not the zygote's.
     if getppid().is_some_and(|parent| parent != zygote) {
         return Err("the zygote has died".to_owned());
     }
@@ -128,7 +142,7 @@ fn die_with_parent() -> Result<(), Broken> {
     Ok(())
 }
 
-/// When memory ends, the kernel takes us first and not the host.
+/// Makes the kernel kill this process before the host when memory runs out.
 fn prefer_for_oom_kill() -> LayerReport {
     let state = match std::fs::write("/proc/self/oom_score_adj", "1000") {
         Ok(()) => LayerState::Holds,
@@ -137,23 +151,23 @@ fn prefer_for_oom_kill() -> LayerReport {
     LayerReport::best_effort("oom_score", state)
 }
 
-/// Drops what no child needs.
+/// The parts of the host that no child needs.
 const NAMESPACES: [(UnshareFlags, &str); 4] = [
     (UnshareFlags::NEWNET, "network"),
     (UnshareFlags::NEWNS, "mount"),
     (UnshareFlags::NEWIPC, "ipc"),
     (UnshareFlags::NEWUTS, "uts"),
 ];
-/// Only for the children of the process that drops it.
+/// Applies to the children of the process that leaves it, not to that process itself.
 const PID_NAMESPACE: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
 
-/// Leaves these parts of the host behind, and its users.
+/// Enters new namespaces for these parts of the host and for its users.
 fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     let all = parts.iter().fold(UnshareFlags::NEWUSER, |all, part| all | part.0);
     if unshare(all).is_ok() {
         return LayerReport::best_effort("namespaces", LayerState::Holds);
     }
-    // Some kernels allow a user namespace without rights in it; root does not need user namespaces.
+    // One by one: some kernels allow a user namespace but grant no rights in it, and root needs none.
     let mut missing = Vec::new();
     if let Err(error) = unshare(UnshareFlags::NEWUSER) {
         missing.push(format!("user: {error}"));
@@ -173,10 +187,11 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     LayerReport::best_effort("namespaces", state)
 }
 
-/// Forks the init process of a new process namespace. It only keeps the namespace alive: later forks belong to it
-/// too, and all of them die with this process, which dies with us. Without such a namespace it is harmless.
+/// Forks the init process of a new process namespace. It only keeps the namespace alive: the kernel kills all processes
+/// of a namespace when its init exits, so it must outlive every program, and it dies with this process. Where there is
+/// no such namespace, it is an idle process like any other.
 ///
-/// It is sealed like later forks, so that a failing seal is detected before there are any.
+/// It is sealed like later forks, so that a seal that fails is noticed before the first program arrives.
 fn start_namespace_init() -> Result<(), Broken> {
     let zygote = getpid();
     let filter = Filter::new()?;
@@ -199,10 +214,10 @@ fn start_namespace_init() -> Result<(), Broken> {
     }
 }
 
-/// What the first fork sends when its seal holds.
+/// What the init process sends when its seal holds.
 const SEALED: &str = "sealed";
 
-/// The life of the first fork.
+/// The life of the init process: it seals itself, reports that, and sleeps.
 fn run_namespace_init(zygote: Pid, filter: &Filter, host: UnixStream) -> ! {
     let Ok(host) = take_forked_socket(host.into()) else { exit(EXIT_PANIC) };
     let sealed = after_fork(zygote, filter);
@@ -222,7 +237,7 @@ fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
     }
 }
 
-/// Denies every file, every port and every signal and socket outside of this process.
+/// Denies every file and every port, signals to other processes, and their abstract sockets.
 fn landlock() -> Result<LayerReport, Broken> {
     let newest = ABI::V6;
     let ruleset = Ruleset::default()
@@ -279,7 +294,8 @@ fn forbid_new_privileges() -> Result<(), Broken> {
     }
 }
 
-/// Makes a memory fault kill this process directly. The standard library's handler would first make forbidden calls.
+/// Makes a memory fault kill this process with its own signal. The standard library's handler would first make system
+/// calls that the filter forbids, and the death would look like an attack.
 fn restore_fatal_signals() {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         #[expect(unsafe_code, reason = "the standard library has no way to give a signal back")]
@@ -290,7 +306,7 @@ fn restore_fatal_signals() {
     }
 }
 
-/// Without this an inherited flag could make readable pages executable.
+/// Clears the inherited personality: its `READ_IMPLIES_EXEC` would make readable pages executable.
 fn reset_personality() {
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: the call takes no pointers.

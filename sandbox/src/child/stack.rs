@@ -41,7 +41,7 @@ pub(crate) fn trim(stack: &str, source: &str, returns: &[u32]) -> Trace {
         let Some(rest) = after.strip_prefix(':') else { continue };
         let mut numbers = rest.trim_end_matches(')').splitn(2, ':').map(str::parse::<u32>);
         let (Some(Ok(row)), Some(Ok(byte))) = (numbers.next(), numbers.next()) else { continue };
-        // A program that is stopped before it comes to anything is still in the wrapper.
+        // A program that is stopped before its first statement is still in the wrapper.
         let Some(row) = row.checked_sub(PREFIX_LINES).filter(|row| *row > 0) else { continue };
         let column = in_characters(source, row, byte.max(1), returns);
         if trace.place.is_none() && is_super(source, row, byte) {

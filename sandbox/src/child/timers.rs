@@ -9,12 +9,12 @@ use crate::limits::MAX_TIMERS;
 /// A timer that is set.
 struct Timer {
     id: u64,
-    /// When it fires, by the clock of the machine.
+    /// When it fires, on the monotonic clock of the machine.
     real: Duration,
     repeats: bool,
 }
 
-/// The program's timers and its idea of the time.
+/// The program's timers and its time.
 #[derive(Default)]
 pub(crate) struct Timers {
     /// Frozen time: the given instant, and the amount by which fired timers have advanced it.
@@ -30,7 +30,7 @@ impl Timers {
         self.frozen = Some((epoch_ms, Duration::ZERO));
     }
 
-    /// The program's time in milliseconds, whole ones, so that it is no stopwatch.
+    /// Returns the program's time in whole milliseconds, so that it cannot serve as a precise stopwatch.
     pub(crate) fn now_ms(&self) -> f64 {
         #[expect(
             clippy::cast_precision_loss,

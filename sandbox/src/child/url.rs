@@ -1,8 +1,8 @@
-//! Addresses for `URL` and `URLSearchParams`, as the URL standard reads them.
+//! The work behind the globals `URL` and `URLSearchParams`, as the URL standard defines it.
 
 use url::{Url, form_urlencoded, quirks};
 
-/// The parts of an address, in the order that the script expects.
+/// Returns the parts of a URL, in the order that the script expects.
 fn parts(url: &Url) -> Vec<String> {
     [
         quirks::href(url).to_owned(),
@@ -20,7 +20,7 @@ fn parts(url: &Url) -> Vec<String> {
     .into()
 }
 
-/// Returns the parts of `text`, or `None` if it is no address.
+/// Returns the parts of `text`, or `None` if it is not a URL.
 pub(crate) fn parse(text: String, base: Option<String>) -> Option<Vec<String>> {
     let url = match base {
         Some(base) => Url::parse(&base).ok()?.join(&text),
@@ -29,10 +29,10 @@ pub(crate) fn parse(text: String, base: Option<String>) -> Option<Vec<String>> {
     url.ok().as_ref().map(parts)
 }
 
-/// Returns the parts of `text` after one of them was set. A value that does not fit changes nothing.
+/// Returns the parts of `text` after one of them was set. An invalid value changes nothing.
 pub(crate) fn change(text: String, part: String, value: String) -> Option<Vec<String>> {
     let mut url = Url::parse(&text).ok()?;
-    // The standard ignores a value that a part cannot take; only a whole address must be right.
+    // The standard ignores an invalid value of a part; only a whole URL must be valid.
     let _ = match part.as_str() {
         "href" => {
             quirks::set_href(&mut url, &value).ok()?;

@@ -1,7 +1,8 @@
 //! A zygote: a sealed child with the engine in it, which never sees a program and forks children that do.
 //!
-//! A fork costs a fraction of what it costs to start the binary, to seal it and to build the globals. All of
-//! that is done once, here; a forked child only closes what is not its own and takes the last layers.
+//! A fork costs a fraction of starting the binary, sealing it and building the globals. All of that is done once, here;
+//! a forked child only closes the descriptors of its zygote and applies the last layers. A zygote never starts a
+//! thread: a fork copies only the calling thread, and a lock that another one held would stay locked in the child.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +17,7 @@ use crate::layer::LayerReport;
 use crate::wire::control::{Reply, Request};
 use crate::wire::frame::{self, ToHost, VERSION};
 
-/// The initial state of every forked child.
+/// What every forked child starts with, built before the first fork.
 struct ForkTemplate {
     engine: Engine,
     filter: Filter,
@@ -30,15 +31,15 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
         Ok(template) => template,
         Err(message) => refuse(&control, &message),
     };
-    while let Some((ask, descriptor)) = Request::receive(&control) {
-        let answered = match ask {
+    while let Some((request, descriptor)) = Request::receive(&control) {
+        let replied = match request {
             Request::Fork => match descriptor {
                 Some(socket) => template.fork(&control, socket),
-                None => refused(&control, "no socket came with the question"),
+                None => refused(&control, "no socket came with the request"),
             },
             Request::Reap(pid) => Reply::Reaped(reap(pid)).send(&control),
         };
-        if answered.is_err() {
+        if replied.is_err() {
             break;
         }
     }
@@ -93,7 +94,7 @@ impl ForkTemplate {
         }
     }
 
-    /// The child's life.
+    /// The life of a forked child.
     fn run_child(&self, parent: Pid, socket: OwnedFd) -> ! {
         let socket = match descriptors::take_forked_socket(socket) {
             Ok(socket) => HostSocket::new(socket),

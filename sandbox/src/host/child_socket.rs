@@ -15,22 +15,22 @@ const CHUNK: usize = 8 * 1024;
 
 /// The host's end of a child's socket.
 ///
-/// Only input wakes this: a child that reads makes the socket writable, and that matters only in the rare case that
-/// it was full.
+/// Only input wakes the task: a child that reads makes the socket writable all the time, and that matters only in the
+/// rare case that the socket was full.
 #[derive(Debug)]
 pub(crate) struct ChildSocket {
     socket: AsyncFd<UnixStream>,
 }
 
 impl ChildSocket {
-    /// Takes a socket that does not block.
+    /// Registers a non-blocking socket.
     pub(crate) fn new(socket: UnixStream) -> io::Result<ChildSocket> {
         Ok(ChildSocket { socket: watch(socket, Interest::READABLE)? })
     }
 
     /// Waits for bytes and reads those that are available; an error means that the child closed its end.
     ///
-    /// A future that is dropped has taken nothing.
+    /// Cancel safe: a dropped future has taken no bytes.
     pub(crate) async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         loop {
             let mut ready = self.socket.readable().await?;

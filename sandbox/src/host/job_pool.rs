@@ -1,4 +1,4 @@
-//! Runs sealed jobs: bytes in, bytes out, in a child that can be killed and is used again.
+//! Runs sealed jobs: bytes in, bytes out, in a child that can be killed and is reused.
 
 use std::io;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::limits::CPU_GRACE;
 use crate::wire::inbox::Inbox;
 use crate::wire::start::JOB;
 
-/// A child that has used this much is not used again.
-const WORN_OUT: Duration = Duration::from_secs(300);
+/// CPU time after which a child is replaced, far below [`JOB_LIFETIME_CPU`](crate::limits::JOB_LIFETIME_CPU).
+const REUSE_CPU: Duration = Duration::from_secs(300);
 
 /// Children that run one job, each again and again until it is killed.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl JobPool {
         Ok(JobPool { limits, warm: WarmStock::new(Kind::Exec(arguments), workers, true) })
     }
 
-    /// Runs the job on `input`. A future that is dropped kills the child that works for it.
+    /// Runs the job on `input`. Dropping the future kills the child.
     pub async fn run(&self, input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
         let JobLimits { input_bytes: limit, .. } = self.limits;
         if input.len() > limit {
@@ -68,7 +68,7 @@ impl JobPool {
         };
         match answer {
             Ok(output) => {
-                keep(lent, socket);
+                give_back(lent, socket);
                 Ok(output)
             }
             Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
@@ -83,9 +83,9 @@ impl JobPool {
     }
 }
 
-/// Puts a healthy child back. One that has worked long enough is replaced.
-fn keep(mut lent: Lent, socket: ChildSocket) {
-    if lent.child().cpu().is_some_and(|cpu| cpu <= WORN_OUT) {
+/// Returns a healthy child to the stock, unless it is near the CPU limit of its lifetime.
+fn give_back(mut lent: Lent, socket: ChildSocket) {
+    if lent.child().cpu().is_some_and(|cpu| cpu <= REUSE_CPU) {
         lent.child_mut().socket = Some(socket.into_socket());
         lent.give_back();
     }
@@ -102,6 +102,7 @@ async fn post_mortem(lent: Lent) -> JobFailure {
     }
 }
 
+/// Why an exchange has no output.
 enum Broken {
     TimedOut,
     TooLarge,

@@ -1,4 +1,4 @@
-//! The host's operations on every child, whatever it runs: reading its seal and its CPU clock.
+//! What the host waits for with every child, whatever it runs: the report of its seal, and its CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -35,14 +35,15 @@ pub(crate) async fn await_ready(
     }
 }
 
-/// Returns once so much CPU time has been used. Sleeps as long as it cannot have been.
+/// Returns once `amount` of CPU time has been used since `before`. A child has one busy thread, which needs at least as
+/// much time as is left of the amount, so this sleeps that long between two looks.
 pub(crate) async fn cpu_reaches(
     cpu: &impl Fn() -> Option<Duration>,
     before: Duration,
     amount: Duration,
 ) {
     loop {
-        // If a child cannot be measured, it has died, and the socket reports that.
+        // A child that cannot be measured has died, and its socket reports that.
         let Some(now) = cpu() else { return std::future::pending().await };
         let left = amount.saturating_sub(now.saturating_sub(before));
         if left.is_zero() {

@@ -23,7 +23,7 @@ use crate::wire::inbox::Inbox;
 const START_ATTEMPTS: usize = 3;
 /// The time limit of one probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a child that closed its socket may take to exit.
+/// How long a child that closed its socket may take to exit by itself, so that its own exit status is seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Runs programs, each in a sealed child of its own.
@@ -115,7 +115,7 @@ impl Pool {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes a sealed child.
+    /// Takes a sealed child. If one cannot seal itself, the next is tried.
     async fn start(&self) -> Result<Ready, String> {
         let mut why = String::new();
         for _ in 0..START_ATTEMPTS {
@@ -180,7 +180,8 @@ impl Ready {
             }
             Ending::Closed => (Err(post_mortem(lent.remove()).await), None),
         };
-        // The answer first: an exiting child may occupy the processor that the waiting process needs.
+        // In a task of its own, so that the outcome is returned first: a child that exits may occupy the processor on
+        // which the caller would continue.
         tokio::spawn(async move { drop((lent, socket, turn)) });
         let duration = started.elapsed();
         Outcome {

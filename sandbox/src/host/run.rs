@@ -1,4 +1,4 @@
-//! The host's side of one run: it trusts nothing that the child sends.
+//! The host's side of one run: sends the program, answers its calls, and checks every field that the child sends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,16 +23,16 @@ use crate::wire::inbox::Inbox;
 /// The number of unsent answers above which no further calls are answered, so that a child that does not read cannot
 /// make the host buffer them.
 const MAX_UNSENT: usize = 8 * MIB;
-/// Answers that are collected before they are sent.
+/// Bytes of answers that are collected before they are sent.
 const BATCH: usize = 8 * KIB;
-/// Arguments of waiting calls above which nothing more is read from the child.
+/// Bytes of arguments of waiting calls above which nothing more is read from the child.
 const MAX_QUEUED: usize = 16 * MIB;
-/// Arguments of running calls above which no further call starts. Parsed JSON is larger than its text.
+/// Bytes of arguments of running calls above which no further call starts. Parsed JSON is larger than its text.
 const MAX_RUNNING: usize = 8 * MIB;
 /// The code of the error that a program sees when a tool's result is too large.
 const RESULT_TOO_LARGE: &str = "TOOL_RESULT_TOO_LARGE";
 
-/// The end of the conversation.
+/// How a run ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The child sent a result.
@@ -112,8 +112,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child; `on_long_run`
-    /// is called when it is no longer a short program.
+    /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child;
+    /// `on_long_run` is called when it is no longer a short program.
     pub(crate) async fn drive(
         &mut self,
         program: &Program,
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
             }
         }
         self.start_calls()?;
-        // A child that no longer reads has already sent its last message, or will soon be found dead.
+        // A child that closed its end has sent its last message already, or has died; the next read finds out which.
         while self.sent < self.out.len() {
             match self.socket.try_send(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Hands over an answer and all others that are there, so that they are sent as one.
+    /// Queues an answer and all others that are ready, so that they are sent together.
     fn answer_all(&mut self, first: Answer) -> Result<(), String> {
         let mut next = Some(first);
         while let Some(answer) = next {

@@ -7,7 +7,7 @@ use crate::limits::PoolConfig;
 use crate::self_test::{CallReport, SelfTest};
 use crate::wire::probe::{EXIT_NOT_BLOCKED, PROBES};
 
-/// Has sealed children ask for what they must not have, one child a question.
+/// Tests the seal: makes one sealed child for each forbidden system call try it.
 ///
 /// # Errors
 /// Returns [`SandboxError::Unavailable`] when no child can be sealed, or when a child without a probe does not
@@ -32,8 +32,8 @@ pub async fn self_test() -> Result<SelfTest, SandboxError> {
     Ok(SelfTest { layers, calls })
 }
 
-fn describe(ended: ExitStatus) -> String {
-    match ended {
+fn describe(status: ExitStatus) -> String {
+    match status {
         ExitStatus::Signal(libc::SIGSYS) => "the kernel killed the child (SIGSYS)".to_owned(),
         ExitStatus::Signal(signal) => format!("the child died of signal {signal}"),
         ExitStatus::Code(EXIT_NOT_BLOCKED) => "the kernel gave an answer".to_owned(),

@@ -1,9 +1,9 @@
-//! The messages between the host and a zygote: whole packets, some of the host's with a descriptor.
+//! The messages between the host and a zygote: packets, of which a request can carry one descriptor.
 //!
-//! A zygote sends none: the kernel limits the descriptors that a user's processes have in flight, and refuses further
-//! ones to a process with a low descriptor limit.
+//! Replies carry none: the kernel limits the descriptors that a user's processes have in flight, and refuses more to a
+//! process with a low limit of descriptors, which a zygote has.
 //!
-//! Unlike a program's child, a zygote has never seen anything of a tenant, so both sides are trusted.
+//! A zygote never sees a program, so it is trusted, unlike the children that it forks.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,23 +18,23 @@ use rustix::net::{
 /// The longest message.
 const MAX_MESSAGE: usize = 512;
 
-/// A request of the host.
+/// A request of the host to a zygote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// A new child; its end of the socket comes with the message.
+    /// Fork a child; its end of the socket comes with the message.
     Fork,
-    /// How the child with this pid ended; it is already dead.
+    /// Reap the child with this pid, which is already dead.
     Reap(u32),
 }
 
-/// An answer of the zygote.
+/// A zygote's reply to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// The new child's number, which is its own until it is reaped.
+    /// The new child's pid, which the kernel does not reuse until the child is reaped.
     Forked(u32),
     /// The status of a child that was reaped: its exit code, or the signal that killed it.
     Reaped(Result<i32, i32>),
-    /// It cannot be done, for this reason.
+    /// The request failed, for this reason.
     Refused(String),
 }
 
@@ -128,7 +128,7 @@ impl Reply {
         send(socket, &bytes, None)
     }
 
-    /// Returns the next answer; an error means that the zygote has exited or does not answer.
+    /// Returns the next reply; an error means that the zygote has exited or that no reply has arrived.
     pub(crate) fn receive(socket: impl AsFd) -> Result<Reply, Errno> {
         let (bytes, _) = receive(socket)?;
         let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;

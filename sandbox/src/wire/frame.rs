@@ -1,4 +1,5 @@
-//! The frames: u32 little-endian length, then UTF-8 JSON with a `type` tag. One side is always hostile.
+//! The frames between the host and a child: a `u32` in little-endian order as the length, then UTF-8 JSON with a `type`
+//! tag. The host reads them as sent by an attacker.
 
 use std::borrow::Cow;
 
@@ -315,6 +316,29 @@ pub(crate) fn write(out: &mut Vec<u8>, message: &impl Serialize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::inbox::Inbox;
+
+    #[test]
+    fn a_frame_comes_back_whole_and_in_pieces() {
+        let mut out = Vec::new();
+        write(&mut out, &ToHost::Console { level: "log", text: "é" });
+        write(&mut out, &ToHost::Unavailable { message: "no" });
+        let mut inbox = Inbox::default();
+        let mut seen = Vec::new();
+        for byte in out {
+            inbox.tail().push(byte);
+            while let Some(body) = inbox.next(1024).unwrap() {
+                seen.push(String::from_utf8(body.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(
+            seen,
+            [
+                r#"{"type":"console","level":"log","text":"é"}"#,
+                r#"{"type":"unavailable","message":"no"}"#
+            ]
+        );
+    }
 
     #[test]
     fn frames_with_wrong_fields_are_refused() {

@@ -1,4 +1,4 @@
-//! The form that JSON text must have before it crosses to a parser that is stricter than JavaScript's.
+//! The form that JSON text must have before a child sends it: the host's parser is stricter than JavaScript's.
 
 use crate::limits::MAX_JSON_DEPTH;
 

@@ -1,11 +1,12 @@
-//! The system calls that a self-test tries in a sealed child, and that only an attacker would make.
+//! The system calls that a self-test tries in a sealed child, and that only an attacker would make. The host names one
+//! by its position in the list.
 
 /// The exit code of a child whose system call returned.
 pub(crate) const EXIT_NOT_BLOCKED: i32 = 92;
 
-/// A system call that no sealed child may make.
+/// A system call that the seal must block.
 pub(crate) struct Probe {
-    /// Its name, with what makes it one that is not allowed.
+    /// Its name, and the argument or table because of which it is forbidden.
     pub(crate) name: &'static str,
     pub(crate) table: CallTable,
     pub(crate) call: libc::c_long,
@@ -33,7 +34,8 @@ const fn own(name: &'static str, call: libc::c_long, arguments: [i64; 4]) -> Pro
     Probe { name, table: CallTable::Own, call, arguments }
 }
 
-/// All of them. Their arguments are such that the kernel refuses them, or does nothing, where no filter is.
+/// All of them. Without a filter, the kernel would refuse these arguments or do nothing, so a failing self-test changes
+/// nothing on the machine.
 pub(crate) const PROBES: &[Probe] = &[
     own("openat", libc::SYS_openat, [-100, 0, 0, 0]),
     own("openat2", libc::SYS_openat2, [-100, 0, 0, 0]),

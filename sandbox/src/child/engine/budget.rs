@@ -8,11 +8,13 @@ use crate::child::process::cpu_time;
 /// The CPU time of the program.
 #[derive(Default)]
 pub(super) struct Budget {
+    /// The reading of the CPU clock at which the budget ends; `None` before there is a program.
     pub(super) end: Cell<Option<Duration>>,
     pub(super) exceeded: Cell<bool>,
 }
 
 impl Budget {
+    /// Returns whether the CPU time has ever run out. Once it has, it stays so, whatever the program catches.
     pub(super) fn is_spent(&self) -> bool {
         if self.end.get().is_some_and(|end| cpu_time() >= end) {
             self.exceeded.set(true);

@@ -23,7 +23,8 @@ impl Engine {
             if let Some(result) = self.settled(promise) {
                 return result;
             }
-            // One by one: the program's behaviour must not depend on how many arrived at once.
+            // One by one, with all jobs in between: the order of a program's steps must not depend on how many answers
+            // arrived at once.
             if self.deliver_answer()? {
                 continue;
             }
@@ -45,11 +46,11 @@ impl Engine {
         }
     }
 
-    /// Goes on until no call and no timer is left but those that repeat.
+    /// Runs jobs until no call is in flight and every timer that is left repeats.
     pub(super) fn run_until_idle(&self) -> Result<(), Fault> {
         loop {
             self.run_jobs()?;
-            // Several may have come with the one that ended the program.
+            // Answers may have arrived together with the one that ended the program.
             if self.deliver_answer()? {
                 continue;
             }
@@ -113,7 +114,8 @@ impl Engine {
                 exit(EXIT_PANIC)
             };
             let result = result.map(|value| ctx.json_parse(value.get()));
-            // A program may have changed what an object inherits, and so have a word in what is settled.
+            // Released first: `settle` can run code of the program, such as an inherited `then`, which borrows the
+            // socket to send a call.
             drop(socket);
             #[expect(clippy::cast_precision_loss, reason = "ids are small")]
             let id = id as f64;

@@ -56,7 +56,7 @@ impl Engine {
         };
         let code = text("code");
         let call = object.and_then(|_| self.call_of(ctx, thrown));
-        // Also if the inspection above spent it, all of which may be code of the program.
+        // Checked here, because the reads above may have run getters of the program until the time was up.
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Describes what a program threw, or why its result could not be serialized.
     pub(super) fn describe_thrown<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Fault {
-        // Asking for the reason runs code, too, and there is no CPU time left for it.
+        // Finding out the reason runs scripts, for which there is no CPU time left.
         if self.budget.is_spent() {
             return self.describe(ctx, thrown, FailureKind::Exception);
         }
@@ -156,7 +156,7 @@ impl Engine {
     }
 }
 
-/// Reads a property that should be text. A getter may throw; that is then no text.
+/// Reads a property that should be text; `None` if it is something else or its getter throws.
 fn text_of<'js>(ctx: &Ctx<'js>, object: &Object<'js>, key: &str) -> Option<String> {
     let value: Value<'js> = match object.get(key) {
         Ok(value) => value,

@@ -13,7 +13,7 @@ use crate::wire::frame::ChildFailure;
 /// Rejected promises that nothing awaited, each with its reason.
 pub(super) type Rejections = RefCell<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
 
-/// The maximum number of them that is kept.
+/// The number of rejections that are kept.
 const MAX_REJECTIONS: usize = 32;
 
 /// Makes the engine collect rejected promises until something handles them.
@@ -36,8 +36,7 @@ pub(super) fn track(runtime: &Runtime) -> Rc<Rejections> {
 }
 
 impl Engine {
-    /// Reports rejected promises that nothing awaited: as the program's failure if it waited for nothing else,
-    /// otherwise on its console.
+    /// Reports rejected promises that nothing awaited: as the program's failure if `fatal`, otherwise on its console.
     pub(super) fn report_unhandled(&self, fatal: bool) -> Result<(), Fault> {
         let rejected = self.rejections.take();
         if rejected.is_empty() {

@@ -10,7 +10,7 @@ use crate::outcome::FailureKind;
 use crate::wire::frame::{self, ToHost};
 use crate::wire::json;
 
-/// Returns whether a program failed only because its value cannot be handed out.
+/// Returns whether a program failed only because its value cannot be sent.
 pub(super) fn is_about_result(fault: &Fault) -> bool {
     [FailureKind::ResultNotSerializable, FailureKind::ResultTooLarge]
         .iter()
@@ -18,7 +18,7 @@ pub(super) fn is_about_result(fault: &Fault) -> bool {
 }
 
 impl Engine {
-    /// Returns the text of a result if it may leave.
+    /// Returns the JSON of a result, if it keeps its limits.
     pub(super) fn checked_result<'js>(
         &self,
         ctx: &Ctx<'js>,

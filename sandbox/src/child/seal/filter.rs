@@ -7,10 +7,11 @@ use seccompiler::{
 
 use super::Broken;
 
-/// Stands in a filter for the number of the process that will take it.
+/// Stands in the filter for the pid of the process that will apply it. A zygote builds the filter before it forks,
+/// so that no fork has to.
 const OWN_PID: u32 = 0x7eed_c0de;
 
-/// The list of permitted system calls, built once and used by many.
+/// The list of permitted system calls, built once and applied by many processes.
 pub(crate) struct Filter(BpfProgram);
 
 impl Filter {
@@ -33,7 +34,8 @@ impl Filter {
     }
 }
 
-/// Everything a sealed child may ask of the kernel. All else kills it, foreign call tables included.
+/// Returns the filter: the listed calls are allowed; every other call, and every call by another call table, kills the
+/// process.
 fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: Vec<(i64, Vec<SeccompRule>)> = [
         libc::SYS_read,
@@ -56,7 +58,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_sigaltstack,
         libc::SYS_gettid,
         libc::SYS_getpid,
-        // A thread calls it to find the bounds of its own stack.
+        // The C library calls it when a thread asks for the bounds of its own stack.
         libc::SYS_sched_getaffinity,
     ]
     .into_iter()
@@ -71,7 +73,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         )?;
         rules.push((call, vec![SeccompRule::new(vec![not_executable])?]));
     }
-    // `abort` signals its own process; without it, an abort would look like a forbidden call.
+    // `abort` sends a signal to its own process. Without this rule, an abort would look like a forbidden call.
     let own = u64::from(OWN_PID);
     let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]));

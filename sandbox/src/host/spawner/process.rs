@@ -119,7 +119,6 @@ impl ChildProcess {
     /// Kills the process and waits until it has exited.
     pub(crate) async fn kill_and_reap(mut self) -> ExitStatus {
         let (sender, receiver) = oneshot::channel();
-        // A child that closed its socket is about to exit by itself, and its exit status has the reason.
         self.hand_over(Some(sender));
         receiver.await.unwrap_or(ExitStatus::Unknown)
     }
@@ -134,7 +133,7 @@ impl ChildProcess {
         }
     }
 
-    /// Waits a moment for the process to exit by itself, so that its own status is seen.
+    /// Waits until the process exits by itself, so that its own exit status is seen, or until the timeout.
     pub(crate) async fn wait_to_exit(&self, timeout: Duration) {
         let deadline = tokio::time::Instant::now() + timeout;
         while self.is_alive() && tokio::time::Instant::now() < deadline {
