@@ -70,8 +70,8 @@ impl Peer {
     fn start(command: &mut Command) -> Result<Peer, Box<dyn Error>> {
         let program = command.get_program().to_owned();
         let mut lines = Lines::start(command).map_err(|e| format!("{}: {e}", program.display()))?;
-        let told: Value = serde_json::from_str(&lines.next()?)?;
-        let name = told["name"].as_str().ok_or("a peer does not tell its name")?.to_owned();
+        let greeting: Value = serde_json::from_str(&lines.next()?)?;
+        let name = greeting["name"].as_str().ok_or("a peer does not send its name")?.to_owned();
         Ok(Peer { lines, name })
     }
 
@@ -117,7 +117,7 @@ impl Peer {
         let line = self.lines.ask(&order.to_string())?;
         let answer: Value = serde_json::from_str(&line)
             .map_err(|e| format!("{} answered `{line}`: {e}", self.name))?;
-        let millis = answer["millis"].as_f64().ok_or("a peer tells no time")?;
+        let millis = answer["millis"].as_f64().ok_or("a peer sends no time")?;
         Ok((answer["value"].clone(), Duration::from_secs_f64(millis / 1000.0)))
     }
 }

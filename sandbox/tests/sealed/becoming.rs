@@ -9,10 +9,10 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-/// The number of nobody, whom every Linux has.
+/// The user id of `nobody`, which every Linux has.
 const NOBODY: u32 = 65_534;
 
-/// Becomes nobody, if this is root.
+/// Becomes the user `nobody`, if this process is root's.
 pub(crate) fn an_ordinary_user() {
     if !getuid().is_root() {
         return;
@@ -22,7 +22,7 @@ pub(crate) fn an_ordinary_user() {
     set_thread_uid(Uid::from_raw(NOBODY)).expect("nobody");
 }
 
-/// Enters a user namespace in which no other can be made. Where there can be none at all, nothing is to do.
+/// Enters a user namespace in which no other can be created. Does nothing where none can be created at all.
 pub(crate) fn without_user_namespaces() {
     let (user, group) = (getuid(), getgid());
     #[expect(unsafe_code, reason = "no safe wrapper")]
@@ -37,8 +37,8 @@ pub(crate) fn without_user_namespaces() {
     fs::write("/proc/sys/user/max_user_namespaces", "0").expect("no more user namespaces");
 }
 
-/// Has the kernel refuse these calls from here on, also to all children; with a number, only when it is
-/// the call's first argument.
+/// Makes the kernel refuse these calls from now on, to this process and its children; with a number, only calls whose
+/// first argument it is.
 pub(crate) fn one_who_may_not(calls: &[(libc::c_long, Option<u64>)]) {
     let rules = calls.iter().map(|(call, first)| {
         let rule = first.map(|first| {

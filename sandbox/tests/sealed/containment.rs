@@ -1,4 +1,4 @@
-//! What stays when a child, a pool or a host is gone.
+//! What remains after a child, a pool or a host has ended.
 
 use sandbox::FailureKind;
 
@@ -26,7 +26,7 @@ async fn no_child_outlives_a_killed_host() {
     host.wait().expect("reaped");
     eventually("all children are gone", || {
         children.iter().all(|pid| {
-            // A pid that lives again belongs to another program by now.
+            // If the pid is in use again, it belongs to another program.
             std::fs::read_to_string(format!("/proc/{pid}/stat"))
                 .map_or(true, |stat| !stat.contains("(pml-sandbox)") || stat.contains(") Z "))
         })
@@ -55,7 +55,7 @@ async fn a_child_that_lies_harms_nobody() {
     assert!(host.wait().expect("reaped").success());
 }
 
-/// Every child that is wanted is a descriptor on its way, of which the kernel counts all that a user has.
+/// Every requested child is a descriptor in flight, and the kernel limits how many of those a user has.
 async fn many_children_may_be_wanted_at_once() {
     for role in ["crowded", "crowded, as an ordinary user"] {
         let (mut host, line) =
@@ -68,7 +68,7 @@ async fn many_children_may_be_wanted_at_once() {
 async fn a_long_program_makes_way() {
     let (mut host, line) =
         tokio::task::spawn_blocking(|| other_host("long")).await.expect("no panic");
-    assert_eq!(line, "stepped back");
+    assert_eq!(line, "deprioritized");
     assert!(host.wait().expect("reaped").success());
 }
 

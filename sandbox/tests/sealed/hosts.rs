@@ -1,4 +1,4 @@
-//! This binary as another host: of another user, under other rules of the kernel, or about to be killed.
+//! This binary as another host: run by another user, under other restrictions, or about to be killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::probe::probe;
 use crate::seal::{assert_bare, assert_closed, is_filtered};
 use crate::support::{Tools, eventually, program, tree_of};
 
-/// A zygote and the first process of its namespace, beside the children that are forked of it.
+/// The processes of a zygote other than the children for programs: itself, and the init of its namespace.
 pub(crate) const OF_A_ZYGOTE: usize = 2;
 
 /// Runs this binary as another host and returns its first line.
@@ -30,7 +30,7 @@ pub(crate) fn other_host(role: &str) -> (std::process::Child, String) {
     (host, line.trim().to_owned())
 }
 
-/// How many programs run one after the other at full scale, and how many side by side.
+/// How many programs run one after the other at full scale, and how many at the same time.
 const IN_SEQUENCE: usize = 10_000;
 const IN_PARALLEL: usize = 500;
 
@@ -44,7 +44,7 @@ pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map(Iterator::count).expect("its own descriptors")
 }
 
-/// The memory of this process that is in use, in KiB.
+/// Returns the resident memory of this process, in KiB.
 pub(crate) fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("its own status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
@@ -55,7 +55,7 @@ fn is_zombie(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// On how many processors a process may run.
+/// Returns the number of processors on which a process may run.
 fn processors(pid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
@@ -66,8 +66,8 @@ fn processors(pid: u32) -> u32 {
         .sum()
 }
 
-/// Tells whether a process runs only where nothing else wants to, and leaves its host a processor.
-fn has_stepped_back(pid: u32) -> bool {
+/// Returns whether a process yields to all others, and leaves its host one processor.
+fn is_deprioritized(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
     let policy = fields.split_whitespace().nth(38).and_then(|policy| policy.parse().ok());
@@ -77,7 +77,7 @@ fn has_stepped_back(pid: u32) -> bool {
 
 /// What this binary does when it is started as another host.
 pub(crate) fn be_another_host(role: &str) {
-    // Before there is a second thread: each of these counts for the whole process.
+    // Before a second thread starts, because each of these must hold for the whole process.
     match role {
         "self-test as an ordinary user"
         | "an ordinary user who looks into children"
@@ -98,10 +98,10 @@ pub(crate) fn be_another_host(role: &str) {
         match role {
             "self-test" | "self-test as an ordinary user" | "self-test without namespaces" => {
                 let seen = sandbox::self_test().await.expect("a self-test");
-                let told = serde_json::json!({
+                let report = serde_json::json!({
                     "holds": seen.holds(), "layers": seen.layers, "calls": seen.calls,
                 });
-                print_line(&told.to_string());
+                print_line(&report.to_string());
             }
             "no landlock" | "no seccomp" => {
                 let pool = Pool::new(PoolConfig::default()).expect("a pool");
@@ -126,7 +126,7 @@ pub(crate) fn be_another_host(role: &str) {
                 let pool =
                     Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })
                         .expect("a pool");
-                // None of them is used, so that none of them is about to end.
+                // None of them is used, so none is about to end.
                 let filtered = || own().into_iter().filter(|pid| is_filtered(*pid)).collect();
                 eventually("two children wait, sealed", || {
                     let filtered: Vec<u32> = filtered();
@@ -158,7 +158,7 @@ pub(crate) fn be_another_host(role: &str) {
                 };
                 let busy = run("mcp.test.echo({}); for (;;) {}");
                 let waiting = run("await mcp.test.never({})");
-                let told = async {
+                let announce = async {
                     eventually("children live that wait, and two programs run", || {
                         own().len() >= 4 + OF_A_ZYGOTE
                             && tools.most_running.load(std::sync::atomic::Ordering::SeqCst) >= 1
@@ -168,7 +168,7 @@ pub(crate) fn be_another_host(role: &str) {
                     print_line(&list.join(" "));
                     std::future::pending::<()>().await;
                 };
-                tokio::join!(busy, waiting, told);
+                tokio::join!(busy, waiting, announce);
             }
             LIED_TO => {
                 be_lied_to().await;
@@ -202,18 +202,18 @@ pub(crate) fn be_another_host(role: &str) {
                 };
                 let long = run("for (;;) {}");
                 let short = run("await mcp.test.never({})");
-                let told = async {
-                    eventually("one of the two has stepped back", || {
-                        let last = own().into_iter().filter(|pid| has_stepped_back(*pid));
+                let announce = async {
+                    eventually("one of the two is deprioritized", || {
+                        let last = own().into_iter().filter(|pid| is_deprioritized(*pid));
                         own().len() >= 2 + OF_A_ZYGOTE && last.count() == 1
                     })
                     .await;
-                    print_line("stepped back");
+                    print_line("deprioritized");
                 };
                 tokio::select! {
                     _ = long => panic!("it has no end"),
                     _ = short => panic!("it has no answer"),
-                    () = told => {}
+                    () = announce => {}
                 }
             }
             "drop" => {
@@ -242,7 +242,7 @@ pub(crate) fn be_another_host(role: &str) {
                     let outcome = run("return (await mcp.test.echo({ a: 1 })).a").await;
                     assert_eq!(outcome.result, Ok(serde_json::json!(1)), "{number}");
                 };
-                // What is kept for good is there after the first of them.
+                // Whatever is allocated once is allocated after the first runs.
                 let in_sequence = scaled(IN_SEQUENCE);
                 for number in 0..in_sequence / 10 {
                     one(number).await;
@@ -252,7 +252,7 @@ pub(crate) fn be_another_host(role: &str) {
                     one(number).await;
                 }
                 futures::future::join_all((0..IN_PARALLEL).map(&one)).await;
-                // A zygote, perhaps one that waits to take over, two children of each that wait; no zombie.
+                // A zygote, perhaps its successor, and the two waiting children of each; no zombie.
                 eventually("the children of the runs are gone", || {
                     own().len() <= 2 + 2 * OF_A_ZYGOTE && !own().iter().any(|pid| is_zombie(*pid))
                 })

@@ -1,4 +1,4 @@
-//! Sealed jobs, and what a job finds when it looks around.
+//! Sealed jobs, and what a job can reach.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn work(input: &[u8]) -> Vec<u8> {
         "memory" => {
             let mut all = Vec::new();
             loop {
-                // Untouched pages take address space, which is what is limited, and no time.
+                // Untouched pages use address space, which is limited, and take no time.
                 all.push(std::hint::black_box(Vec::<u8>::with_capacity(8 << 20)));
             }
         }

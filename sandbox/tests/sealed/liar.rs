@@ -1,4 +1,4 @@
-//! A zygote that is none: what it forks has been taken over from the start, and lies.
+//! A false zygote, whose children behave as if an attacker controlled them from the start.
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use crate::hosts::{open_descriptors, resident_kib, scaled};
 use crate::support::{Tools, eventually, program, tree_of};
 
-/// The role of a host whose children are liars.
+/// The role of a host with a false zygote.
 pub(crate) const LIED_TO: &str = "lied to";
 const READY: &str = r#"{"type":"ready","version":1,"layers":[]}"#;
-/// Random conversations at full scale, beside those that are written down.
+/// The number of random conversations at full scale, besides the listed ones.
 const RANDOM: usize = 2_000;
 
-/// Becomes a lying zygote if a host in that role has started this process as its zygote.
+/// Becomes a false zygote if a host in that role has started this process as its zygote.
 pub(crate) fn lie_if_requested() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, mark, host, kind] = arguments.as_slice() else { return };
@@ -51,7 +51,7 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
         )
     };
     let mut say = |bytes: &[u8]| socket.write_all(bytes).is_ok();
-    // These come before the seal was told.
+    // Sent before the child has reported its seal.
     match number {
         0 => return Some(()),
         1 => return say(&u32::MAX.to_le_bytes()).then_some(()),
@@ -73,7 +73,7 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
         10 => drop(say(&[&1_000_000u32.to_le_bytes()[..], &[b'x'; 999_999]].concat())),
         11 => while say(&frame(br#"{"type":"console","level":"log","text":"more"}"#)) {},
         12 => {
-            // Never reads what it is answered.
+            // Never reads the answers.
             let mut id = 0;
             while say(&call(id + 1, r#"{"a":1}"#)) {
                 id += 1;
@@ -120,7 +120,7 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
             while say(&endless) {}
         }
         29 => {
-            // Descriptors that nobody asked for.
+            // Sends descriptors that nobody asked for.
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let given = [socket.as_fd()];
             loop {
@@ -142,7 +142,7 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
     Some(())
 }
 
-/// A conversation of random frames, each the child of a valid one.
+/// Sends random frames, each a mutation of a valid one.
 fn random(number: usize, socket: &mut UnixStream) {
     let valid = [
         READY,
@@ -245,7 +245,7 @@ fn hear(control: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
 }
 
 /// The host's side: whatever a child does, its run ends in time with a failure that says what happened, and
-/// nothing of it stays.
+/// nothing of it remains.
 pub(crate) async fn be_lied_to() {
     let config = PoolConfig { warm: 1, max_running: 1, forks: u32::MAX, make_way: true };
     let pool = Pool::new(config).expect("a pool");

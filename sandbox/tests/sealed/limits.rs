@@ -1,4 +1,4 @@
-//! Each limit ends in its own failure, and the host lives on.
+//! Each limit has its own failure, and the host survives all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,8 +37,8 @@ fn short_cpu() -> Limits {
 }
 
 async fn endless_loops_end_by_cpu() {
-    // The engine looks at the time every so many calls and jumps. In a call it knows where it is; at the edge of a
-    // loop only what stands before that: a call, or nothing. The line is right, or is not told.
+    // The engine checks the time after a number of calls and jumps. In a call, it knows the position; at a loop's back
+    // edge, only the last position before that, if there is one. The reported line is right, or there is none.
     for (source, line) in [
         ("let a = 1;\nfor (;;) { a = a.valueOf() }", None),
         ("let a = 1;\nfor (;;) { a = a.valueOf(); a.valueOf() }", Some(2)),

@@ -1,11 +1,11 @@
-//! A job that behaves as an attacker's code would: it tells what it can see, and asks for what it must not have.
+//! A job that behaves as an attacker's code would: it reports what it can see, and tries what is forbidden.
 
 use sandbox::{Job, JobLimits, JobPool};
 
 /// Descriptor numbers at which a child looks for what it should not have.
 const LOOK_AT: std::ops::Range<i32> = 0..64;
 
-/// The job of the attacker: does what its input names.
+/// The attacker's job: does what its input names.
 pub(crate) fn probe(input: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(input).into_owned();
     if name == "environment" {
@@ -29,7 +29,7 @@ pub(crate) fn probe(input: &[u8]) -> Vec<u8> {
     format!("returned {answer}").into_bytes()
 }
 
-/// Asks `poll` about each number; a closed one is marked invalid.
+/// Polls each number; `poll` marks a closed one as invalid.
 fn open_descriptors() -> String {
     let open = |fd: &i32| {
         let mut polled = libc::pollfd { fd: *fd, events: 0, revents: 0 };
@@ -43,7 +43,7 @@ fn open_descriptors() -> String {
 
 type Forbidden = (&'static str, libc::c_long, [i64; 4]);
 
-/// A few of what the self-test has a program's child ask: here the children of jobs do.
+/// A few of the system calls that the self-test tries in a program's child, for the children of jobs.
 pub(crate) const FORBIDDEN: [Forbidden; 7] = [
     ("openat", libc::SYS_openat, [-100, 0, 0, 0]),
     ("socket", libc::SYS_socket, [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 0, 0]),

@@ -1,4 +1,4 @@
-//! Programs that do what programs do.
+//! Ordinary programs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,7 +121,7 @@ async fn sequential_calls_have_rising_ids() {
 }
 
 async fn errors_carry_the_users_place() {
-    // The wrapper before the first line shifts no column of it.
+    // The wrapper before the first line does not shift its columns.
     let first = failure("  throw new Error('x')").await;
     let second = failure("\n  throw new Error('x')").await;
     assert_eq!((first.line, second.line), (Some(1), Some(2)), "{first:#?}");
@@ -390,8 +390,8 @@ async fn a_seed_and_an_epoch_make_runs_alike() {
     assert_eq!(one[2], json!(true));
 }
 
-/// What a program does next must be the same whether answers come one by one or all at once: the second time
-/// all of them wait in the socket while the program is busy.
+/// A program's steps must have the same order whether answers arrive one by one or all at once. In the second run, all
+/// of them wait in the socket while the program is busy.
 async fn answers_count_in_their_order_and_not_in_their_number() {
     let race = |busy: &str| {
         format!(

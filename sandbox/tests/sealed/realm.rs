@@ -25,7 +25,7 @@ trials![
     other_languages_are_refused,
 ];
 
-/// SB-01: whatever can be reached by a name or by syntax stands in `surface.txt`.
+/// SB-01: everything that can be reached by name or by syntax is listed in `surface.txt`.
 async fn the_whole_surface_is_known() {
     let seen = value(include_str!("surface.js")).await;
     let seen = seen.as_str().expect("a text");
@@ -442,7 +442,7 @@ async fn english_is_written_as_it_is() {
     }
 }
 
-/// What is not known is never guessed.
+/// Unknown locales and options are refused, not guessed.
 async fn other_languages_are_refused() {
     for source in [
         "(1).toLocaleString('de-DE')",

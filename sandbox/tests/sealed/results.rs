@@ -1,5 +1,5 @@
-//! What a program's value becomes: promises that are awaited, what JSON cannot represent, and how a program without a
-//! `return` ends.
+//! Results: promises in them are awaited, values without a JSON form are refused, and a program without `return` ends
+//! when everything that it started has ended.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ async fn arguments_are_refused_by_their_path() {
     assert_eq!(value(fine).await, expected);
 }
 
-/// SB-12: what a value does while it is written costs its own run, and nothing else.
+/// SB-12: code that runs while a value is serialized counts towards its own run's limits, and harms nothing else.
 async fn hostile_values_are_bounded() {
     for (source, kind) in [
         ("return { get a() { for (;;) {} } }", FailureKind::CpuTime),
@@ -197,7 +197,7 @@ async fn undefined_is_told_apart_from_null() {
     assert_eq!(of("await mcp.test.id({})").await, (Value::Null, true));
 }
 
-/// Runs a program in which `§` stands before the expression whose value ends it.
+/// Runs a program in which `§` marks the expression whose value is the result.
 async fn without_return(text: &str) -> Outcome {
     let mut source = String::new();
     let mut offsets = Vec::new();

@@ -1,4 +1,4 @@
-//! What a child cannot do even when its code is the attacker's.
+//! What a child cannot do even if an attacker controls its code.
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -53,7 +53,7 @@ async fn forbidden_calls_kill() {
         let answer = pool.run(name.as_bytes().to_vec()).await;
         assert_eq!(answer, Err(JobFailure::Crashed { signal: Some(libc::SIGSYS) }), "{name}");
     }
-    // An abort is no forbidden call: it must be told apart.
+    // An abort must be distinguishable from a forbidden call.
     assert_eq!(pool.run(b"abort".to_vec()).await, Err(JobFailure::OutOfMemory));
 }
 
@@ -67,7 +67,7 @@ async fn a_child_has_nothing_of_its_hosts() {
     assert_eq!(look("descriptors").await, "0 1 2 3");
 }
 
-/// Starts another host, which asserts by itself and then says one word.
+/// Starts another host, which makes its own assertions and then prints one word.
 async fn host_says(role: &'static str, word: &str) {
     let (mut host, line) =
         tokio::task::spawn_blocking(move || other_host(role)).await.expect("no panic");
@@ -83,7 +83,7 @@ async fn nobody_of_the_same_user_can_look_into_it() {
     host_says("an ordinary user who looks into children", "closed").await;
 }
 
-/// Looks at the children that wait for programs, from outside.
+/// Inspects the children that wait for programs, from outside.
 pub(crate) fn assert_bare(pid: u32) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     let status = read("status").expect("its status");
@@ -99,7 +99,7 @@ pub(crate) fn assert_bare(pid: u32) {
     let core = limits.lines().find(|line| line.starts_with("Max core file size"));
     let core: Vec<&str> = core.expect("named").split_whitespace().skip(4).take(2).collect();
     assert_eq!(core, ["0", "0"], "{limits}");
-    // The rest can be read by root alone, although the child is of the same user: it cannot be dumped.
+    // Only root can read the rest, although the child runs as the same user, because it is not dumpable.
     if !rustix::process::getuid().is_root() {
         for name in ["environ", "maps"] {
             let refused = read(name).expect_err("only root may read it");
@@ -126,13 +126,13 @@ pub(crate) fn assert_bare(pid: u32) {
     assert!(link("fd/3").starts_with("socket:"));
 }
 
-/// Returns whether a process has a filter of system calls: all but the zygote do.
+/// Returns whether a process has a system call filter. All but the zygote have one.
 pub(crate) fn is_filtered(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line == "Seccomp:\t2")
 }
 
-/// Tries all that a process of the same user may try on another one.
+/// Tries everything that a process may try on another one of the same user.
 pub(crate) fn assert_closed(pid: u32) {
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: no pointer is passed.
@@ -152,7 +152,7 @@ pub(crate) fn assert_closed(pid: u32) {
 }
 
 async fn an_inherited_descriptor_is_closed() {
-    // Every program that is started now inherits this one.
+    // Every process that starts now inherits this descriptor.
     let (canary, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
     #[expect(
         unsafe_code,
@@ -173,7 +173,7 @@ async fn an_inherited_descriptor_is_closed() {
     assert_eq!(String::from_utf8(seen).expect("text"), "0 1 2 3");
 }
 
-/// Runs the self-test as another host, and returns what it says of itself.
+/// Runs the self-test as another host, and returns its report.
 async fn self_test_of(role: &'static str) -> serde_json::Value {
     let (mut host, line) =
         tokio::task::spawn_blocking(move || other_host(role)).await.expect("no panic");
@@ -195,7 +195,7 @@ fn assert_holds(seen: &serde_json::Value) {
     }
 }
 
-/// What ordinary programs do, and what makes their process ask the kernel for something.
+/// What ordinary programs do, as far as it makes their process call the kernel.
 const ORDINARY: [&str; 15] = [
     "[3, 1, 2].sort((a, b) => a - b).map(String).join()",
     "JSON.parse(JSON.stringify({ a: [1, { b: 'c' }], d: null })).a[1].b",
@@ -214,7 +214,7 @@ const ORDINARY: [&str; 15] = [
     "(console.log('a line', { a: 1 }), 'x'.repeat(3_000_000).length)",
 ];
 
-/// SB-02: the kernel itself is the witness. A call that is not on the list of `seal.rs` would end the process.
+/// SB-02: the kernel checks it: a system call that `seal/filter.rs` does not list would kill the process.
 async fn ordinary_programs_need_no_other_call() {
     for (place, first) in ORDINARY.iter().enumerate() {
         let rest = ORDINARY.iter().enumerate().filter(|(other, _)| *other != place);

@@ -1,4 +1,4 @@
-//! What the cases share: a pool, tools that answer, and short ways to run a program.
+//! What the cases share: a pool, tools, and helpers that run a program.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub(crate) fn pool() -> &'static Pool {
     &POOL
 }
 
-/// Makes a trial of an async case. A panic is its failure.
+/// Makes a trial of an async case, which fails if it panics.
 pub(crate) fn case<F, Fut>(name: &str, body: F) -> Trial
 where
     F: FnOnce() -> Fut + Send + 'static,

@@ -17,16 +17,16 @@ function walk(path, object) {
     const place = `${path}.${text(key)}`;
     const found = Object.getOwnPropertyDescriptor(object, key);
     const parts = "value" in found ? { value: found.value } : { get: found.get, set: found.set };
-    const told = [];
+    const fields = [];
     for (const [part, value] of Object.entries(parts)) {
       if (value === undefined && part !== "value") continue;
       const walked = (typeof value === "object" && value !== null) || typeof value === "function";
       const known = walked ? named.get(value) : undefined;
-      told.push(known ? `${part} = ${known}` : `${part} ${typeof value}`);
+      fields.push(known ? `${part} = ${known}` : `${part} ${typeof value}`);
       if (walked && !known) inner.push([part === "value" ? place : `${place}(${part})`, value]);
     }
     const marks = [found.writable && "w", found.enumerable && "e", found.configurable && "c"];
-    lines.push(`${place}: ${told.join(", ")} ${marks.filter(Boolean).join("")}`.trimEnd());
+    lines.push(`${place}: ${fields.join(", ")} ${marks.filter(Boolean).join("")}`.trimEnd());
   }
   const prototype = Object.getPrototypeOf(object);
   if (prototype !== null) inner.push([`${path}.__proto__`, prototype]);

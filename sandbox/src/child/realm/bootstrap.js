@@ -36,7 +36,7 @@
     delete global[name];
   }
 
-  // ---- The analysis takes these for what they are: lists are gone through as written. --------------------
+  // ---- The analysis relies on these: iteration over an array is what the language defines. -----------------
   for (const name of [
     "map", "forEach", "filter", "flatMap", "some", "every", "find", "findIndex", "findLast",
     "findLastIndex", "reduce", "reduceRight", Symbol.iterator,
@@ -50,7 +50,7 @@
   const pending = create(null);
   const labels = new WeakMap();
   const { encodeArguments, finish, whyNotSerializable } = writer(labels);
-  // The language itself calls these; a tool of such a name could run without being called.
+  // The language calls methods of these names by itself, so a tool with one of them could run without a call.
   const implicit = freeze({
     __proto__: null, then: true, toJSON: true, toString: true, valueOf: true, constructor: true,
     prototype: true,
@@ -70,7 +70,7 @@
   let settleMade, rejectMade;
   const making = (resolve, reject) => { settleMade = resolve; rejectMade = reject; };
 
-  // Everything in one function, as each frame has its price where the error is made that knows the place.
+  // All in one function: capturing the stack for an error costs more with every frame.
   const makeTool = (name, tool) => (...given) => {
     const site = new BaseError("");
     const made = new BasePromise(making);
@@ -102,7 +102,7 @@
     return made;
   };
 
-  // Which call an error came from, for who tells it in the end.
+  // Maps an error that a call threw to the number of that call, for the report of a failure.
   const failed = new WeakMap();
   const { get: weakGet, set: weakSet } = WeakMap.prototype;
   const callOf = (error) => apply(weakGet, failed, [error]);
@@ -262,7 +262,7 @@
   hidden("Date", HostDate);
   defineProperty(Math, "random", { value: () => host.random(), writable: true, configurable: true });
 
-  // ---- what is not here says so ------------------------------------------------------------------------
+  // ---- absent globals throw an error that says so ------------------------------------------------------
   const instead = "call mcp.<namespace>.<action>({ … })";
   const absent = (name, why) => {
     const refuse = () => {

@@ -1,5 +1,5 @@
 // Serializes the values that a program passes out. A value that JSON cannot represent is refused with its path, not dropped.
-// Runs once in a sealed child, before any program is known. `labels` names what a program cannot look into.
+// Runs once in a sealed child, before any program is known. `labels` has the names of opaque objects.
 (function (labels) {
   "use strict";
   const { getOwnPropertyDescriptor, getPrototypeOf, keys, prototype: plain, defineProperty } = Object;
@@ -15,7 +15,7 @@
   const { get: weakGet, set: weakSet, has: weakHas } = WeakMap.prototype;
   const all = BasePromise.all;
 
-  // No program ever holds one of these.
+  // Never reaches a program.
   class Refusal {
     constructor(path, what) { this.path = path; this.what = what; }
   }
@@ -43,10 +43,10 @@
     return undefined;
   };
 
-  // Returns the JSON of `root`. Promises in it stand for what they gave, by `settled`; those that are not in it are put
-  // into `waiting`, or refused where there is none.
+  // Returns the JSON of `root`. A promise is written as its value in `settled`. One without a value there is added to
+  // `waiting`, or refused if there is no `waiting`.
   const encode = (root, settled, waiting) => {
-    // The containers from the root down to the one that is written: as they are written, and as the program has them.
+    // The containers on the path from the root to the current one: as they are written, and as the program holds them.
     const holders = [], origins = [], names = [];
     let depth = 0;
     const refuse = (holder, key, what) => {
@@ -117,7 +117,7 @@
       if (value instanceof BaseNumber) return visit(holder, key, BaseNumber(value));
       const what = kindOf(value);
       if (what !== undefined) return refuse(holder, key, what);
-      // Numbers, texts and truth values in their objects are unwrapped.
+      // `Number`, `String` and `Boolean` objects are unwrapped.
       if (value instanceof BaseString || value instanceof BaseBoolean) return value;
       if (keys(value).length === 0) {
         return refuse(holder, key, `an object of ${classOf(value)} without fields, which JSON cannot represent; write the parts that you need`);
@@ -130,7 +130,7 @@
     });
   };
 
-  // Most arguments are a few texts and numbers.
+  // Fast path: most arguments are a few strings and numbers.
   const isFlat = (args) => {
     if (getPrototypeOf(args) !== plain || args.toJSON !== undefined) return false;
     const names = keys(args);

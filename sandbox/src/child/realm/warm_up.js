@@ -1,5 +1,5 @@
-// What every program does, in small. A forked child runs it before it is given a program: the memory that a program
-// will write to is the child's own then, and need not be copied while somebody waits. A program sees nothing of it.
+// Does briefly what most programs do. A forked child runs it before it gets a program, so that the pages which programs
+// write to are copied from the zygote's before somebody waits. It leaves nothing that a program can see.
 (async function (args) {
   return JSON.stringify({ made: await args.map((n) => `${n}`) });
 })([1])

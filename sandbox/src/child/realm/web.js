@@ -1,4 +1,4 @@
-// The parts of the web platform that programs expect: text, bytes, copies, aborts and addresses.
+// The parts of the web platform that programs expect: text encodings, crypto, structured clones, abort signals, URLs.
 (function (host, realm) {
   "use strict";
   const { hidden, wellFormed } = realm;
@@ -84,7 +84,7 @@
   };
   hidden("crypto", crypto);
 
-  // ---- copies ------------------------------------------------------------------------------------------
+  // ---- structured clones -------------------------------------------------------------------------------
   const refuseClone = (what) => {
     throw new DOMException(`${what} cannot be cloned`, "DataCloneError");
   };
@@ -133,7 +133,7 @@
     return clone(value, new Map());
   });
 
-  // ---- aborts ------------------------------------------------------------------------------------------
+  // ---- abort signals -----------------------------------------------------------------------------------
   const inside = Symbol("inside");
   let fireAbort;
   class AbortSignal {
@@ -194,7 +194,7 @@
     abort(reason) { fireAbort(this.#signal, reason); }
   });
 
-  // ---- addresses ---------------------------------------------------------------------------------------
+  // ---- URLs --------------------------------------------------------------------------------------------
   const onSearch = Symbol("onSearch");
   class URLSearchParams {
     #pairs = [];
@@ -249,7 +249,7 @@
   }
   hidden("URLSearchParams", URLSearchParams);
 
-  // One list of parts, in the order in which the host gives them.
+  // The parts of a URL, in the order in which the native functions return them.
   const parts = ["href", "origin", "protocol", "username", "password", "host", "hostname", "port", "pathname", "search", "hash"];
   class URL {
     #values;

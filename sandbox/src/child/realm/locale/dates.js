@@ -5,7 +5,7 @@
   const months = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
   const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
   const two = ["numeric", "2-digit"];
-  // What Unicode puts before AM and PM; for the sake of old programs, texts have a plain space there.
+  // Unicode has U+202F before AM and PM; engines print a plain space there, because old programs parse the text.
   const NARROW = "\u202f";
   const shown = (parts) => text(parts).replace(NARROW, " ");
   const known = {
@@ -33,7 +33,7 @@
       short: { hour: "numeric", minute: "2-digit" },
     },
   };
-  // `needed` says which parts must be there, and `usual` which are taken if none is: date, time or both.
+  // `needed` names the parts of which one must be present, and `usual` those that are used if none is: date, time or both.
   const settled = (given, needed, usual) => {
     const read = readOptions(given, known);
     const { dateStyle, timeStyle, hour12, hourCycle } = read;
@@ -87,7 +87,7 @@
   };
   const timeParts = (date, options, parts) => {
     const { hour, minute, second, half, timeZoneName } = options;
-    // Midnight is 24 o'clock where only the twelve hours were declined.
+    // With `hour12: false` alone, midnight is printed as 24.
     const midnight = options.hour12 === false ? 24 : 0;
     const push = (type, value) => parts.push({ type, value });
     const has = [hour && "h", minute && "m", second && "s"].filter(Boolean).join("");

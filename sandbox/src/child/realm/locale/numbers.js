@@ -49,7 +49,7 @@
     };
   };
 
-  // The digits of a number and how many of them stand before the point, as the shortest text has them.
+  // The digits of a number in its shortest decimal form, and how many of them are before the point.
   const decimal = (value) => {
     if (typeof value === "bigint") {
       const all = String(value < 0n ? -value : value);
@@ -58,7 +58,7 @@
     const [, whole, fraction = "", exponent = "0"] = /^(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(Math.abs(value)));
     return { all: whole + fraction, point: whole.length + Number(exponent) };
   };
-  // Rounds to so many digits after the point, halves away from zero.
+  // Rounds to this many digits after the point, halves away from zero.
   const rounded = ({ all, point }, limit) => {
     if (point < 0) [all, point] = ["0".repeat(-point) + all, 0];
     if (all.length < point) all = all.padEnd(point, "0");

@@ -2,7 +2,7 @@
 (function (shared) {
   "use strict";
   const { callable, checkLocales, intl, readOptions, replace } = shared;
-  // What is not a letter or a digit, in its order; white space first.
+  // Characters that are neither letters nor digits, in collation order: white space first.
   const signs = "\t\n\v\f\r _-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
   const primary = new Map(Array.from(signs, (sign, at) => [sign, at + 1]));
   for (let digit = 0; digit < 10; digit++) primary.set(String(digit), 100 + digit);
@@ -10,11 +10,11 @@
     primary.set(String.fromCharCode(97 + letter), 200 + letter);
     primary.set(String.fromCharCode(65 + letter), 200 + letter);
   }
-  // The accents that decomposed letters have, in their order.
+  // The combining accents, in collation order.
   const marks = "\u0301\u0300\u0306\u0302\u030c\u030a\u0308\u030b\u0303\u0307\u0328\u0327\u0304";
   const secondary = new Map(Array.from(marks, (mark, at) => [mark, at + 1]));
 
-  // The keys of a text on three levels: letters, accents, case.
+  // The sort keys of a text on three levels: letters, accents, case.
   const keysOf = (text, numeric) => {
     const [letters, accents, cases] = [[], [], []];
     const plain = /^[\x20-\x7e]*$/.test(text) ? text : text.normalize("NFD");

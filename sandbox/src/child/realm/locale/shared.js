@@ -1,5 +1,5 @@
-// What en-US makes of numbers, dates and the order of texts. What is not known here throws: nothing is
-// silently wrong. Returns what the other scripts of this folder share.
+// The locale en-US for numbers, dates and collation. An unknown locale or option throws instead of being ignored.
+// Returns what the other scripts of this folder share.
 (function () {
   "use strict";
   const { defineProperty } = Object;
@@ -16,7 +16,7 @@
       throw unknown(`the locale ${JSON.stringify(wanted[0])}`);
     }
   };
-  // Reads the options that are known, each with the values that it may have; any other throws.
+  // Reads the known options, each of which has a list of allowed values; any other option or value throws.
   const readOptions = (options, known) => {
     const read = {};
     if (options === undefined) return read;
@@ -52,7 +52,7 @@
       enumerable: false,
     });
   }
-  // A class that may be called without `new`, as the older ones of `Intl` may.
+  // Makes a class callable without `new`, as the older classes of `Intl` are.
   const callable = (Class) => {
     const made = { [Class.name]: function (locales, options) { return new Class(locales, options); } }[Class.name];
     Object.defineProperty(made, "prototype", { value: Class.prototype, writable: false });
