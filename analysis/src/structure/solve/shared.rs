@@ -184,12 +184,7 @@ impl Solver<'_> {
             given.is_some()
         });
         self.threads.beside -= 1;
-        let written: Vec<CellId> = self
-            .changed_since(mark)
-            .into_iter()
-            .map(|(cell, _)| cell)
-            .filter(|cell| !self.heap.cells[*cell as usize].private)
-            .collect();
+        let written = self.forget_private(mark);
         self.trail.tracking -= 1;
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         for cell in written {

@@ -197,6 +197,18 @@ impl Solver<'_> {
         out
     }
 
+    /// Takes out of the trail what concerns nobody after a function has ended, its own variables above all; returns the
+    /// cells that are left.
+    ///
+    /// Whoever looks back sees each of the others once, however deep they were written.
+    pub(super) fn forget_private(&mut self, mark: usize) -> Vec<CellId> {
+        let mut changed = self.changed_since(mark);
+        changed.retain(|(cell, _)| !self.heap.cells[*cell as usize].private);
+        self.trail.changes.truncate(mark);
+        self.trail.changes.extend(changed.iter().copied());
+        changed.into_iter().map(|(cell, _)| cell).collect()
+    }
+
     /// Takes back what changed since a place in the trail.
     pub(super) fn undo(&mut self, mark: usize, changed: &[(CellId, Value)]) {
         for (cell, before) in changed {
