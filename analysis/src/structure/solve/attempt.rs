@@ -81,7 +81,8 @@ impl<'a> Solver<'a> {
                 }
             }
             self.tries.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
-            goes_on = self.way(Branch::Finally, |s| s.finish(goes_on, decided, written, finally));
+            goes_on = self
+                .way(Branch::Finally, |s| s.finish((goes_on, jumps), decided, written, finally));
             let ways = self.tries.finallies.pop().map_or_else(Vec::new, |last| last.ways);
             self.take_back(jumps, &ways);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
@@ -131,7 +132,7 @@ impl<'a> Solver<'a> {
     /// Walks `finally`: on the way on which nothing failed, and on all others.
     fn finish(
         &mut self,
-        goes_on: bool,
+        (goes_on, jumps): (bool, usize),
         decided: Deps,
         written: HashMap<CellId, Value>,
         finally: &'a Block,
@@ -141,7 +142,8 @@ impl<'a> Solver<'a> {
         self.tries.replays += u32::from(goes_on && apart);
         let outer: Vec<(CellId, Value)> = written.into_iter().collect();
         let mut finishes = false;
-        let mut touched = Vec::new();
+        let mut touched = super::state::Changes::new();
+        let mut after = HashMap::default();
         let alive = if goes_on && apart {
             self.fork(
                 NONE,
@@ -152,11 +154,8 @@ impl<'a> Solver<'a> {
                         solver.merge(*cell, now, *value, decided);
                     }
                     let _ = solver.run(finally);
-                    touched = solver
-                        .changed_since(mark)
-                        .iter()
-                        .map(|(cell, _)| (*cell, solver.now(*cell)))
-                        .collect();
+                    touched = solver.changed_since(mark);
+                    after = touched.iter().map(|(cell, _)| (*cell, solver.now(*cell))).collect();
                     false
                 },
                 |solver| {
@@ -165,23 +164,33 @@ impl<'a> Solver<'a> {
                 },
             )
         } else {
+            let mark = self.trail.changes.len();
+            self.trail.tracking += 1;
             for (cell, value) in &outer {
                 let now = self.now(*cell);
                 self.merge(*cell, now, *value, decided);
             }
             finishes = self.run(finally);
-            touched = outer.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+            touched = self.changed_since(mark);
+            touched.extend(outer.iter().map(|(cell, _)| (*cell, self.now(*cell))));
+            after = touched.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
+            self.close();
             finishes && goes_on
         };
         self.tries.replays -= u32::from(goes_on && apart);
         self.tries.finals -= 1;
         // What was left on the way here is left after this.
-        for (cell, value) in touched {
-            for place in 0..self.regions.len() {
-                if let Some(exits) = &mut self.regions[place].exits
-                    && let Some(own) = exits.get_mut(&cell)
-                {
+        let act = self.acts.len();
+        for (cell, before) in touched {
+            let Some(value) = after.get(&cell).copied() else { continue };
+            for region in &mut self.regions {
+                let is_left_here = region.act == act && region.left > jumps;
+                let Some(exits) = &mut region.exits else { continue };
+                if let Some(own) = exits.get_mut(&cell) {
                     *own = self.dom.join(*own, value);
+                } else if is_left_here {
+                    let joined = self.dom.join(before, value);
+                    exits.insert(cell, self.dom.with(joined, region.deps));
                 }
             }
             if let Some(recorder) = self.recorders.last_mut() {
