@@ -127,6 +127,9 @@ impl Solver<'_> {
         self.regions[place].deps = own;
         self.regions[place].left = self.tries.jumps;
         self.diverts(level, NONE);
+        if to == WHOLE && self.acts.len() == 1 {
+            self.returns_from_program();
+        }
         if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // Nothing comes after the program.
             self.regions[place].exits.get_or_insert_default();

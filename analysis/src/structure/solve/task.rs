@@ -84,8 +84,11 @@ impl Solver<'_> {
         let decides = self.control_above(0);
         let decides =
             if self.threads.beside > 0 { self.dom.union(decides, self.time.when) } else { decides };
+        // The program may return before a timer runs.
+        let returns = self.time.returns.filter(|_| self.threads.timers > 0);
+        let decides = self.dom.union(decides, returns.unwrap_or(NONE));
         self.threads.effects += 1;
-        let (may, many) = (self.may_above(0), self.is_repeated());
+        let (may, many) = (self.may_above(0) || returns.is_some(), self.is_repeated());
         self.found_with_item(site);
         let (at, text) = (self.at, self.sent_text());
         let found = FoundTask { site, tool, at, text, arguments, data, decides, may, many };

@@ -15,6 +15,8 @@ pub(super) struct Before {
 pub(super) struct Threads {
     /// How many of the functions that are walked run beside others.
     pub(super) beside: u32,
+    /// How many of them run when timers say so.
+    pub(super) timers: u32,
     /// Whether something runs beside the program whose end nobody waits for.
     pub(super) left: bool,
     /// What runs beside the program and changes something, by its promise.
@@ -45,6 +47,8 @@ pub(super) struct Time {
     /// Which numbers timers have, what the clock shows, and what is drawn by chance.
     pub(super) timers: Deps,
     pub(super) clock: Deps,
+    /// Whether the program ends at a `return`, and what decides when.
+    pub(super) returns: Option<Deps>,
     pub(super) chance: Deps,
 }
 

@@ -33,13 +33,26 @@ impl Solver<'_> {
         if is_text {
             self.gap(Code::DynamicEval, About::Change);
         }
+        self.threads.timers += 1;
         let _ = self.beside(|solver| {
             solver.under(cancels, may, many, |solver| {
                 let _ = solver.call_value(callee, None, &given, false);
             });
         });
+        self.threads.timers -= 1;
         (self.at, self.end, self.place) = at;
         self.threads.left |= self.end_beside(&before);
         Value::computed(self.time.timers)
+    }
+
+    /// Notes that the program returns here: no timer runs after that.
+    pub(in crate::structure::solve) fn returns_from_program(&mut self) {
+        let mut deps = self.time.returns.unwrap_or(NONE);
+        for own in [self.control_above(0), self.time.when, self.time.clock] {
+            deps = self.dom.union(deps, own);
+        }
+        let deps = self.dom.sources.used(deps);
+        self.changed |= self.time.returns != Some(deps);
+        self.time.returns = Some(deps);
     }
 }
