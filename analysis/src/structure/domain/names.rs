@@ -60,7 +60,7 @@ impl Names {
     pub(in crate::structure) fn is_hook(&self, id: NameId) -> bool {
         let Some(text) = self.texts.get(id as usize) else { return false };
         let text = text.strip_prefix("get:").unwrap_or(text);
-        matches!(text, "toString" | "valueOf" | "toJSON" | "then" | "return")
+        matches!(text, "toString" | "valueOf" | "join" | "toJSON" | "then" | "return")
             || text.starts_with("@@")
     }
 

@@ -113,7 +113,10 @@ impl Solver<'_> {
                 Ref::Builtin(base) if !builtins::is_prototype_only(self.dom.names.get(*base)) => {
                     self.builtin_member(*base, name)
                 }
-                Ref::Pool => self.pooled(),
+                Ref::Pool => {
+                    self.touch_pool(this.deps);
+                    self.pooled()
+                }
                 _ => self.dom.reference(Ref::Method(name)),
             };
             out = self.dom.join(out, value);
@@ -247,6 +250,26 @@ impl Solver<'_> {
         (all, deps)
     }
 
+    /// Hands a value to the unknown code that may stand above an object.
+    pub(super) fn asks_above(&mut self, object: ObjId, given: Value, deps: Deps) {
+        if !self.engine.traps {
+            return;
+        }
+        let (lineage, above) = self.lineage(object);
+        let deps = self.dom.union(deps, above);
+        for object in lineage {
+            let proto = self.own(object, self.known.proto);
+            if self.dom.shape(proto).refs.contains(&Ref::Pool) {
+                self.touch_pool(deps);
+                self.escape(given);
+            }
+            if self.heap.objects[object as usize].escaped {
+                self.touch(object, deps);
+                self.escape(given);
+            }
+        }
+    }
+
     /// Returns what stands above a value: an object of the program, or one of the engine.
     pub(super) fn prototype_above(&mut self, of: Value) -> Value {
         let shape = self.dom.shapes.kept(of.shape);
@@ -255,7 +278,12 @@ impl Solver<'_> {
         let mut out = if shape.prim == Prim::None { Value::NEVER } else { engine };
         for one in &shape.refs {
             let Ref::Obj(object) = one else {
-                let given = if *one == Ref::Pool { self.pooled() } else { engine };
+                let given = if *one == Ref::Pool {
+                    self.touch_pool(of.deps);
+                    self.pooled()
+                } else {
+                    engine
+                };
                 out = self.dom.join(out, given);
                 continue;
             };
@@ -267,6 +295,7 @@ impl Solver<'_> {
             let proto = self.here(proto);
             out = self.dom.join(out, proto);
             if self.heap.objects[*object as usize].escaped {
+                self.touch(*object, of.deps);
                 let pooled = self.pooled();
                 out = self.dom.join(out, pooled);
             }

@@ -89,6 +89,46 @@ impl Solver<'_> {
         deps
     }
 
+    /// Goes over the objects that a call is given, as some do with lists: that asks iterators for all they have.
+    fn go_over(&mut self, args: &Args) -> Deps {
+        let mut deps = NONE;
+        for value in args.list.iter().chain(&args.rest) {
+            if self.has_kind(*value, Kind::Iterator)
+                || self.engine.converts && !self.dom.shape(*value).refs.is_empty()
+            {
+                let (item, count) = self.iterated(*value);
+                let own = self.reach(item);
+                deps = self.dom.union(deps, own);
+                deps = self.dom.union(deps, count);
+            }
+        }
+        deps
+    }
+
+    /// Reads the fields of the objects that a call is given, as of options, and converts what they hold.
+    fn take_fields(&mut self, args: &Args) -> Deps {
+        let mut deps = NONE;
+        if !self.engine.converts && !self.core.accessors {
+            return deps;
+        }
+        for value in args.list.iter().chain(&args.rest) {
+            for one in &self.dom.shapes.kept(value.shape).refs {
+                let Ref::Obj(object) = one else { continue };
+                if self.heap.objects[*object as usize].kind != Kind::Plain {
+                    continue;
+                }
+                let own = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
+                let held = self.any_of(own);
+                let read = self.shown_fields(own);
+                let converted = self.perhaps(NONE, |solver| Value::computed(solver.convert(held)));
+                for own in [read, converted.deps] {
+                    deps = self.dom.union(deps, own);
+                }
+            }
+        }
+        deps
+    }
+
     pub(super) fn arg(&mut self, args: &Args, place: usize) -> Value {
         match (args.list.get(place), args.rest) {
             (Some(value), _) => *value,
@@ -115,6 +155,10 @@ impl Solver<'_> {
                 Value::computed(deps)
             };
         }
+        let is_raw = &*text == "String.raw";
+        if is_raw && args.list.first().is_some_and(|first| self.has_kind(*first, Kind::Plain)) {
+            return self.unknown_call(this, args);
+        }
         if builtins::is_pure(&text) {
             if text.starts_with("console.") {
                 // Getters are read to show an object.
@@ -131,6 +175,12 @@ impl Solver<'_> {
             };
         }
         let first = self.arg(args, 0);
+        // Of a class of the program, they call its constructor, and its methods.
+        if (text.starts_with("Array.") || text.starts_with("Promise."))
+            && this.is_some_and(|this| self.leads_to_code(this))
+        {
+            return self.unknown_call(this, args);
+        }
         if text.starts_with("Object.") && self.dom.shape(first).may_be_nothing() {
             self.may_fail_by(first);
         }
@@ -181,15 +231,7 @@ impl Solver<'_> {
                 first
             }
             "Object.freeze" | "Object.seal" | "Object.preventExtensions" => {
-                for one in &self.dom.shapes.kept(first.shape).refs {
-                    if let Ref::Obj(object) | Ref::Data(object, _) = one {
-                        self.changed |= self.engine.frozen.insert(*object);
-                    }
-                }
-                // Later writes fail or not by what decides on this.
-                if self.control_above(0) != NONE {
-                    let _ = self.unknown_call(this, args);
-                }
+                self.freeze(first);
                 first
             }
             "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => self.prototype_above(first),
@@ -242,6 +284,24 @@ impl Solver<'_> {
                 self.unknown_call(this, args)
             }
             _ => self.unknown_call(this, args),
+        }
+    }
+
+    /// Notes that writes to an object may fail from now on.
+    fn freeze(&mut self, value: Value) {
+        let shape = self.dom.shapes.kept(value.shape);
+        let mut chosen = self.time.when != NONE || self.control_above(0) != NONE;
+        for one in &shape.refs {
+            let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
+            self.changed |= self.engine.frozen.insert(*object);
+            chosen |= match one {
+                Ref::Data(..) if shape.refs.len() == 1 => self.is_part_chosen(value),
+                _ => value.deps != NONE,
+            };
+        }
+        // Later writes fail or not by what decides on this.
+        if chosen {
+            let _ = self.unknown(&[value]);
         }
     }
 

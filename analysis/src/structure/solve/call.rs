@@ -103,6 +103,9 @@ impl<'a> Solver<'a> {
             self.may_fail_by(callee);
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
+            if solver.borrows(one, this, false) {
+                return Some(solver.unknown_call(this, args));
+            }
             let written = solver.written;
             solver.written = solver.written_for(one);
             let given = solver.call_one(one, this, args, wait);
@@ -125,6 +128,9 @@ impl<'a> Solver<'a> {
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
             let this = this.map(|this| solver.read_from(one, this));
+            if solver.borrows(one, this, true) {
+                return Some(solver.unknown_call(this, args));
+            }
             let written = solver.written;
             solver.written = solver.written_for(one);
             let given = solver.call_one(one, this, args, wait);

@@ -72,12 +72,7 @@ impl Solver<'_> {
     fn asks_unknown(&mut self, given: Value, of: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(of.shape).refs {
             match one {
-                Ref::Obj(object)
-                    if self.engine.traps && self.heap.objects[*object as usize].escaped =>
-                {
-                    self.touch(*object, deps);
-                    self.escape(given);
-                }
+                Ref::Obj(object) => self.asks_above(*object, given, deps),
                 Ref::Pool => {
                     self.touch_pool(deps);
                     self.escape(given);
@@ -283,8 +278,21 @@ impl Solver<'_> {
                         let called = self.call_conversions(value, *object, given, many);
                         many = true;
                         deps = self.dom.union(deps, called);
-                        // The text of a list is that of its items.
-                        if self.heap.objects[*object as usize].kind == Kind::Array {
+                        // The text of an error is made of these.
+                        for name in ["name", "message"] {
+                            let held = match self.dom.names.known(&name.into()) {
+                                Some(name) => self.own(*object, name),
+                                None => Value::NEVER,
+                            };
+                            if !self.dom.shape(held).refs.is_empty() {
+                                open.push(held);
+                            }
+                        }
+                        // The text of a list is that of its items, and a pattern begins at a number.
+                        if matches!(
+                            self.heap.objects[*object as usize].kind,
+                            Kind::Array | Kind::Opaque | Kind::Pattern
+                        ) {
                             for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
                                 let item = self.read(cell);
                                 if !self.dom.shape(item).refs.is_empty() {
@@ -325,9 +333,9 @@ impl Solver<'_> {
         if !self.follows(Rule::Conversion) {
             return deps;
         }
-        let names = ["toString", "valueOf", "@@toPrimitive", "@@hasInstance"];
+        let names = ["toString", "valueOf", "join", "@@toPrimitive", "@@hasInstance"];
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
-        let names = if is_array { &["toString", "valueOf", "join"][..] } else { &names[..] };
+        let names = if is_array { names.split_at(3).0 } else { &names[..] };
         for name in names {
             let mut given = None;
             self.fork(

@@ -36,6 +36,13 @@ impl Solver<'_> {
         if self.function(func).is_async {
             self.settle(iterator, self.known.later, Value::computed(NONE));
         }
+        if let Some(cell) = self.heap.find(object, self.known.prototype) {
+            let above = self.read(cell);
+            if !self.dom.shape(above).refs.is_empty() {
+                let made = self.dom.reference(Ref::Obj(iterator));
+                self.set_own(made, self.known.proto, above);
+            }
+        }
         // What it is sent later is looked at by its code.
         self.keep_object(iterator);
         for name in [self.known.sent, self.known.raised] {

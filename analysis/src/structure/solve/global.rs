@@ -12,6 +12,7 @@ impl Solver<'_> {
             "args" => self.input(),
             "NaN" | "Infinity" => Value::computed(NONE),
             _ => {
+                self.set_traps(&**name == "Proxy");
                 let name = self.dom.name(name);
                 self.dom.reference(Ref::Builtin(name))
             }

@@ -13,14 +13,7 @@ impl Solver<'_> {
             self.may_fail_by(Value::computed(deps));
         }
         self.check_private(object, key);
-        let is_frozen = |one: &Ref| match one {
-            Ref::Obj(id) | Ref::Data(id, _) => self.engine.frozen.contains(id),
-            _ => false,
-        };
-        if shape.refs.iter().any(is_frozen) {
-            let deps = self.dom.union(object.deps, key.deps);
-            self.may_fail_by(Value::computed(deps));
-        }
+        self.fails_if_frozen(object, key);
         let is_one = shape.refs.len() == 1;
         // Which object is changed, and which part of it, flows into what it has then.
         let chosen = if self.follows(Rule::ObjectChosen) {
@@ -65,8 +58,24 @@ impl Solver<'_> {
         }
     }
 
+    /// Notes that an object cannot be changed if it is frozen.
+    pub(super) fn fails_if_frozen(&mut self, object: Value, key: &At) {
+        for one in &self.dom.shapes.kept(object.shape).refs {
+            let (Ref::Obj(id) | Ref::Data(id, _)) = one else { continue };
+            if !self.engine.frozen.contains(id) {
+                continue;
+            }
+            let mut deps = self.dom.union(object.deps, key.deps);
+            // Unknown code may be what froze it.
+            if self.heap.objects[*id as usize].escaped {
+                deps = self.dom.union(deps, self.escaped.deps);
+            }
+            self.may_fail_by(Value::computed(deps));
+        }
+    }
+
     /// Returns whether which part of data a value is depends on more than the data.
-    fn is_part_chosen(&self, object: Value) -> bool {
+    pub(super) fn is_part_chosen(&self, object: Value) -> bool {
         let shape = self.dom.shape(object);
         let Some(Ref::Data(id, _)) = shape.refs.first() else { return false };
         match self.heap.objects[*id as usize].kind {
@@ -77,10 +86,27 @@ impl Solver<'_> {
     }
 
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
-        if self.heap.objects[object as usize].escaped {
-            self.touch(object, this.deps);
-        }
+        let deps = self.dom.union(this.deps, key.deps);
+        self.asks_above(object, value, deps);
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
+        let value = match self.heap.objects[object as usize].kind {
+            // Others of its methods may call what replaces one of them.
+            Kind::Opaque | Kind::Pattern if self.leads_to_code(value) => {
+                self.set_traps(true);
+                let _ = self.unknown(&[this, value]);
+                value
+            }
+            Kind::Opaque => {
+                let converted = self.convert(value);
+                self.dom.with(value, converted)
+            }
+            // The engine looks for the methods of an iterator by itself.
+            Kind::Iterator => {
+                self.set_traps(true);
+                self.unknown(&[this, value])
+            }
+            _ => value,
+        };
         if is_array {
             self.grows(object, key.deps);
             self.misuses.set_item(object);
@@ -156,6 +182,8 @@ impl Solver<'_> {
     fn cut(&mut self, object: ObjId, length: Value) {
         self.changed |= self.promises.emptied.insert(object);
         let deps = self.reach(length);
+        let converted = self.convert(length);
+        let deps = self.dom.union(deps, converted);
         self.may_fail_by(Value::computed(deps));
         self.put_any(object, Value { deps, shape: Value::UNDEFINED.shape });
         let cell = self.heap.cell(object, self.known.length);

@@ -45,7 +45,7 @@ impl Solver<'_> {
     /// Returns what a promise is settled with by a value, without a look at failures.
     pub(super) fn settled(&mut self, value: Value) -> Value {
         let settled = self.given_by(value);
-        if !self.engine.converts {
+        if !self.engine.converts && !self.engine.traps {
             return settled;
         }
         let settled = self.wait_for_objects(settled);
@@ -213,7 +213,7 @@ impl Solver<'_> {
         }
         self.waits_for(value);
         let settled = self.given_by(value);
-        if !self.engine.converts {
+        if !self.engine.converts && !self.engine.traps {
             return settled;
         }
         self.wait_for_objects(settled)
@@ -259,6 +259,9 @@ impl Solver<'_> {
     /// Adds to what is settled what a method `then` of `value` gives: of its promises, or of its objects.
     pub(super) fn call_then(&mut self, value: Value, settled: Value, promises: bool) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
+        if shape.refs.contains(&Ref::Pool) {
+            self.touch_pool(value.deps);
+        }
         let Some(name) = self.dom.names.known(&"then".into()) else { return settled };
         let mut out = settled;
         for one in &shape.refs {
@@ -266,9 +269,15 @@ impl Solver<'_> {
             if (self.heap.objects[*object as usize].kind == Kind::Promise) != promises {
                 continue;
             }
-            if let Some(then) = self.own_method(*object, name) {
-                let own = self.dom.reference(*one);
-                let unknown = self.unknown(&[then, own]);
+            let mut unknown = None;
+            let _ = self.chosen(value, |solver| {
+                if let Some(then) = solver.own_method(*object, name) {
+                    let own = solver.dom.reference(*one);
+                    unknown = Some(solver.unknown(&[then, own]));
+                }
+                Value::NEVER
+            });
+            if let Some(unknown) = unknown {
                 self.hang(unknown.deps);
                 out = self.dom.join(out, unknown);
             }

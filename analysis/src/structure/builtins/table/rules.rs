@@ -79,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
         &["Object.freeze", "Object.seal", "Object.preventExtensions"],
         ("NAME({})", "NAME"),
         "the argument itself",
-        "nothing; where a result decides whether the call is made, it counts as unknown code",
+        "nothing; where a result decides whether the call is made, or on what, it counts as unknown code",
         NONE,
     ),
     rule(
@@ -99,7 +99,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["Array.from"],
         ("NAME([1])", "NAME"),
-        "a list of the items, or of what the calls return",
+        "a list of the items, or of what the calls return; of a class of the program it counts as unknown code",
         NONE,
         "the second argument, for each item",
     ),
@@ -189,7 +189,7 @@ pub(super) const RULES: &[Rule] = &[
         ("NAME(() => 1, 1)", "NAME"),
         "a number that depends on nothing",
         NONE,
-        "the first argument, later; `setInterval` any number of times; what decides on a `clear…` decides on it",
+        "the first argument, later; `setInterval` any number of times; what decides on a `clear…` decides on it, and so does what decides when the program returns",
     ),
     rule(
         &["clearTimeout", "clearInterval"],

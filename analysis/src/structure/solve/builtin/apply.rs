@@ -62,6 +62,37 @@ impl Solver<'_> {
         self.dom.join(given, other)
     }
 
+    /// Returns whether a method of the engine's lists or the like works on an object that is none of them.
+    ///
+    /// A `part` of an object is its own if it has it, or what stands above it.
+    pub(in crate::structure::solve) fn borrows(
+        &mut self,
+        callee: Ref,
+        this: Option<Value>,
+        part: bool,
+    ) -> bool {
+        let (Ref::Method(name), Some(this)) = (callee, this) else { return false };
+        let text = self.dom.names.get(name);
+        if builtins::method(text).is_none() || builtins::is_of_objects(text) {
+            return false;
+        }
+        self.dom.shapes.kept(this.shape).refs.iter().any(|one| {
+            let Ref::Obj(object) = one else { return false };
+            let kind = self.heap.objects[*object as usize].kind;
+            if !matches!(kind, Kind::Plain | Kind::Func { .. }) {
+                return false;
+            }
+            !part
+                || self.lineage(*object).0.into_iter().any(|above| {
+                    let cells = self.heap.objects[above as usize].keys.clone();
+                    cells.into_iter().any(|(_, cell)| {
+                        let held = self.read(cell);
+                        self.dom.shape(held).refs.contains(&callee)
+                    })
+                })
+        })
+    }
+
     /// Returns what a bound function is given first.
     pub(in crate::structure::solve) fn bound_args(
         &mut self,

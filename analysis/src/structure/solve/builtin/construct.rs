@@ -49,7 +49,11 @@ impl Solver<'_> {
                 made
             }
             _ if builtins::is_opaque(&text) => {
-                let deps = self.convert_args(args);
+                let given = self.convert_args(args);
+                let gone_over = self.go_over(args);
+                let deps = self.dom.union(given, gone_over);
+                let fields = self.take_fields(args);
+                let deps = self.dom.union(deps, fields);
                 let is_now = &*text == "Date" && args.list.is_empty() && args.rest.is_none();
                 let deps = if is_now { self.dom.union(deps, self.time.clock) } else { deps };
                 self.may_fail_by(Value::computed(deps));

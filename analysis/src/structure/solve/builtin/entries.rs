@@ -82,6 +82,8 @@ impl Solver<'_> {
                 let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
                 let names = self.dom.keys(key);
                 let deps = self.dom.sources.used(key.deps);
+                let converted = self.convert(key);
+                let deps = self.dom.union(deps, converted);
                 self.define(made, &At { names, deps }, value, crate::structure::core::Put::Value);
             }
             return made;
@@ -90,6 +92,8 @@ impl Solver<'_> {
         let (key, value) = (self.get(pair, &zero, false), self.get(pair, &one, false));
         let deps = self.reach(key);
         let deps = self.dom.union(deps, count);
+        let converted = self.convert(key);
+        let deps = self.dom.union(deps, converted);
         let value = self.dom.with(value, deps);
         self.put(made, &At { names: None, deps: NONE }, value);
         made

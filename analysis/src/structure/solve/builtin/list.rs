@@ -192,7 +192,15 @@ impl Solver<'_> {
                 }
                 match name {
                     "values" => self.iterator_over(this, Which::Values),
-                    _ => self.list_of(1, item, count),
+                    _ => {
+                        let list = self.list_of(1, item, count);
+                        // Of data it may be a text.
+                        let is_data = |one: &Ref| matches!(one, Ref::Data(..) | Ref::Pool);
+                        let shape = self.dom.shape(this);
+                        let may_be_text = matches!(name, "slice" | "concat")
+                            && (shape.prim != Prim::None || shape.refs.iter().any(is_data));
+                        if may_be_text { self.dom.join(list, Value::computed(both)) } else { list }
+                    }
                 }
             }
             Gives::Pairs => self.iterator_over(this, Which::Pairs),
@@ -344,6 +352,8 @@ impl Solver<'_> {
         let said =
             self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
         count = self.dom.union(count, said.deps);
+        let converted = self.convert(said);
+        count = self.dom.union(count, converted);
         item = self.dom.join(item, Value::UNDEFINED);
         let item = self.dom.with(item, count);
         match args.list.get(1) {

@@ -98,6 +98,18 @@ impl Solver<'_> {
                 given = self.dom.union(given, own);
             }
         }
+        let own = self.convert_places(name, this, args);
+        given = self.dom.union(given, own);
+        if name.starts_with("toLocale") || name == "localeCompare" {
+            let own = self.take_fields(args);
+            given = self.dom.union(given, own);
+            let own = self.shown_locally(this);
+            given = self.dom.union(given, own);
+        }
+        if name == "format" {
+            let own = self.go_over(args);
+            given = self.dom.union(given, own);
+        }
         let both = self.dom.union(deep, given);
         self.may_fail_by(Value::computed(both));
         if matches!(name, "match" | "matchAll" | "replace" | "replaceAll" | "search" | "split") {
@@ -113,6 +125,49 @@ impl Solver<'_> {
             return self.unknown_call(Some(this), args);
         }
         self.gives(name, method, this, args, called, both)
+    }
+
+    /// Calls `toLocaleString` of the items of a list.
+    fn shown_locally(&mut self, list: Value) -> Deps {
+        let mut deps = NONE;
+        if !self.has_kind(list, Kind::Array) {
+            return deps;
+        }
+        let (item, count) = self.iterated(list);
+        for one in &self.dom.shapes.kept(item.shape).refs {
+            let Ref::Obj(object) = one else { continue };
+            let _ = self.perhaps(count, |solver| {
+                let given = solver.call_named(item, *object, "toLocaleString", Value::UNDEFINED);
+                if let Some(given) = given {
+                    let converted = solver.convert(given);
+                    let own = solver.reach(given);
+                    deps = solver.dom.union(deps, own);
+                    deps = solver.dom.union(deps, converted);
+                }
+                Value::NEVER
+            });
+        }
+        deps
+    }
+
+    /// Converts what a method takes as a place, a text or a number, and not as an item.
+    fn convert_places(&mut self, name: &str, this: Value, args: &Args) -> Deps {
+        let all = 0..usize::MAX;
+        let places = match name {
+            "set" | "get" | "delete" | "fill" if self.has_kind(this, Kind::Opaque) => all,
+            "at" | "slice" | "flat" | "copyWithin" | "append" => all,
+            "fill" => 1..usize::MAX,
+            "with" => 0..1,
+            "splice" | "toSpliced" => 0..2,
+            _ => return NONE,
+        };
+        let places = args.list.iter().take(places.end).skip(places.start);
+        let mut deps = NONE;
+        for value in places.copied().chain(args.rest) {
+            let own = self.convert(value);
+            deps = self.dom.union(deps, own);
+        }
+        deps
     }
 
     /// Calls what a method calls; returns what that gives.
@@ -150,17 +205,21 @@ impl Solver<'_> {
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
             Calls::Order => {
                 // Which are compared next depends on how these did.
-                self.call_each(callee, None, (count, Some(this)), true, |_, item| {
+                let order = self.call_each(callee, None, (count, Some(this)), true, |_, item| {
                     let (item, _) = item.unwrap_or((Value::UNDEFINED, NONE));
                     Args { list: smallvec::smallvec![item, item], rest: None }
-                })
+                });
+                let converted = self.convert(order);
+                self.dom.with(order, converted)
             }
             Calls::Match => {
                 let text = Value::computed(deep);
-                self.call_each(callee, None, (deep, None), false, |_, _| Args {
+                let part = self.call_each(callee, None, (deep, None), false, |_, _| Args {
                     list: SmallVec::new(),
                     rest: Some(text),
-                })
+                });
+                let converted = self.convert(part);
+                self.dom.with(part, converted)
             }
             Calls::Fold => {
                 let start = match args.list.get(1) {

@@ -16,7 +16,9 @@ impl Solver<'_> {
         }
         let is_list = |kind: &Kind| *kind == Kind::Array;
         let is_plain = |kind: &Kind| matches!(kind, Kind::Plain | Kind::Array);
-        let calls = self.leads_to_functions(args) || self.core.accessors || self.engine.hooks;
+        // Those of objects call no getter but by conversions.
+        let gets = self.core.accessors && !kinds.iter().all(|kind| *kind == Kind::Plain);
+        let calls = self.leads_to_functions(args) || gets || self.engine.hooks;
         if !calls && self.dom.shape(this).only() == Some(&Scalar::Undefined) {
             return self.some_method_of_nothing(args);
         }
