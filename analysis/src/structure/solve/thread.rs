@@ -21,6 +21,8 @@ pub(super) struct Threads {
     pub(super) left: bool,
     /// What runs beside the program and changes something, by its promise.
     pub(super) running: HashMap<ObjId, Birth>,
+    /// The promises that are settled before another one is, which `then`, `catch` or `finally` made of them.
+    pub(super) before: HashMap<ObjId, SmallVec<[ObjId; 2]>>,
     /// How much was changed that others may see.
     pub(super) effects: usize,
     /// The level of what is walked beside others, and what decides whether it waits for ever.
@@ -171,6 +173,16 @@ impl Solver<'_> {
             let is_itself = self.dom.shape(value).refs.contains(&Ref::Obj(promise));
             if !is_itself || self.is_one(promise) {
                 ended.push(promise);
+            }
+        }
+        let mut place = 0;
+        while let Some(promise) = ended.get(place).copied() {
+            place += 1;
+            for before in self.threads.before.get(&promise).into_iter().flatten() {
+                let birth = self.threads.running.get(before);
+                if birth.is_some_and(|birth| !self.may_since(*birth)) && !ended.contains(before) {
+                    ended.push(*before);
+                }
             }
         }
         let is_first = self.dom.shapes.kept(value.shape).refs.iter().any(|one| match one {

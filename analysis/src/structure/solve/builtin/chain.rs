@@ -11,7 +11,7 @@ impl Solver<'_> {
             "then" => args.list.len() > 1 || args.rest.is_some(),
             _ => true,
         };
-        self.sees(this, handles || !self.handlers.is_empty());
+        let seen = self.sees(this, handles || !self.handlers.is_empty());
         let (fails, error) = self.failure(this);
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
@@ -111,6 +111,9 @@ impl Solver<'_> {
         };
         if wait {
             self.waits_for(this);
+            if self.threads.beside == 0 && !self.threads.running.is_empty() {
+                self.end_running(this, &seen);
+            }
             walk(self);
             self.hang(waits.get());
             return out;
@@ -145,6 +148,11 @@ impl Solver<'_> {
         (self.at, self.end, self.place) = at;
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, out);
+        for one in &self.dom.shapes.kept(this.shape).refs {
+            if let Ref::Obj(object) = one {
+                self.threads.before.entry(promise).or_default().push(*object);
+            }
+        }
         if !handles {
             // Who sees that this one fails sees that the other does.
             self.settle(promise, self.known.elem, this);
