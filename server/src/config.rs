@@ -4,6 +4,7 @@ mod catalog;
 mod connections;
 mod credentials;
 mod identity;
+mod master_key;
 mod public_url;
 mod rates;
 mod tenancy;
@@ -16,19 +17,17 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::redaction::{UsedKey, keys_in_use};
-use sandbox::PoolConfig;
 use zeroize::Zeroizing;
 
 pub use catalog::{CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, ToolsCommand};
 pub use connections::ConnectionSettings;
-pub use credentials::{CreateKey, KeysCommand, ScopeCommand, SecretsCommand};
+pub use credentials::{CreateKey, KEY_DAYS_LIMIT, KeysCommand, ScopeCommand, SecretsCommand};
 pub use identity::OauthSettings;
+pub(crate) use identity::address;
+pub use master_key::MasterKeySettings;
 pub use public_url::PublicUrl;
 pub use rates::{RateLimit, RateSettings};
 pub use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
-
-use crate::master_key::MasterKeySettings;
-use crate::turns::Places;
 
 /// PML's gateway and registry: analyses agent-written programs, runs server programs, and delegates the others to
 /// `pml` on the user's machine.
@@ -272,26 +271,6 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         ),
         Err(_) => "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only accepted name".to_owned(),
     })
-}
-
-impl Serve {
-    /// Returns the configuration of the sandbox pool.
-    pub fn pool(&self) -> PoolConfig {
-        let default = PoolConfig::default();
-        PoolConfig {
-            warm: self.sandbox_warm.unwrap_or(default.warm),
-            forks: if self.isolation == Isolation::Strict { 1 } else { default.forks },
-            make_way: true,
-            ..default
-        }
-    }
-}
-
-impl Serve {
-    /// Returns the program limits of a tenant.
-    pub fn places(&self) -> Places {
-        Places { running: self.tenant_programs.into(), waiting: self.tenant_waiting.into() }
-    }
 }
 
 /// The isolation between programs.

@@ -1,12 +1,14 @@
 //! The one way an error becomes an HTTP response.
 
+mod request_id;
+
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::ErrorCode;
 use registry::{RegistryError, Right};
 use serde_json::{Map, Value, json};
 
-use crate::http::observe::request_id;
+pub use self::request_id::with_request_id;
 
 /// A request that was refused before it became an execution, as RFC 9457 `application/problem+json` with a `code`
 /// member.
@@ -150,7 +152,7 @@ impl IntoResponse for ApiError {
         let mut body = self.body();
         // The operator finds the log lines by this id. Refusals have none, because they must be identical for foreign
         // and nonexistent objects.
-        if let Some(id) = request_id().filter(|_| self.status.is_server_error()) {
+        if let Some(id) = request_id::current().filter(|_| self.status.is_server_error()) {
             body["instance"] = json!(format!("urn:uuid:{id}"));
         }
         let mut response = (self.status, body.to_string()).into_response();

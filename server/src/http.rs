@@ -100,7 +100,7 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
     let is_passed_on = request.uri().path().starts_with("/mcp/proxy/");
     // Before the credential is checked, so that guesses count too.
     let counted = match limits::origin(&gateway.limits, &request) {
-        Some(origin) => limits::count_address(&gateway, origin).await,
+        Some(origin) => gateway.limits.count_address(&gateway.registry, origin).await,
         None => Ok(()),
     };
     // Counted too, before anything of it is read, credential and preflight included.

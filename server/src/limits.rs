@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use crate::config::{RateLimit, RateSettings};
 use crate::error::ApiError;
-use crate::state::SharedGateway;
 
 /// The maximum number of cached slices.
 const SLICES: u64 = 100_000;
@@ -135,6 +134,15 @@ impl Limits {
         Ok(())
     }
 
+    /// Counts a request for where it comes from.
+    ///
+    /// # Errors
+    /// Returns `RATE_LIMITED` when too many come from there.
+    pub async fn count_address(&self, registry: &Registry, origin: IpAddr) -> Result<(), ApiError> {
+        let RateLimit::At(rate) = self.settings.rate_per_address else { return Ok(()) };
+        self.count(registry, Bucket::Address(origin), rate).await
+    }
+
     /// Counts a call of a tool on the gateway, in all quotas that the operator has for it.
     ///
     /// # Errors
@@ -245,15 +253,6 @@ pub fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
     let proxies = &limits.settings.trusted_proxies;
     (!UNCOUNTED.contains(&request.uri().path()))
         .then(|| network(client_address(peer, request.headers(), proxies)))
-}
-
-/// Counts a request for where it comes from.
-///
-/// # Errors
-/// Returns `RATE_LIMITED` when too many come from there.
-pub async fn count_address(gateway: &SharedGateway, origin: IpAddr) -> Result<(), ApiError> {
-    let RateLimit::At(rate) = gateway.limits.settings.rate_per_address else { return Ok(()) };
-    gateway.limits.count(&gateway.registry, Bucket::Address(origin), rate).await
 }
 
 /// Returns the sender of a request: the peer, or the client that our own proxies report.

@@ -1,5 +1,7 @@
 //! `pml-server serve`: database → gateway → listener → requests → stop.
 
+mod gateway;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,15 +16,11 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Serve, Settings, Switch};
+use crate::config::{Serve, Settings};
+use crate::connections;
 use crate::database::Database;
-use crate::limits::Limits;
 use crate::master_key;
-use crate::memory::Memory;
-use crate::sessions::Sessions;
-use crate::state::{Gateway, Parts};
-use crate::upstreams::Upstreams;
-use crate::upstreams::addresses::PrivateHosts;
+use crate::state::SharedGateway;
 
 /// The tenant that a fresh private gateway serves.
 const FIRST_SCOPE: &str = "local.default";
@@ -33,44 +31,32 @@ const KEY_FILE: &str = "local.key";
 /// The time limit for closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long requests in progress may take after the gateway is told to stop.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// Runs the gateway until it is signalled to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
-    let open_files = crate::connections::raise_descriptors();
+    let open_files = connections::raise_descriptors();
     // The port comes first: a second start fails here and touches no database.
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
     })?;
-    let tokens = serve.oauth.tokens()?;
+    let tokens = gateway::tokens(&serve.oauth)?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
-        let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
-        let connections = registry.clone();
-        let private = PrivateHosts::new(&serve.upstream_private_hosts)
-            .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
-        let memory = Memory::start().context("threads cannot be started")?;
-        let upstreams = Upstreams::new(private, memory.clone())
-            .context("cannot call upstreams from this machine")?;
-        let parts = Parts {
-            pool: serve.pool(),
-            places: serve.places(),
-            anonymous_read: serve.anonymous_read == Switch::On,
-            tokens,
-            sessions,
-            limits: Limits::new(serve.rates.clone()),
-            upstreams,
-            memory,
-        };
-        let gateway = Gateway::start(registry, parts)
-            .context("programs cannot be sandboxed on this machine")?;
+        let database_connections = registry.clone();
+        let gateway = gateway::start(registry, serve, tokens).await?;
         let shutdown = CancellationToken::new();
         stop_on_signals(shutdown.clone())?;
         let address = listener.local_addr()?;
-        let limits = serve.connections.limits(open_files);
+        let (all, per_address) =
+            (serve.connections.connections, serve.connections.connections_per_address);
+        let limits = connections::Limits::new(open_files, all, per_address);
         super::say(&welcome(address, &database, settings, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
         let mut serving =
-            std::pin::pin!(crate::serve(gateway, serve, listener, limits, shutdown.clone()));
+            std::pin::pin!(answer(gateway, serve, listener, limits, shutdown.clone()));
         let ended = tokio::select! {
             () = &mut serving => Ok(()),
             () = database.ended() => {
@@ -83,12 +69,39 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
             }
         };
         // Before the database stops, so that none of them fails because of it.
-        let _ = tokio::time::timeout(CLOSE_LIMIT, connections.close()).await;
+        let _ = tokio::time::timeout(CLOSE_LIMIT, database_connections.close()).await;
         ended
     });
     drop(database);
     tracing::info!("Gateway is down");
     served
+}
+
+/// Serves until `shutdown` is cancelled, then waits for requests in progress.
+async fn answer(
+    gateway: SharedGateway,
+    serve: &Serve,
+    listener: TcpListener,
+    connections: connections::Limits,
+    shutdown: CancellationToken,
+) {
+    // Requests in flight get their grace before their work is cancelled.
+    let abandon = CancellationToken::new();
+    let router = crate::http::router(gateway, serve, abandon.clone());
+    let proxies = serve.rates.trusted_proxies.clone();
+    let is_proxy = move |peer| proxies.iter().any(|proxy| proxy.contains(&peer));
+    let served = connections::serve(listener, router, connections, is_proxy, shutdown.clone());
+    let deadline = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = deadline => {
+            abandon.cancel();
+            tracing::warn!("Requests were still running after {} s; stopping anyway", GRACE.as_secs());
+        }
+    }
 }
 
 /// The key that a first start created, and its file.

@@ -2,8 +2,6 @@
 
 use clap::Args;
 
-use crate::connections::Limits;
-
 /// Settings of connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionSettings {
@@ -14,13 +12,6 @@ pub struct ConnectionSettings {
     /// The maximum number of connections from one address. Default: half of all. Trusted proxies are exempt.
     #[arg(long, env = "PML_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = parse_count)]
     pub connections_per_address: Option<usize>,
-}
-
-impl ConnectionSettings {
-    /// Returns the limits for a given limit of open files.
-    pub fn limits(&self, open_files: u64) -> Limits {
-        Limits::new(open_files, self.connections, self.connections_per_address)
-    }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

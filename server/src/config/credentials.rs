@@ -5,7 +5,8 @@ use protocol::Scope;
 use registry::{Principal, Right};
 use uuid::Uuid;
 
-use crate::http::keys::DAYS_LIMIT;
+/// The longest lifetime of an API key, in days.
+pub const KEY_DAYS_LIMIT: u16 = 3_650;
 
 /// `pml-server scope …`
 #[derive(Debug, Subcommand)]
@@ -85,7 +86,7 @@ pub struct CreateKey {
     #[arg(
         long,
         value_name = "DAYS",
-        value_parser = clap::value_parser!(u16).range(1..=i64::from(DAYS_LIMIT))
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(KEY_DAYS_LIMIT))
     )]
     pub expires_in_days: Option<u16>,
     /// Print JSON, including the key's record.

@@ -3,8 +3,6 @@
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use crate::tokens::{Claims, Tokens};
-
 /// Settings for tokens. Without an issuer, only API keys are accepted.
 #[derive(Debug, Clone, Args)]
 pub struct OauthSettings {
@@ -47,39 +45,8 @@ pub struct OauthSettings {
     pub oauth_keys_max_age: u32,
 }
 
-impl OauthSettings {
-    /// Returns the token verifier, if tokens are accepted.
-    ///
-    /// # Errors
-    /// Returns which setting is missing or invalid; an incomplete configuration is refused.
-    pub fn tokens(&self) -> anyhow::Result<Option<Tokens>> {
-        let named = [&self.oauth_issuer, &self.oauth_audience, &self.oauth_jwks_url];
-        let [Some(issuer), Some(audience), Some(jwks_url)] = named else {
-            if named.iter().all(|setting| setting.is_none()) {
-                return Ok(None);
-            }
-            bail!(
-                "set all of PML_OAUTH_ISSUER, PML_OAUTH_AUDIENCE and PML_OAUTH_JWKS_URL, or none of them"
-            );
-        };
-        let claims = Claims {
-            issuer: address("PML_OAUTH_ISSUER", issuer)?.0,
-            audience: address("PML_OAUTH_AUDIENCE", audience)?.0,
-            token_type: self.oauth_token_type.clone(),
-            scope: self.oauth_scope_claim.clone(),
-            principal: self.oauth_principal_claim.clone(),
-            rights: self.oauth_rights_claim.clone(),
-        };
-        let (_, jwks_url) = address("PML_OAUTH_JWKS_URL", jwks_url)?;
-        let max_age = std::time::Duration::from_secs(self.oauth_keys_max_age.into());
-        Tokens::new(claims, jwks_url, max_age)
-            .context("could not create the HTTP client for PML_OAUTH_JWKS_URL")
-            .map(Some)
-    }
-}
-
 /// Checks a URL: content transferred over plain HTTP can be replaced in transit.
-pub(super) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest::Url)> {
+pub(crate) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest::Url)> {
     let url: reqwest::Url = text.parse().with_context(|| format!("{name} is not a URL"))?;
     let host = url.host_str().unwrap_or_default();
     let is_loopback = host == "localhost"
@@ -97,29 +64,10 @@ pub(super) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        oauth: OauthSettings,
-    }
 
     fn address_of(jwks_url: &str) -> anyhow::Result<(String, reqwest::Url)> {
         address("PML_OAUTH_JWKS_URL", jwks_url)
-    }
-
-    #[test]
-    fn half_a_configuration_is_refused() {
-        let tokens = |flags: &[&str]| {
-            let line = Line::parse_from(std::iter::once(&"x").chain(flags));
-            line.oauth.tokens().map(|tokens| tokens.is_some()).map_err(|error| error.to_string())
-        };
-        assert_eq!(tokens(&[]), Ok(false));
-        let refused = tokens(&["--oauth-issuer", "https://id.test"]).unwrap_err();
-        assert!(refused.contains("PML_OAUTH_JWKS_URL"), "{refused}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use uuid::Uuid;
 use super::body::ApiJson;
 use super::idempotency::ShownOnce;
 use super::members::explain;
+use crate::config::KEY_DAYS_LIMIT;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
@@ -31,8 +32,6 @@ const PAGE_LIMIT: u32 = 100;
 const NAME_LIMIT: usize = 200;
 /// The longest grace time of a rotated key, in seconds: a week.
 const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
-/// The longest lifetime of a key with an expiry, in days.
-pub const DAYS_LIMIT: u16 = 3_650;
 
 /// The query parameters of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -279,10 +278,10 @@ fn parse_end(
         }
         (Some(at), None) if at <= now => Err(invalid("`expires_at` is not in the future")),
         (Some(at), None) => Ok(Some(at)),
-        (None, Some(days)) if (1..=DAYS_LIMIT).contains(&days) => {
+        (None, Some(days)) if (1..=KEY_DAYS_LIMIT).contains(&days) => {
             Ok(Some(now + TimeDelta::days(days.into())))
         }
-        (None, Some(_)) => Err(invalid(format!("`expires_in_days` is 1 to {DAYS_LIMIT}"))),
+        (None, Some(_)) => Err(invalid(format!("`expires_in_days` is 1 to {KEY_DAYS_LIMIT}"))),
     }
 }
 

@@ -21,7 +21,7 @@ use tower_http::trace::TraceLayer;
 use tracing::Span;
 use uuid::Uuid;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, with_request_id};
 
 /// The header with the id of a request.
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -32,15 +32,6 @@ const SENSITIVE: [HeaderName; 4] = [
     header::PROXY_AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
 ];
-
-tokio::task_local! {
-    static ID: RequestId;
-}
-
-/// Returns the id of the request that this task answers.
-pub fn request_id() -> Option<String> {
-    ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
-}
 
 /// Puts around routes what is done for every request, and `within` it what else is. The first layer is the outermost.
 ///
@@ -113,7 +104,7 @@ fn log(response: &Response, latency: Duration, _: &Span) {
 
 async fn remember_id(request: Request, next: Next) -> Response {
     match request.extensions().get::<RequestId>().cloned() {
-        Some(id) => ID.scope(id, next.run(request)).await,
+        Some(id) => with_request_id(id, next.run(request)).await,
         None => next.run(request).await,
     }
 }

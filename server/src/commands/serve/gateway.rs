@@ -1,0 +1,124 @@
+//! Builds the gateway's parts from its settings.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use registry::Registry;
+use sandbox::{Pool, PoolConfig, SandboxError};
+
+use crate::analyser::Analyser;
+use crate::capabilities::MOST_NESTED;
+use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::proxy::Exchanges;
+use crate::sessions::Sessions;
+use crate::state::{Gateway, SharedGateway};
+use crate::tokens::{Claims, Tokens};
+use crate::turns::{Places, Turns};
+use crate::upstreams::Upstreams;
+use crate::upstreams::addresses::PrivateHosts;
+
+/// Starts the parts around an opened registry.
+///
+/// # Errors
+/// Returns an error when a setting is invalid, or when sealed children cannot be started here.
+pub(super) async fn start(
+    registry: Registry,
+    serve: &Serve,
+    tokens: Option<Tokens>,
+) -> anyhow::Result<SharedGateway> {
+    let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
+    let private = PrivateHosts::new(&serve.upstream_private_hosts)
+        .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
+    let memory = Memory::start().context("threads cannot be started")?;
+    let upstreams = Upstreams::new(private, memory.clone())
+        .context("cannot call upstreams from this machine")?;
+    upstreams.follow(&registry);
+    let (analyser, sandboxes, nested) =
+        children(serve).context("programs cannot be sandboxed on this machine")?;
+    let places =
+        Places { running: serve.tenant_programs.into(), waiting: serve.tenant_waiting.into() };
+    Ok(SharedGateway::new(Gateway {
+        registry,
+        analyser,
+        sandboxes,
+        nested,
+        turns: Turns::new(places),
+        upstreams,
+        exchanges: Exchanges::default(),
+        memory,
+        anonymous_read: serve.anonymous_read == Switch::On,
+        tokens,
+        sessions,
+        limits: Limits::new(serve.rates.clone()),
+    }))
+}
+
+/// Starts the sealed children: those that analyse, and both pools of sandboxes.
+fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let default = PoolConfig::default();
+    let pool = PoolConfig {
+        warm: serve.sandbox_warm.unwrap_or(default.warm),
+        forks: if serve.isolation == Isolation::Strict { 1 } else { default.forks },
+        make_way: true,
+        ..default
+    };
+    let nested =
+        PoolConfig { warm: pool.warm.min(2), max_running: pool.max_running * MOST_NESTED, ..pool };
+    Ok((Analyser::start(cores)?, Pool::new(pool)?, Pool::new(nested)?))
+}
+
+/// Returns the token verifier, if tokens are accepted.
+///
+/// # Errors
+/// Returns which setting is missing or invalid; an incomplete configuration is refused.
+pub(super) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>> {
+    let named = [&settings.oauth_issuer, &settings.oauth_audience, &settings.oauth_jwks_url];
+    let [Some(issuer), Some(audience), Some(jwks_url)] = named else {
+        if named.iter().all(|setting| setting.is_none()) {
+            return Ok(None);
+        }
+        bail!(
+            "set all of PML_OAUTH_ISSUER, PML_OAUTH_AUDIENCE and PML_OAUTH_JWKS_URL, or none of them"
+        );
+    };
+    let claims = Claims {
+        issuer: address("PML_OAUTH_ISSUER", issuer)?.0,
+        audience: address("PML_OAUTH_AUDIENCE", audience)?.0,
+        token_type: settings.oauth_token_type.clone(),
+        scope: settings.oauth_scope_claim.clone(),
+        principal: settings.oauth_principal_claim.clone(),
+        rights: settings.oauth_rights_claim.clone(),
+    };
+    let (_, jwks_url) = address("PML_OAUTH_JWKS_URL", jwks_url)?;
+    let max_age = Duration::from_secs(settings.oauth_keys_max_age.into());
+    Tokens::new(claims, jwks_url, max_age)
+        .context("could not create the HTTP client for PML_OAUTH_JWKS_URL")
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        oauth: OauthSettings,
+    }
+
+    #[test]
+    fn half_a_configuration_is_refused() {
+        let made = |flags: &[&str]| {
+            let line = Line::parse_from(std::iter::once(&"x").chain(flags));
+            tokens(&line.oauth).map(|tokens| tokens.is_some()).map_err(|error| error.to_string())
+        };
+        assert_eq!(made(&[]), Ok(false));
+        let refused = made(&["--oauth-issuer", "https://id.test"]).unwrap_err();
+        assert!(refused.contains("PML_OAUTH_JWKS_URL"), "{refused}");
+    }
+}

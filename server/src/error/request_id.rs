@@ -1,0 +1,17 @@
+//! The id of the request that a task answers.
+
+use tower_http::request_id::RequestId;
+
+tokio::task_local! {
+    static ID: RequestId;
+}
+
+/// Returns the id of the request that this task answers.
+pub(super) fn current() -> Option<String> {
+    ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
+}
+
+/// Answers a request, whose id the errors of its answer contain.
+pub async fn with_request_id<T>(id: RequestId, answer: impl Future<Output = T>) -> T {
+    ID.scope(id, answer).await
+}
