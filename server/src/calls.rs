@@ -17,10 +17,10 @@ use sandbox::{CallError, ToolCall, ToolCaller};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::memory::Held;
 use crate::auth::Requester;
 use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
-use crate::memory::Held;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
 use crate::upstreams::keys::{self, Need};

@@ -93,7 +93,7 @@ pub async fn serve(
             }
         };
         let address = peer.ip().to_canonical();
-        let counted = (!exempt(address)).then(|| crate::limits::network(address));
+        let counted = (!exempt(address)).then(|| crate::admission::limits::network(address));
         if let Some(seat) = table.admit(counted) {
             let builder = Arc::clone(&builder);
             tasks.spawn(serve_one(stream, peer, seat, router.clone(), builder, shutdown.clone()));

@@ -27,12 +27,12 @@ use uuid::Uuid;
 
 pub(crate) use self::named::why_missing;
 use self::named::{local_tool_use, local_tools, shadowing, tool_use, unknown_tools};
+use crate::admission::turns::Places;
 use crate::auth::{ClientKind, Requester};
 use crate::calls::{ProgramCalls, RunOf};
 use crate::capabilities::{self, Named, Reach};
 use crate::error::registry_error;
 use crate::state::SharedGateway;
-use crate::turns::Places;
 use crate::upstreams::keys::{self, Need};
 
 /// How a user installs the CLI.

@@ -41,10 +41,10 @@ use utoipa_axum::routes;
 
 use self::openapi::Auth;
 use self::pages::Pages;
+use crate::admission::limits;
 use crate::auth;
 use crate::config::Serve;
 use crate::error::{self, ApiError};
-use crate::limits;
 use crate::state::SharedGateway;
 
 /// The largest request body, in bytes.

@@ -9,6 +9,7 @@
 //! analysis did not declare, and never answers with another tenant's rows. SQL
 //! lives in `registry`, the analysis in `analysis`, containment in `sandbox`.
 
+pub mod admission;
 pub mod analyser;
 pub mod auth;
 pub mod calls;
@@ -25,9 +26,7 @@ pub mod error;
 pub mod execute;
 pub mod http;
 mod http_client;
-pub mod limits;
 pub mod master_key;
-pub mod memory;
 mod progress;
 pub mod proxy;
 pub mod publish;
@@ -36,5 +35,4 @@ pub mod state;
 pub mod telemetry;
 pub mod tokens;
 pub mod tools;
-pub mod turns;
 pub mod upstreams;

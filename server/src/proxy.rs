@@ -5,7 +5,6 @@
 //! but the caller only gets a handle that nobody else can use.
 
 mod events;
-mod exchanges;
 mod headers;
 mod message;
 mod relay;
@@ -25,7 +24,6 @@ use reqwest::Url;
 use serde_json::json;
 
 use self::events::{Cleaner, Events, Texts};
-pub use self::exchanges::Exchanges;
 use self::message::{BadMessage, Kind, Message};
 use self::relay::Relay;
 use self::stop::Stop;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use registry::Registry;
 use sandbox::Pool;
 
+use crate::admission::exchanges::Exchanges;
+use crate::admission::limits::Limits;
+use crate::admission::memory::Memory;
+use crate::admission::turns::Turns;
 use crate::analyser::Analyser;
-use crate::limits::Limits;
-use crate::memory::Memory;
-use crate::proxy::Exchanges;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
-use crate::turns::Turns;
 use crate::upstreams::Upstreams;
 
 /// The gateway's long-lived parts.

@@ -20,9 +20,9 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 
 use self::addresses::{GuardedResolver, PrivateHosts};
+use crate::admission::memory::{Held, Memory, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
-use crate::memory::{Held, Memory, TenantMemory};
 
 /// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;

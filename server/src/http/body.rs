@@ -17,9 +17,9 @@ use serde::{Deserialize as _, Deserializer};
 use serde_json::Value;
 use tower_http::timeout::TimeoutError;
 
+use crate::admission::memory::{Held, Memory, Parsed};
 use crate::connections::TooSlow;
 use crate::error::ApiError;
-use crate::memory::{Held, Memory, Parsed};
 use crate::state::SharedGateway;
 
 /// A JSON body, and the memory that it occupies. The type refuses unknown fields with `deny_unknown_fields`; serde

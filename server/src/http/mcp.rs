@@ -37,13 +37,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::running::{Name, Running};
+use crate::admission::memory::Parsed;
 use crate::auth::Requester;
 use crate::config::Serve;
 use crate::create;
 use crate::discover;
 use crate::error::{ApiError, MissingRight};
 use crate::execute;
-use crate::memory::Parsed;
 use crate::progress::Progress;
 use crate::state::SharedGateway;
 

@@ -12,9 +12,9 @@ use registry::{Caller, Changes, EntryName, Right};
 
 use super::body;
 use super::pages::Pages;
+use crate::admission::memory::Parsed;
 use crate::auth::Requester;
 use crate::error::ApiError;
-use crate::memory::Parsed;
 use crate::proxy::Passage;
 use crate::state::SharedGateway;
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::ANSWER_LIMIT;
 use super::events::Cleaner;
-use super::exchanges::Place;
+use crate::admission::exchanges::Place;
 use crate::auth::{self, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::StoredKey;

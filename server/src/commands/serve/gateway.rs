@@ -6,16 +6,16 @@ use anyhow::{Context as _, bail};
 use registry::Registry;
 use sandbox::{Pool, PoolConfig, SandboxError};
 
+use crate::admission::exchanges::Exchanges;
+use crate::admission::limits::Limits;
+use crate::admission::memory::Memory;
+use crate::admission::turns::{Places, Turns};
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
 use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
-use crate::limits::Limits;
-use crate::memory::Memory;
-use crate::proxy::Exchanges;
 use crate::sessions::Sessions;
 use crate::state::{Gateway, SharedGateway};
 use crate::tokens::{Claims, Tokens};
-use crate::turns::{Places, Turns};
 use crate::upstreams::Upstreams;
 use crate::upstreams::addresses::PrivateHosts;
 

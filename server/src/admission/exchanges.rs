@@ -15,10 +15,10 @@ const EXCHANGES_OF_A_SCOPE: usize = 512;
 pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
 
 /// A place among them; it is free again when this ends.
-pub(super) struct Place {
+pub struct Place {
     all: Arc<Mutex<HashMap<Scope, usize>>>,
     /// Whose it is.
-    pub(super) scope: Scope,
+    pub scope: Scope,
 }
 
 impl Exchanges {
@@ -26,7 +26,7 @@ impl Exchanges {
     ///
     /// # Errors
     /// Returns `BUSY` when all of the scope are taken.
-    pub(super) fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
+    pub fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {
