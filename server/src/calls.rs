@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::memory::Held;
-use crate::auth::Requester;
 use crate::capabilities::{self, Nesting, Reach};
 use crate::http::mcp::{envelope_result, raw_result};
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
 use crate::upstreams::keys::{self, Need};

@@ -12,8 +12,8 @@ use registry::{ExecutionStatus, RegistryError};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::auth::Requester;
 use crate::error::registry_error;
+use crate::identity::requester::Requester;
 use crate::publish::{self, Made, Publish};
 use crate::state::SharedGateway;
 

@@ -6,8 +6,8 @@ use protocol::{EntryType, ErrorBody, ErrorCode, ToolUseType};
 use registry::{DiscoverQuery, Discovered, RegistryError};
 use serde_json::{Value, json};
 
-use crate::auth::Requester;
 use crate::error::registry_error;
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
 /// The number of candidates when a filter may drop some.

@@ -28,10 +28,10 @@ use uuid::Uuid;
 pub(crate) use self::named::why_missing;
 use self::named::{local_tool_use, local_tools, shadowing, tool_use, unknown_tools};
 use crate::admission::turns::Places;
-use crate::auth::{ClientKind, Requester};
 use crate::calls::{ProgramCalls, RunOf};
 use crate::capabilities::{self, Named, Reach};
 use crate::error::registry_error;
+use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, Need};
 

@@ -1,6 +1,7 @@
 //! The routes and the layers around them.
 
 pub mod audit;
+mod authentication;
 mod body;
 pub mod capabilities;
 pub mod health;
@@ -42,7 +43,6 @@ use utoipa_axum::routes;
 use self::openapi::Auth;
 use self::pages::Pages;
 use crate::admission::limits;
-use crate::auth;
 use crate::config::Serve;
 use crate::error::{self, ApiError};
 use crate::state::SharedGateway;
@@ -74,7 +74,7 @@ pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken
         // Inside authentication: a stored answer belongs to the caller that received it.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
     let timed = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, API_TIMEOUT);
-    let checked = middleware::from_fn_with_state(gateway.clone(), auth::require_caller);
+    let checked = middleware::from_fn_with_state(gateway.clone(), authentication::require_caller);
     let keyed = api.merge(publishing()).layer((checked.clone(), timed));
     // Runs and streams have limits of their own.
     let keyed = keyed.merge(Router::from(mcp_routes()).layer((checked, Extension(mcp))));

@@ -11,7 +11,6 @@
 
 pub mod admission;
 pub mod analyser;
-pub mod auth;
 pub mod calls;
 pub mod capabilities;
 pub mod catalog;
@@ -26,13 +25,11 @@ pub mod error;
 pub mod execute;
 pub mod http;
 mod http_client;
+pub mod identity;
 pub mod master_key;
-mod progress;
 pub mod proxy;
 pub mod publish;
-pub mod sessions;
 pub mod state;
 pub mod telemetry;
-pub mod tokens;
 pub mod tools;
 pub mod upstreams;

@@ -27,9 +27,9 @@ use self::events::{Cleaner, Events, Texts};
 use self::message::{BadMessage, Kind, Message};
 use self::relay::Relay;
 use self::stop::Stop;
-use crate::auth::Requester;
 use crate::calls::TOOL_TIMEOUT;
 use crate::error::{ApiError, registry_error};
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, FoundKey, Need};
 

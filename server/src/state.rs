@@ -10,8 +10,7 @@ use crate::admission::limits::Limits;
 use crate::admission::memory::Memory;
 use crate::admission::turns::Turns;
 use crate::analyser::Analyser;
-use crate::sessions::Sessions;
-use crate::tokens::Tokens;
+use crate::identity::credentials::Credentials;
 use crate::upstreams::Upstreams;
 
 /// The gateway's long-lived parts.
@@ -35,10 +34,8 @@ pub struct Gateway {
     pub memory: Memory,
     /// Whether public entries can be read without an API key.
     pub anonymous_read: bool,
-    /// Checks access tokens, where an issuer is configured.
-    pub tokens: Option<Tokens>,
-    /// Creates and verifies sessions, if there is a master key.
-    pub sessions: Option<Sessions>,
+    /// Checks who calls.
+    pub credentials: Credentials,
     /// The rate limits.
     pub limits: Limits,
 }

@@ -6,8 +6,8 @@ use protocol::{ErrorBody, ErrorCode, Fqdn, Routing, Scope, ToolId, ToolUse, Tool
 use registry::{Absence, MissingTool, ResolvedTool};
 use serde_json::json;
 
-use crate::auth::ClientKind;
 use crate::capabilities::{self, Named, Reach};
+use crate::identity::requester::ClientKind;
 
 /// Parses the ids that only the caller's machine knows; only the CLI may send them.
 pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {

@@ -12,8 +12,8 @@ use registry::{AuditPage, Caller, Right};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::auth::Requester;
 use crate::error::ApiError;
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
 /// The largest page.

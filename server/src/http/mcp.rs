@@ -38,13 +38,13 @@ use uuid::Uuid;
 
 use self::running::{Name, Running};
 use crate::admission::memory::Parsed;
-use crate::auth::Requester;
 use crate::config::Serve;
 use crate::create;
 use crate::discover;
 use crate::error::{ApiError, MissingRight};
 use crate::execute;
-use crate::progress::Progress;
+use crate::identity::progress::Progress;
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
 /// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, with escaping.

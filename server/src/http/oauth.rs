@@ -9,8 +9,8 @@ use registry::Right;
 
 use super::openapi::Problem;
 use crate::error::{ApiError, MissingRight};
+use crate::identity::tokens::{Tokens, word_of};
 use crate::state::SharedGateway;
-use crate::tokens::{Tokens, word_of};
 
 /// The rights that a client should request first: those of an agent.
 const FIRST: [Right; 2] = [Right::Execute, Right::Read];
@@ -23,7 +23,8 @@ pub async fn get_metadata(
     State(gateway): State<SharedGateway>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let tokens = gateway.tokens.as_ref().ok_or_else(|| ApiError::no_such_path(uri.path()))?;
+    let tokens =
+        gateway.credentials.tokens.as_ref().ok_or_else(|| ApiError::no_such_path(uri.path()))?;
     let headers = [
         (header::CACHE_CONTROL, "public, max-age=3600"),
         // It is public, and clients in browsers must be able to read it.
@@ -47,7 +48,7 @@ pub async fn get_mcp_metadata(
 pub async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
-    let Some(tokens) = &gateway.tokens else { return response };
+    let Some(tokens) = &gateway.credentials.tokens else { return response };
     let (error, rights) = match (response.status(), response.extensions().get::<MissingRight>()) {
         (StatusCode::UNAUTHORIZED, _) if presented => (Some("invalid_token"), FIRST.to_vec()),
         (StatusCode::UNAUTHORIZED, _) => (None, FIRST.to_vec()),

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::pages::Pages;
-use crate::auth::Reader;
 use crate::error::ApiError;
+use crate::http::authentication::Reader;
 use crate::state::SharedGateway;
 
 /// The largest page.

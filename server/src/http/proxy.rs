@@ -13,8 +13,8 @@ use registry::{Caller, Changes, EntryName, Right};
 use super::body;
 use super::pages::Pages;
 use crate::admission::memory::Parsed;
-use crate::auth::Requester;
 use crate::error::ApiError;
+use crate::identity::requester::Requester;
 use crate::proxy::Passage;
 use crate::state::SharedGateway;
 

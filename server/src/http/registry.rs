@@ -17,8 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::Problem;
 use super::pages::Pages;
-use crate::auth::Reader;
 use crate::error::ApiError;
+use crate::http::authentication::Reader;
 use crate::state::SharedGateway;
 
 /// The largest page of the list.

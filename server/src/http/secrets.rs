@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::auth::Requester;
 use crate::error::ApiError;
 use crate::http::body::{ApiBytes, is_json};
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
 /// The largest body: a value of 8 KiB with every byte escaped, plus the other members.

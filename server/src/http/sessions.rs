@@ -19,7 +19,7 @@ use super::body::ApiJson;
 use super::idempotency::ShownOnce;
 use super::keys::{invalid, private};
 use crate::error::ApiError;
-use crate::sessions::LONGEST;
+use crate::identity::sessions::LONGEST;
 use crate::state::SharedGateway;
 
 /// A request for a new session.
@@ -92,7 +92,7 @@ pub async fn create_session(
             format!("a session cannot have the right `{}`, which you lack", missing.as_str());
         return Err(ApiError::forbidden(missing, detail));
     }
-    let Some(sessions) = &gateway.sessions else {
+    let Some(sessions) = &gateway.credentials.sessions else {
         let detail = "this gateway cannot create sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
         return Err(ApiError::new(ErrorCode::SecretsUnavailable, detail));
     };

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::ANSWER_LIMIT;
 use super::events::Cleaner;
 use crate::admission::exchanges::Place;
-use crate::auth::{self, Requester};
+use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::upstreams::keys::StoredKey;
 
@@ -158,7 +158,7 @@ impl Relay {
         if now.keys == seen.keys {
             return true;
         }
-        let caller = auth::check_credential(&self.gateway, &self.credential).await;
+        let caller = self.gateway.credentials.check(&self.gateway.registry, &self.credential).await;
         caller.is_ok_and(|caller| {
             caller.tenant() == self.caller.tenant() && caller.rights.contains(Right::Execute)
         })

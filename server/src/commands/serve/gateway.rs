@@ -13,9 +13,10 @@ use crate::admission::turns::{Places, Turns};
 use crate::analyser::Analyser;
 use crate::capabilities::MOST_NESTED;
 use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
-use crate::sessions::Sessions;
+use crate::identity::credentials::Credentials;
+use crate::identity::sessions::Sessions;
+use crate::identity::tokens::{Claims, Tokens};
 use crate::state::{Gateway, SharedGateway};
-use crate::tokens::{Claims, Tokens};
 use crate::upstreams::Upstreams;
 use crate::upstreams::addresses::PrivateHosts;
 
@@ -49,8 +50,7 @@ pub(super) async fn start(
         exchanges: Exchanges::default(),
         memory,
         anonymous_read: serve.anonymous_read == Switch::On,
-        tokens,
-        sessions,
+        credentials: Credentials { tokens, sessions },
         limits: Limits::new(serve.rates.clone()),
     }))
 }

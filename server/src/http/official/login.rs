@@ -11,8 +11,8 @@ use protocol::ErrorCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::auth;
 use crate::error::ApiError;
+use crate::http::authentication;
 use crate::http::body::ApiBytes;
 use crate::http::capabilities::{private, require_publish};
 use crate::http::openapi::Problem;
@@ -59,7 +59,7 @@ pub async fn exchange_key(
     value.set_sensitive(true);
     // Checked and counted as if it were in the request's header.
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
-    let caller = auth::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
+    let caller = authentication::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
     require_publish(&caller)?;
     let expires_at = caller.expires_at.map_or(0, |at| at.timestamp());
     let answer = RegistryToken { registry_token: body.github_token, expires_at };

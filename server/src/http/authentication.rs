@@ -1,0 +1,80 @@
+//! The caller of a request, counted.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::Response;
+use protocol::ErrorCode;
+use registry::{Caller, Right, Tenant};
+
+use crate::error::ApiError;
+use crate::identity::credentials::Credentials;
+use crate::state::SharedGateway;
+
+/// Finds the caller of a request, or `None` when it carries no credential.
+///
+/// # Errors
+/// Returns `UNAUTHORIZED` for an invalid credential, which is never treated as an absent one, and `RATE_LIMITED` when
+/// its owner sends too many requests.
+pub async fn find_caller(
+    gateway: &SharedGateway,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<Caller>>, ApiError> {
+    if !Credentials::are_in(headers) {
+        return Ok(None);
+    }
+    let caller = gateway.credentials.check(&gateway.registry, headers).await?;
+    gateway.limits.count_caller(&gateway.registry, &caller).await?;
+    Ok(Some(caller))
+}
+
+/// Lets a request through only with a valid key. The request's extensions receive the [`Caller`], and the state of
+/// [changes](registry::Changes) from before the check.
+pub async fn require_caller(
+    State(gateway): State<SharedGateway>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    // Before the credential is checked, so that a stream that stays open sees every later change.
+    let seen = *gateway.registry.changes().borrow();
+    let caller = find_caller(&gateway, request.headers())
+        .await?
+        .ok_or_else(|| ApiError::new(ErrorCode::Unauthorized, "the request carries no API key"))?;
+    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(seen);
+    Ok(next.run(request).await)
+}
+
+/// The reader of the registry: a tenant, or anybody for public entries.
+pub enum Reader {
+    /// A caller with the right to read.
+    Tenant(Arc<Caller>),
+    /// Nobody in particular.
+    Anonymous,
+}
+
+impl Reader {
+    /// Finds out who reads.
+    ///
+    /// # Errors
+    /// Returns `UNAUTHORIZED` when a key is needed or wrong, `FORBIDDEN` when
+    /// the key may not read.
+    pub async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
+        match find_caller(gateway, headers).await? {
+            Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
+            Some(_) => Err(ApiError::lacks(Right::Read)),
+            None if gateway.anonymous_read => Ok(Self::Anonymous),
+            None => Err(ApiError::new(ErrorCode::Unauthorized, "the request carries no API key")),
+        }
+    }
+
+    /// Returns on whose behalf the registry is read.
+    pub fn tenant(&self) -> Tenant {
+        match self {
+            Self::Tenant(caller) => caller.tenant(),
+            Self::Anonymous => Tenant::anonymous(),
+        }
+    }
+}
