@@ -11,18 +11,15 @@
 
 pub mod admission;
 pub mod analyser;
-pub mod calls;
-pub mod capabilities;
 pub mod catalog;
 pub mod commands;
 pub mod config;
 pub mod connections;
 pub mod create;
 pub mod database;
-pub mod discover;
 pub mod embedded_postgres;
 pub mod error;
-pub mod execute;
+pub mod execution;
 pub mod http;
 mod http_client;
 pub mod identity;

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::capabilities;
 use crate::error::{ApiError, registry_error};
-use crate::execute::why_missing;
+use crate::execution::capabilities;
+use crate::execution::refusal::why_missing;
 use crate::state::SharedGateway;
 
 /// The longest description, in characters.

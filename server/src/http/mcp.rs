@@ -23,15 +23,14 @@ use rmcp::model::{
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
     InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ResultType,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ResultType, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -40,9 +39,9 @@ use self::running::{Name, Running};
 use crate::admission::memory::Parsed;
 use crate::config::Serve;
 use crate::create;
-use crate::discover;
 use crate::error::{ApiError, MissingRight};
-use crate::execute;
+use crate::execution::result::{envelope_result, structured_result};
+use crate::execution::{discover, execute};
 use crate::identity::progress::Progress;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
@@ -372,7 +371,10 @@ impl McpHandler {
         }
         match ToolId::from_wire(name) {
             Ok(id) => {
-                crate::calls::call_directly(gateway, requester, &id, arguments, run, cancel).await
+                crate::execution::calls::call_directly(
+                    gateway, requester, &id, arguments, run, cancel,
+                )
+                .await
             }
             Err(error) => envelope_result(&Envelope::error(ErrorBody::new(
                 ErrorCode::ToolNotFound,
@@ -415,32 +417,5 @@ fn listed_tool(tool: &MetaTool) -> Tool {
 fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
     serde_json::from_value(arguments).map_err(|error| {
         ErrorBody::new(ErrorCode::InvalidRequest, format!("the arguments of `{tool}`: {error}"))
-    })
-}
-
-/// Wraps an envelope in an MCP result: as structured content, and as JSON text.
-pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
-    let mut result = structured_result(envelope, envelope.is_error());
-    result.meta = meta_tools::run_meta(envelope).map(MetaObject);
-    result
-}
-
-fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResult {
-    let structured = serde_json::to_value(body)
-        .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
-    if is_error {
-        CallToolResult::structured_error(structured)
-    } else {
-        CallToolResult::structured(structured)
-    }
-}
-
-/// Turns a raw MCP result from an upstream or a native tool into rmcp's type.
-pub fn raw_result(raw: Value) -> CallToolResult {
-    serde_json::from_value(raw).unwrap_or_else(|error| {
-        envelope_result(&Envelope::error(ErrorBody::new(
-            ErrorCode::ToolFailed,
-            format!("the upstream's answer is not an MCP result: {error}"),
-        )))
     })
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::message::Message;
 use crate::error::ApiError;
-use crate::http::mcp::envelope_result;
+use crate::execution::result::envelope_result;
 
 /// Why a message was not forwarded, or did not arrive.
 pub(super) enum Stop {

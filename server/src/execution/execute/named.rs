@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Routing, Scope, ToolId, ToolUse, ToolUseType};
-use registry::{Absence, MissingTool, ResolvedTool};
+use registry::{MissingTool, ResolvedTool};
 use serde_json::json;
 
-use crate::capabilities::{self, Named, Reach};
+use crate::execution::capabilities::{self, Named, Reach};
+use crate::execution::refusal::why_missing;
 use crate::identity::requester::ClientKind;
 
 /// Parses the ids that only the caller's machine knows; only the CLI may send them.
@@ -112,29 +113,4 @@ pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>
         "known_tools": known.iter().map(|tool| &tool.id).collect::<Vec<_>>(),
     });
     ErrorBody::new(ErrorCode::ToolNotFound, message).with_details(details)
-}
-
-/// Returns why an id does not resolve, and the alternatives.
-pub(crate) fn why_missing(missing: &MissingTool) -> String {
-    let id = &missing.id;
-    let ids: Vec<String> = missing.suggestions.iter().map(|id| format!("`{id}`")).collect();
-    let calls: Vec<String> =
-        missing.suggestions.iter().map(|id| format!("`{}(…)`", id.call_form())).collect();
-    match (missing.why, ids.is_empty()) {
-        (_, true) => format!("`{id}` is not registered"),
-        (Absence::Unknown, _) => {
-            format!("`{id}` is not registered (did you mean {}?)", ids.join(" or "))
-        }
-        (Absence::Elsewhere, _) => format!(
-            "`{id}` is not in your project, your organisation or the catalog; other organisations have published that name: call it by its full name, {}",
-            calls.join(" or ")
-        ),
-        (Absence::Ambiguous, _) => format!(
-            "`{id}` is ambiguous because several projects of your organisation have it: call it by its full name, {}",
-            calls.join(" or ")
-        ),
-        (Absence::Changed, _) => {
-            format!("the content of `{id}` has changed; it is now {}", ids.join(" or "))
-        }
-    }
 }

@@ -3,7 +3,6 @@
 //! Analyse, resolve, decide, then run or hand over. No HTTP types: every end of
 //! the story is an [`Envelope`].
 
-pub(crate) mod failure;
 mod named;
 
 use std::collections::BTreeSet;
@@ -25,18 +24,15 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub(crate) use self::named::why_missing;
 use self::named::{local_tool_use, local_tools, shadowing, tool_use, unknown_tools};
 use crate::admission::turns::Places;
-use crate::calls::{ProgramCalls, RunOf};
-use crate::capabilities::{self, Named, Reach};
 use crate::error::registry_error;
+use crate::execution::calls::{ProgramCalls, RunOf};
+use crate::execution::capabilities::{self, Named, Reach};
+use crate::execution::{failure, refusal};
 use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, Need};
-
-/// How a user installs the CLI.
-pub const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
 
 /// A program that was analysed and whose tools are known.
 struct Plan {
@@ -194,10 +190,7 @@ fn needs_package(plan: &Plan) -> ErrorBody {
     } else {
         format!("the program uses tools of the user's machine: {}", tools.join(", "))
     };
-    let mut error = ErrorBody::new(ErrorCode::ClientToolsRequirePackage, why);
-    error.client_tools = Some(tools);
-    error.install_command = Some(INSTALL_COMMAND.to_owned());
-    error
+    refusal::needs_package(why, tools)
 }
 
 fn dry_run(plan: Plan) -> Envelope {

@@ -1,5 +1,7 @@
 //! One tool call on the gateway: from a running program, or directly by a client.
 
+mod nested;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,9 +19,12 @@ use sandbox::{CallError, ToolCall, ToolCaller};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::nested::Nesting;
 use crate::admission::memory::Held;
-use crate::capabilities::{self, Nesting, Reach};
-use crate::http::mcp::{envelope_result, raw_result};
+use crate::execution::capabilities::{self, Reach};
+use crate::execution::discover::discover;
+use crate::execution::refusal;
+use crate::execution::result::{envelope_result, raw_result};
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
@@ -38,7 +43,7 @@ pub struct RunOf {
     /// All tools and capabilities that the run may come to.
     pub reach: Arc<Reach>,
     /// The nesting state of its capability calls.
-    pub nesting: Nesting,
+    nesting: Nesting,
 }
 
 impl RunOf {
@@ -189,17 +194,12 @@ async fn call_registered(
         let why = resolved
             .missing
             .first()
-            .map_or_else(|| format!("`{id}` is not registered"), crate::execute::why_missing);
+            .map_or_else(|| format!("`{id}` is not registered"), refusal::why_missing);
         return Err(ErrorBody::new(ErrorCode::ToolNotFound, format!("tool {why}")));
     };
     if tool.routing == Routing::Client {
-        let mut error = ErrorBody::new(
-            ErrorCode::ClientToolsRequirePackage,
-            format!("tool `{id}` runs on the user's machine"),
-        );
-        error.client_tools = Some(vec![id.to_string()]);
-        error.install_command = Some(crate::execute::INSTALL_COMMAND.to_owned());
-        return Err(error);
+        let why = format!("tool `{id}` runs on the user's machine");
+        return Err(refusal::needs_package(why, vec![id.to_string()]));
     }
     let of = RunOf::new(gateway.clone(), requester.clone(), reached);
     let mut result = call(&of, tool, arguments, cancel, memory).await?;
@@ -235,7 +235,7 @@ async fn call(
                 gateway.upstreams.call(scope, tool, arguments, key.as_ref(), memory).await
             }
             (EntryType::Deno, Some(capability)) => {
-                capabilities::run(of, tool, capability, arguments, inner).await.map(wrap_value)
+                nested::run(of, tool, capability, arguments, inner).await.map(wrap_value)
             }
             (EntryType::Stdio | EntryType::Deno, _) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
@@ -267,7 +267,7 @@ async fn search_tools(
         return Err(ErrorBody::new(ErrorCode::Forbidden, message));
     }
     let request = DiscoverRequest::of_program(arguments)?;
-    let found = crate::discover::discover(gateway, requester, request).await?;
+    let found = discover(gateway, requester, request).await?;
     Ok(json!({ "content": [], "structuredContent": found }))
 }
 

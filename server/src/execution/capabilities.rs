@@ -1,4 +1,4 @@
-//! Resolves the capabilities that a program reaches, and runs their programs within its run.
+//! The capabilities that a program reaches.
 //!
 //! A capability cannot carry a tool to a place where the program itself could not: everything that it reaches is part
 //! of the program's routing, and a call within it is limited to what its own analysis declared.
@@ -6,33 +6,25 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use protocol::{
     CAPABILITY_DEPTH, CAPABILITY_REACH, ErrorBody, ErrorCode, Routing, RoutingRules, Scope, ToolId,
 };
-use registry::{Absence, MissingTool, Resolved, ResolvedCapability, ResolvedTool, Tenant};
-use sandbox::{Limits, Program};
-use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-use tracing::Instrument as _;
+use registry::{Absence, MissingTool, Resolved, ResolvedTool, Tenant};
 
-use crate::calls::{ProgramCalls, RunOf};
 use crate::error::registry_error;
-use crate::execute::failure;
 use crate::state::SharedGateway;
 
 /// The maximum number of additional processes of one run: each run executes one of its capabilities at a time, and
 /// the others wait. A tenant's memory is limited through its program slots, so it must not grow with the capabilities
 /// that those call.
 pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
+
 /// A tool as a program of a scope names it: two scopes can mean different things by one short name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Named {
     /// The scope whose program it is: the caller's, or that of a capability.
     pub base: Scope,
-    /// The program's console output.
+    /// The tool's id, as the program writes it.
     pub id: ToolId,
 }
 
@@ -111,8 +103,8 @@ pub async fn reach(
     Ok((resolved, reached))
 }
 
-/// Returns what the program of a capability names.
-fn inner(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
+/// Returns what the program of a capability names; nothing for a tool.
+pub(super) fn inner(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
     let calls = tool.capability.iter().flat_map(|capability| &capability.calls);
     calls.map(|id| Named { base: tool.fqdn.scope().clone(), id: id.clone() })
 }
@@ -180,73 +172,4 @@ fn unknown(base: &Scope, missing: &MissingTool, reached: &Reach) -> ErrorBody {
         Absence::Unknown | Absence::Elsewhere => "is not registered",
     };
     ErrorBody::new(ErrorCode::ToolNotFound, format!("tool `{id}`{by} {why}"))
-}
-
-/// The limits of a run's capability calls.
-#[derive(Debug, Clone)]
-pub struct Nesting {
-    depth: usize,
-    place: Arc<Semaphore>,
-}
-
-impl Nesting {
-    /// Returns the nesting of a program that no other program called.
-    pub fn outermost() -> Self {
-        Self { depth: 0, place: Arc::new(Semaphore::new(1)) }
-    }
-
-    fn inner(&self) -> Self {
-        Self { depth: self.depth + 1, ..Self::outermost() }
-    }
-}
-
-/// Runs the program of a capability as a part of the run that called it.
-///
-/// Boxed, because it may call itself: a capability may call others.
-pub fn run<'a>(
-    of: &'a RunOf,
-    tool: &'a ResolvedTool,
-    capability: &'a ResolvedCapability,
-    args: Value,
-    cancel: CancellationToken,
-) -> BoxFuture<'a, Result<Value, ErrorBody>> {
-    Box::pin(async move {
-        let fail =
-            |code, what: &str| ErrorBody::new(code, format!("capability `{}`: {what}", tool.id));
-        if of.nesting.depth >= CAPABILITY_DEPTH {
-            return Err(fail(ErrorCode::TooComplex, "capabilities are nested too deeply"));
-        }
-        let _place = of
-            .nesting
-            .place
-            .acquire()
-            .await
-            .map_err(|_| fail(ErrorCode::Cancelled, "the run has ended"))?;
-        let analysis = of.gateway.analyser.analyse(&capability.code).await?;
-        if !analysis.can_run() || analysis.dynamic || analysis.tools != capability.calls {
-            let what =
-                "the analysis of its program differs from that at publication; publish it again";
-            return Err(fail(ErrorCode::IntegrityMismatch, what));
-        }
-        let declared = inner(tool).filter_map(|named| of.reach.get(&named).cloned());
-        let inner = RunOf { nesting: of.nesting.inner(), ..of.clone() };
-        let calls = Arc::new(ProgramCalls::new(inner, declared));
-        let program = Program {
-            source: analysis.program.clone(),
-            implicit_returns: analysis.implicit_returns.clone(),
-            args,
-            ..Program::default()
-        };
-        let limits = Limits::server();
-        let (gateway, callee) = (of.gateway.clone(), calls.clone());
-        // In a task of its own: polled within the run that calls it, each level would add to one stack.
-        let task = async move { gateway.nested.run(program, &limits, callee, cancel).await };
-        let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
-        let outcome =
-            task.await.map_err(|_| fail(ErrorCode::Internal, "its run was aborted; retry"))?;
-        outcome.result.map_err(|why| {
-            let error = failure::error_body(&why, &capability.code, &calls.log());
-            fail(error.error_code, &error.message)
-        })
-    })
 }
