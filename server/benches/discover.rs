@@ -20,7 +20,7 @@ use gateway::Gateway;
 use protocol::Routing;
 use registry::{DiscoverQuery, NewCapability, Registry, Tenant};
 use serde_json::{Value, json};
-use server::embedded_postgres::EmbeddedPostgres;
+use server::database::embedded_postgres::EmbeddedPostgres;
 
 /// So many servers of ten tools are there, beside those that ship, one size after the other.
 const SERVERS: [u32; 3] = [100, 1_000, 10_000];

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use protocol::ToolId;
 use registry::{Registry, Resolved, Tenant};
-use server::embedded_postgres::EmbeddedPostgres;
+use server::database::embedded_postgres::EmbeddedPostgres;
 
 use figures::Rounds;
 use gateway::Gateway;

@@ -92,8 +92,10 @@ pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
 async fn seed(database: &Database) -> anyhow::Result<()> {
     let operator = database.operator().await?;
     operator.migrate().await?;
-    let seeded =
-        operator.seed(&crate::catalog::all()).await.context("could not write the catalog")?;
+    let seeded = operator
+        .seed(&crate::tools::catalog::all())
+        .await
+        .context("could not write the catalog")?;
     say(&format!(
         "{} servers and {} tools are in the catalog; {} changed.\n",
         seeded.servers, seeded.tools, seeded.changed

@@ -1,13 +1,16 @@
 //! The database of a command, and the connection to it.
 
+pub mod embedded_postgres;
+pub mod master_key;
+
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use registry::{Operator, Registry, RegistryError};
 
+use self::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
 use crate::config::Settings;
-use crate::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
 
 /// The interval of checks that the private Postgres still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

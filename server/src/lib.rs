@@ -11,19 +11,15 @@
 
 pub mod admission;
 pub mod analyser;
-pub mod catalog;
 pub mod commands;
 pub mod config;
 pub mod connections;
-pub mod create;
 pub mod database;
-pub mod embedded_postgres;
 pub mod error;
 pub mod execution;
 pub mod http;
 mod http_client;
 pub mod identity;
-pub mod master_key;
 pub mod proxy;
 pub mod publish;
 pub mod state;

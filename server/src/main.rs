@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use server::analyser::ANALYSE;
 use server::config::Cli;
-use server::{commands, master_key, telemetry};
+use server::{commands, database::master_key, telemetry};
 
 fn main() -> ExitCode {
     // A sandbox child is this same program; it never gets past this line.

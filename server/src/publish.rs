@@ -1,5 +1,6 @@
 //! Publishing a program under a name, over HTTP or by a meta-tool.
 
+pub mod create;
 pub mod official;
 pub mod servers;
 

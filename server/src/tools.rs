@@ -4,6 +4,7 @@
 //! does no input or output, and never panics. Their schemas are generated from the same types that their arguments
 //! are parsed into, so schema and code cannot diverge.
 
+pub mod catalog;
 mod collections;
 mod crypto;
 mod datetime;

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../server/src/embedded_postgres.rs"]
+#[path = "../../../server/src/database/embedded_postgres.rs"]
 pub mod embedded_postgres;
 
 #[path = "../../../tests/src/skipped.rs"]

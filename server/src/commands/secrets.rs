@@ -9,7 +9,7 @@ use registry::{MasterKeyStatus, MasterKeys, Operator};
 use super::table::{count, table, when};
 use crate::config::{SecretsCommand, Settings};
 use crate::database::Database;
-use crate::master_key::{self, GivenKeys};
+use crate::database::master_key::{self, GivenKeys};
 
 /// Runs the command and returns its output.
 pub(super) async fn run(

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Serve, Settings};
 use crate::connections;
 use crate::database::Database;
-use crate::master_key;
+use crate::database::master_key;
 use crate::state::SharedGateway;
 
 /// The tenant that a fresh private gateway serves.
@@ -123,7 +123,7 @@ async fn prepare(
     let scope: Scope = FIRST_SCOPE.parse().context("the first scope has a valid name")?;
     let operator = database.operator().await?;
     operator.migrate().await.context("could not run the migrations")?;
-    operator.seed(&crate::catalog::all()).await.context("could not write the catalog")?;
+    operator.seed(&crate::tools::catalog::all()).await.context("could not write the catalog")?;
     let is_open = match operator.create_scope(&scope).await {
         // Somebody has deleted it, which is no reason not to serve the others.
         Err(RegistryError::Conflict(_)) => false,

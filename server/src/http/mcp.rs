@@ -38,12 +38,12 @@ use uuid::Uuid;
 use self::running::{Name, Running};
 use crate::admission::memory::Parsed;
 use crate::config::Serve;
-use crate::create;
 use crate::error::{ApiError, MissingRight};
 use crate::execution::result::{envelope_result, structured_result};
 use crate::execution::{discover, execute};
 use crate::identity::progress::Progress;
 use crate::identity::requester::Requester;
+use crate::publish::create;
 use crate::state::SharedGateway;
 
 /// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, with escaping.

@@ -24,8 +24,9 @@ mod cluster;
 mod postmaster;
 #[path = "embedded_postgres/processes.rs"]
 mod processes;
+#[path = "embedded_postgres/search.rs"]
+mod search;
 
-use binaries::Binaries;
 use cluster::Cluster;
 use postmaster::Postmaster;
 
@@ -225,7 +226,7 @@ impl EmbeddedPostgres {
         durability: Durability,
     ) -> Result<Self, EmbeddedPostgresError> {
         cluster.await_orphans(STOP_LIMIT)?;
-        let binaries = Binaries::find(&cluster, data_dir, bin)?;
+        let binaries = search::find(&cluster, data_dir, bin)?;
         if !cluster.exists() {
             cluster.create(&binaries, durability)?;
         }
