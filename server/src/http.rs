@@ -1,5 +1,6 @@
 //! The routes and the layers around them.
 
+mod api;
 pub mod audit;
 mod authentication;
 mod body;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use axum::{Extension, Json};
-use protocol::ErrorCode;
 use registry::{AuditPage, Caller, Right};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::api::{invalid, page_size, private, require};
 use crate::error::ApiError;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
@@ -61,15 +61,9 @@ pub async fn list_events(
     headers: HeaderMap,
     query: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let invalid = |detail: String| ApiError::new(ErrorCode::InvalidRequest, detail);
-    if !caller.rights.contains(Right::Admin) {
-        return Err(ApiError::lacks(Right::Admin));
-    }
+    require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
-    }
+    let limit = page_size(query.limit, PAGE_LIMIT)?;
     let tenant = Requester::new(caller, &headers).tenant();
     let page = gateway.registry.audit_log(&tenant, query.before, limit).await?;
     let chain = if query.verify {
@@ -78,6 +72,5 @@ pub async fn list_events(
     } else {
         None
     };
-    Ok(([(header::CACHE_CONTROL, "private, no-store")], Json(Answer { page, chain }))
-        .into_response())
+    Ok(private(Json(Answer { page, chain })))
 }

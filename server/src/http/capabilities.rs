@@ -6,11 +6,12 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use protocol::{ErrorBody, ErrorCode, ToolId};
+use protocol::{ErrorBody, ErrorCode};
 use registry::{Caller, Right};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::api::{private, require};
 use super::body::ApiJson;
 use super::openapi::Problem;
 use crate::error::ApiError;
@@ -41,7 +42,7 @@ pub struct Yank {
 /// The entry concerned.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Named {
-    pub(super) name: String,
+    name: String,
 }
 
 /// Publishes a program as a capability.
@@ -57,11 +58,9 @@ pub async fn publish_capability(
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<Publish>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let made = publish::publish(&gateway, &caller, body).await.map_err(told)?;
-    let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
-    let location = made.location.clone();
-    Ok((status, [(header::LOCATION, location)], private(Json(made))).into_response())
+    Ok(published(made.new, made.location.clone(), &made))
 }
 
 /// Deprecates a version, or all versions.
@@ -75,7 +74,7 @@ pub async fn deprecate_capability(
     Path(name): Path<String>,
     ApiJson(body, _room): ApiJson<Deprecate>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let version = body.version.as_deref();
     named(publish::deprecate(&gateway, &caller, &name, version, body.message).await)
 }
@@ -91,7 +90,7 @@ pub async fn yank_capability(
     Path(name): Path<String>,
     ApiJson(body, _room): ApiJson<Yank>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     named(publish::yank(&gateway, &caller, &name, &body.version).await)
 }
 
@@ -106,25 +105,21 @@ pub async fn delete_capability(
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     publish::delete(&gateway, &caller, &name).await?;
     Ok(private(StatusCode::NO_CONTENT))
 }
 
-fn named(done: Result<ToolId, ErrorBody>) -> Result<Response, ApiError> {
-    let id = done.map_err(told)?;
-    Ok(private(Json(Named { name: id.to_string() })))
+/// Answers a publication with the place of what it made, or of the identical version that already existed.
+pub(super) fn published(is_new: bool, location: String, made: &impl Serialize) -> Response {
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    (status, [(header::LOCATION, location)], private(Json(made))).into_response()
 }
 
-pub(super) fn require_publish(caller: &Caller) -> Result<(), ApiError> {
-    if caller.rights.contains(Right::Publish) {
-        return Ok(());
-    }
-    Err(ApiError::lacks(Right::Publish))
-}
-
-pub(super) fn private(body: impl IntoResponse) -> Response {
-    ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
+/// Answers a remark on an entry with the entry's name.
+pub(super) fn named(done: Result<impl ToString, ErrorBody>) -> Result<Response, ApiError> {
+    let name = done.map_err(told)?.to_string();
+    Ok(private(Json(Named { name })))
 }
 
 /// Returns why something cannot be published. The request is invalid, whatever is wrong with the program.

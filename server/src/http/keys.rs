@@ -19,17 +19,14 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::api::{checked_name, explain, invalid, page_size, private, require, shown_once};
 use super::body::ApiJson;
-use super::idempotency::ShownOnce;
-use super::members::explain;
 use crate::config::KEY_DAYS_LIMIT;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
 /// The largest page.
 const PAGE_LIMIT: u32 = 100;
-/// The longest name of a key, in characters.
-const NAME_LIMIT: usize = 200;
 /// The longest grace time of a rotated key, in seconds: a week.
 const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
 
@@ -96,17 +93,10 @@ pub async fn list_keys(
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
-    }
+    let limit = page_size(query.limit, PAGE_LIMIT)?;
     let page =
         gateway.registry.keys(&caller.tenant(), super::cursor(query.cursor.as_ref()), limit).await;
-    let page = page.map_err(|error| match error {
-        RegistryError::Invalid(reason) => invalid(reason),
-        other => other.into(),
-    })?;
-    Ok(private(Json(page)))
+    Ok(private(Json(page.map_err(explain)?)))
 }
 
 /// Returns a key's record, never the key.
@@ -134,7 +124,7 @@ pub async fn create_key(
     require(&caller, Right::Admin)?;
     let new = NewKey {
         principal: body.principal.as_deref().map(parse_principal).transpose()?,
-        name: parse_name(body.name)?,
+        name: checked_name(body.name)?,
         rights: body.can.into_iter().collect(),
         expires_at: parse_end(body.expires_at, body.expires_in_days)?,
         // Whatever its principal is, the key has no higher role in the organisation than its creator.
@@ -145,7 +135,7 @@ pub async fn create_key(
     }
     grants_no_more(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
     let made = gateway.registry.create_key(&caller.tenant(), new).await;
-    Ok(shown_once(made.map_err(explain)?))
+    Ok(new_key(made.map_err(explain)?))
 }
 
 /// Replaces a key with a new one; the old key expires after a grace time.
@@ -179,7 +169,7 @@ pub async fn rotate_key(
         }
     }
     let grace = Duration::from_secs(body.grace_seconds);
-    Ok(shown_once(gateway.registry.rotate_key(&tenant, id, grace).await?))
+    Ok(new_key(gateway.registry.rotate_key(&tenant, id, grace).await?))
 }
 
 /// Revokes a key on every gateway at once.
@@ -213,10 +203,6 @@ fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uu
     parsed.ok_or_else(ApiError::not_found)
 }
 
-pub(super) fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
-    if caller.rights.contains(right) { Ok(()) } else { Err(ApiError::lacks(right)) }
-}
-
 /// Refuses and records an attempt to grant a right that the caller lacks.
 async fn grants_no_more(
     gateway: &SharedGateway,
@@ -236,33 +222,15 @@ async fn grants_no_more(
     ))
 }
 
-fn shown_once((key, record): (ApiKey, KeyRecord)) -> Response {
-    let place = format!("/api/v1/keys/{}", record.id);
-    let detail = format!("key `{}` was created, and shown only in the first answer", record.id);
-    let again =
-        ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
-    let body = Json(MadeKey { key: key.expose(), record: &record });
-    let mut response =
-        (StatusCode::CREATED, [(header::LOCATION, place)], private(body)).into_response();
-    response.extensions_mut().insert(ShownOnce { again });
-    response
-}
-
-pub(super) fn private(body: impl IntoResponse) -> Response {
-    ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
-}
-
-fn parse_name(name: String) -> Result<String, ApiError> {
-    if name.is_empty() || name.chars().count() > NAME_LIMIT || name.contains(char::is_control) {
-        return Err(invalid(format!(
-            "`name` must have 1 to {NAME_LIMIT} characters, without control characters"
-        )));
-    }
-    Ok(name)
-}
-
 pub(super) fn parse_principal(text: &str) -> Result<Principal, ApiError> {
     text.parse().map_err(|error: RegistryError| invalid(format!("`principal`: {error}")))
+}
+
+fn new_key((key, record): (ApiKey, KeyRecord)) -> Response {
+    let place = format!("/api/v1/keys/{}", record.id);
+    let body = Json(MadeKey { key: key.expose(), record: &record });
+    let answer = (StatusCode::CREATED, [(header::LOCATION, place)], private(body)).into_response();
+    shown_once("key", record.id, answer)
 }
 
 /// Returns when a key expires, from either of the two fields.
@@ -283,8 +251,4 @@ fn parse_end(
         }
         (None, Some(_)) => Err(invalid(format!("`expires_in_days` is 1 to {KEY_DAYS_LIMIT}"))),
     }
-}
-
-pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::InvalidRequest, detail)
 }

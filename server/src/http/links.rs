@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use protocol::ErrorCode;
 use registry::{Caller, LinkRecord, Right};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::api::{checked_name, private, require, shown_once};
 use super::body::ApiJson;
-use super::idempotency::ShownOnce;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
-
-/// The longest name of a link, in characters.
-const NAME_LIMIT: usize = 200;
 
 /// A request for a new link.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -58,7 +54,7 @@ pub async fn list_links(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
 ) -> Result<Response, ApiError> {
-    require_admin(&caller)?;
+    require(&caller, Right::Admin)?;
     let items = gateway.registry.links(&caller.tenant()).await?;
     let total = items.len();
     Ok(private(Json(Links { items, total })))
@@ -73,22 +69,13 @@ pub async fn create_link(
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<CreateLink>,
 ) -> Result<Response, ApiError> {
-    require_admin(&caller)?;
-    let length = body.name.chars().count();
-    if !(1..=NAME_LIMIT).contains(&length) || body.name.contains(char::is_control) {
-        let detail =
-            format!("`name` must have 1 to {NAME_LIMIT} characters, without control characters");
-        return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
-    }
-    let (slug, record) = gateway.registry.create_link(&caller.tenant(), &body.name).await?;
-    let detail = format!("link `{}` was created, and shown only in the first answer", record.id);
-    let again =
-        ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", record.id.to_string());
+    require(&caller, Right::Admin)?;
+    let name = checked_name(body.name)?;
+    let (slug, record) = gateway.registry.create_link(&caller.tenant(), &name).await?;
     let made =
         MadeLink { slug: slug.expose(), path: format!("/r/{}", slug.expose()), record: &record };
-    let mut response = (StatusCode::CREATED, private(Json(made))).into_response();
-    response.extensions_mut().insert(ShownOnce { again });
-    Ok(response)
+    let answer = (StatusCode::CREATED, private(Json(made))).into_response();
+    Ok(shown_once("link", record.id, answer))
 }
 
 /// Revokes a link on every gateway at once.
@@ -100,19 +87,11 @@ pub async fn revoke_link(
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    require_admin(&caller)?;
+    require(&caller, Right::Admin)?;
     // An id that is not text cannot exist.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     let id = parsed.ok_or_else(ApiError::not_found)?;
     gateway.registry.revoke_link(&caller.tenant(), id).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn require_admin(caller: &Caller) -> Result<(), ApiError> {
-    if caller.rights.contains(Right::Admin) { Ok(()) } else { Err(ApiError::lacks(Right::Admin)) }
-}
-
-fn private(body: impl IntoResponse) -> Response {
-    ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
 }

@@ -8,12 +8,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::Scope;
-use registry::{Caller, MemberPage, Membership, Principal, RegistryError, Right, Role};
+use registry::{Caller, MemberPage, Membership, Principal, Right, Role};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
+use super::api::{explain, invalid, page_size, private, require};
 use super::body::ApiJson;
-use super::keys::{invalid, parse_principal, private, require};
+use super::keys::parse_principal;
 use super::openapi::Problem;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
@@ -66,10 +67,7 @@ pub async fn list_members(
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
-    }
+    let limit = page_size(query.limit, PAGE_LIMIT)?;
     let project = place(&caller, query.project)?;
     let cursor = super::cursor(query.cursor.as_ref());
     let page = gateway.registry.members(&caller, project.as_ref(), cursor, limit).await;
@@ -130,12 +128,4 @@ pub async fn remove_member(
 fn place(caller: &Caller, project: Option<String>) -> Result<Option<Scope>, ApiError> {
     let scope = project.map(|name| Scope::new(caller.scope.org(), &name)).transpose();
     scope.map_err(|_| ApiError::not_found())
-}
-
-pub(super) fn explain(error: RegistryError) -> ApiError {
-    match error {
-        RegistryError::Invalid(reason) => invalid(reason),
-        RegistryError::Name(error) => invalid(error.to_string()),
-        other => other.into(),
-    }
 }

@@ -12,12 +12,12 @@ use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use protocol::ErrorCode;
 use registry::{OfficialFilter, OfficialReader, RegistryError, Tenant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::api::invalid;
 use super::pages::Pages;
 use crate::error::ApiError;
 use crate::http::authentication::Reader;
@@ -132,9 +132,7 @@ pub async fn list_versions(
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let place = found(place)?;
-    let deleted = include_deleted(query)?;
-    let (reader, cache) = asked.reader(&gateway, &place).await?;
+    let OfOne { place, deleted, reader, cache } = of_one(&gateway, &asked, place, query).await?;
     let name = place.name.as_deref().unwrap_or_default();
     let versions = gateway.registry.official_versions(&reader, name, deleted).await;
     let versions = versions.map_err(told)?;
@@ -153,9 +151,7 @@ pub async fn get_version(
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let place = found(place)?;
-    let deleted = include_deleted(query)?;
-    let (reader, cache) = asked.reader(&gateway, &place).await?;
+    let OfOne { place, deleted, reader, cache } = of_one(&gateway, &asked, place, query).await?;
     let [name, version] =
         [&place.name, &place.version].map(|part| part.as_deref().unwrap_or_default());
     let found = gateway.registry.official_version(&reader, name, version, deleted).await;
@@ -235,6 +231,26 @@ impl Asked {
     }
 }
 
+/// A request about one server, understood.
+struct OfOne {
+    place: Place,
+    deleted: bool,
+    reader: OfficialReader,
+    cache: &'static str,
+}
+
+async fn of_one(
+    gateway: &SharedGateway,
+    asked: &Asked,
+    place: Result<Path<Place>, PathRejection>,
+    query: Result<Query<ServerQuery>, QueryRejection>,
+) -> Result<OfOne, ApiError> {
+    let place = found(place)?;
+    let deleted = include_deleted(query)?;
+    let (reader, cache) = asked.reader(gateway, &place).await?;
+    Ok(OfOne { place, deleted, reader, cache })
+}
+
 fn include_deleted(query: Result<Query<ServerQuery>, QueryRejection>) -> Result<bool, ApiError> {
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     flag(query.include_deleted)
@@ -281,8 +297,4 @@ fn answer(cache: &'static str, body: &Value) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     headers.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
     response
-}
-
-fn invalid(detail: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::InvalidRequest, detail)
 }

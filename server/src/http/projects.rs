@@ -11,9 +11,8 @@ use registry::{Caller, ProjectPage, ProjectRecord, RegistryError, Right};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
+use super::api::{explain, invalid, page_size, private, require};
 use super::body::ApiJson;
-use super::keys::{invalid, private, require};
-use super::members::explain;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
@@ -51,10 +50,7 @@ pub async fn list_projects(
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(invalid(format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}")));
-    }
+    let limit = page_size(query.limit, PAGE_LIMIT)?;
     let page =
         gateway.registry.projects(&caller, super::cursor(query.cursor.as_ref()), limit).await;
     Ok(private(Json(page.map_err(explain)?)))

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use protocol::ErrorCode;
 use registry::{Caller, Changes, EntryName, Right};
 
+use super::api::require;
 use super::body;
 use super::pages::Pages;
 use crate::admission::memory::Parsed;
@@ -33,21 +34,17 @@ use crate::state::SharedGateway;
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn pass_message(
     State(gateway): State<SharedGateway>,
-    Extension(pages): Extension<Arc<Pages>>,
-    Extension(caller): Extension<Arc<Caller>>,
-    Extension(seen): Extension<Changes>,
-    server: Result<Path<String>, PathRejection>,
+    asked: Asked,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let shared = Arc::clone(&gateway);
-    let passage =
-        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
-    if !body::is_json(request.headers()) {
+    let is_json = body::is_json(&asked.headers);
+    let passage = asked.passage(&gateway).await?;
+    if !is_json {
         let what = "the body must be `application/json`, and not compressed";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
         return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let memory = &shared.memory;
+    let memory = &gateway.memory;
     let body = body::read(memory, request).await?;
     let _room = memory.parsed(passage.scope(), &body, Parsed::Names).await?;
     Ok(passage.post(body).await)
@@ -66,15 +63,11 @@ pub async fn pass_message(
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn open_stream(
     State(gateway): State<SharedGateway>,
-    Extension(pages): Extension<Arc<Pages>>,
-    Extension(caller): Extension<Arc<Caller>>,
-    Extension(seen): Extension<Changes>,
-    server: Result<Path<String>, PathRejection>,
-    request: Request,
+    asked: Asked,
 ) -> Result<Response, ApiError> {
-    let passage =
-        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
-    if !accepts_events(request.headers()) {
+    let accepts_events = accepts_events(&asked.headers);
+    let passage = asked.passage(&gateway).await?;
+    if !accepts_events {
         let what = "a GET opens a stream of events: send `Accept: text/event-stream`";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
         return Err(error.with_status(StatusCode::NOT_ACCEPTABLE));
@@ -95,40 +88,41 @@ pub async fn open_stream(
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub async fn end_session(
     State(gateway): State<SharedGateway>,
-    Extension(pages): Extension<Arc<Pages>>,
-    Extension(caller): Extension<Arc<Caller>>,
-    Extension(seen): Extension<Changes>,
-    server: Result<Path<String>, PathRejection>,
-    request: Request,
+    asked: Asked,
 ) -> Result<Response, ApiError> {
-    let passage =
-        passage(gateway, &pages, caller, seen, server, request.uri(), request.headers()).await?;
-    if !request.headers().contains_key("mcp-session-id") {
+    let has_session = asked.headers.contains_key("mcp-session-id");
+    let passage = asked.passage(&gateway).await?;
+    if !has_session {
         let what = "a DELETE ends a session: send its `Mcp-Session-Id`";
         return Err(ApiError::new(ErrorCode::InvalidRequest, what));
     }
     Ok(passage.without_body(Method::DELETE).await)
 }
 
-/// Resolves the server's name for the caller.
-async fn passage(
-    gateway: SharedGateway,
-    pages: &Pages,
-    caller: Arc<Caller>,
-    seen: Changes,
+/// Who asks for which server, and with what headers.
+#[derive(FromRequestParts)]
+pub struct Asked {
+    pages: Extension<Arc<Pages>>,
+    caller: Extension<Arc<Caller>>,
+    seen: Extension<Changes>,
     server: Result<Path<String>, PathRejection>,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<Passage, ApiError> {
-    pages.check(uri, headers)?;
-    if !caller.rights.contains(Right::Execute) {
-        return Err(ApiError::lacks(Right::Execute));
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl Asked {
+    /// Resolves the server's name for the caller.
+    async fn passage(self, gateway: &SharedGateway) -> Result<Passage, ApiError> {
+        let Self { pages, caller: Extension(caller), seen: Extension(seen), server, uri, headers } =
+            self;
+        pages.check(&uri, &headers)?;
+        require(&caller, Right::Execute)?;
+        let name = server.ok().and_then(|Path(name)| name.parse::<EntryName>().ok());
+        let name = name.ok_or_else(ApiError::not_found)?;
+        let requester = Requester::new(caller, &headers);
+        let server = gateway.registry.server(&requester.tenant(), &name).await?;
+        Passage::new(Arc::clone(gateway), requester, headers, server, seen)
     }
-    let name = server.ok().and_then(|Path(name)| name.parse::<EntryName>().ok());
-    let name = name.ok_or_else(ApiError::not_found)?;
-    let requester = Requester::new(caller, headers);
-    let server = gateway.registry.server(&requester.tenant(), &name).await?;
-    Passage::new(gateway, requester, headers.clone(), server, seen)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

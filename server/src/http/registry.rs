@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::api::{invalid, page_size};
 use super::openapi::Problem;
 use super::pages::Pages;
 use crate::error::ApiError;
@@ -83,11 +84,7 @@ pub async fn list_entries(
         routing: parse_word(query.routing, "routing")?,
     };
     let says_cloud = says_cloud(query.http_as.as_deref())?;
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        let detail = format!("`limit` is {limit}; it must be 1 to {PAGE_LIMIT}");
-        return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
-    }
+    let limit = page_size(query.limit, PAGE_LIMIT)?;
     let page = gateway
         .registry
         .catalog(&reader.tenant(), &filter, super::cursor(query.cursor.as_ref()), limit)
@@ -135,7 +132,6 @@ pub async fn get_entry(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let invalid = |detail: String| ApiError::new(ErrorCode::InvalidRequest, detail);
     let Path(name) = name.map_err(|error| invalid(error.body_text()))?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let says_cloud = says_cloud(query.http_as.as_deref())?;

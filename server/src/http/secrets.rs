@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::ErrorCode;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::api::{invalid, private};
 use crate::error::ApiError;
 use crate::http::body::{ApiBytes, is_json};
 use crate::identity::requester::Requester;
@@ -72,7 +73,7 @@ pub async fn list_secrets(
     gateway.registry.check_secrets().await?;
     let tenant = Requester::new(caller, &headers).tenant();
     let secrets = gateway.registry.secrets(&tenant).await?;
-    Ok((PRIVATE, Json(Listed { secrets })).into_response())
+    Ok(private(Json(Listed { secrets })))
 }
 
 /// Stores a value with its hosts: 201 for a new name, 200 if it replaces another value.
@@ -118,7 +119,7 @@ pub async fn put_secret(
         .await
         .map_err(|error| told(error, &name))?;
     let status = if record.version == 1 { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, PRIVATE, Json(record)).into_response())
+    Ok((status, private(Json(record))).into_response())
 }
 
 /// Deletes a secret.
@@ -142,10 +143,8 @@ pub async fn delete_secret(
         .delete_secret(&tenant, query.owner, &name)
         .await
         .map_err(|error| told(error, &name))?;
-    Ok((StatusCode::NO_CONTENT, PRIVATE).into_response())
+    Ok(private(StatusCode::NO_CONTENT))
 }
-
-const PRIVATE: [(header::HeaderName, &str); 1] = [(header::CACHE_CONTROL, "private, no-store")];
 
 fn right_for(owner: SecretOwner) -> Right {
     match owner {
@@ -160,10 +159,6 @@ fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
     }
     let detail = format!("the key lacks the right `{}`", right.as_str());
     Err(ApiError::new(ErrorCode::Forbidden, detail))
-}
-
-fn invalid(detail: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::InvalidRequest, detail)
 }
 
 fn refused(error: RegistryError) -> ApiError {

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
-use registry::Caller;
+use axum::http::StatusCode;
+use axum::response::Response;
+use registry::{Caller, Right};
 
+use super::api::{private, require};
 use super::body::ApiJson;
-use super::capabilities::{Deprecate, Named, Yank, private, require_publish, told};
+use super::capabilities::{Deprecate, Named, Yank, named, published, told};
 use super::openapi::Problem;
 use crate::error::ApiError;
 use crate::publish::servers::{self, MadeServer, PublishServer};
@@ -34,11 +35,9 @@ pub async fn publish_server(
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<PublishServer>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let made = servers::publish(&gateway, &caller, body).await.map_err(told)?;
-    let status = if made.new { StatusCode::CREATED } else { StatusCode::OK };
-    let location = made.location.clone();
-    Ok((status, [(header::LOCATION, location)], private(Json(made))).into_response())
+    Ok(published(made.new, made.location.clone(), &made))
 }
 
 /// Deprecates a version of a server, or all versions.
@@ -52,10 +51,10 @@ pub async fn deprecate_server(
     Path(name): Path<String>,
     ApiJson(body, _room): ApiJson<Deprecate>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let version = body.version.as_deref();
-    servers::deprecate(&gateway, &caller, &name, version, body.message).await.map_err(told)?;
-    Ok(private(Json(Named { name })))
+    let done = servers::deprecate(&gateway, &caller, &name, version, body.message).await;
+    named(done.map(|()| name))
 }
 
 /// Yanks a version of a server: only requests for exactly this version still resolve.
@@ -69,9 +68,8 @@ pub async fn yank_server(
     Path(name): Path<String>,
     ApiJson(body, _room): ApiJson<Yank>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
-    servers::yank(&gateway, &caller, &name, &body.version).await.map_err(told)?;
-    Ok(private(Json(Named { name })))
+    require(&caller, Right::Publish)?;
+    named(servers::yank(&gateway, &caller, &name, &body.version).await.map(|()| name))
 }
 
 /// Deletes a server permanently, with all its versions. Its name is never reused.
@@ -85,7 +83,7 @@ pub async fn delete_server(
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     gateway.registry.delete_server(&caller, &name).await?;
     Ok(private(StatusCode::NO_CONTENT))
 }

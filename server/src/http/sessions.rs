@@ -15,9 +15,8 @@ use serde_json::json;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::api::{invalid, private, shown_once};
 use super::body::ApiJson;
-use super::idempotency::ShownOnce;
-use super::keys::{invalid, private};
 use crate::error::ApiError;
 use crate::identity::sessions::LONGEST;
 use crate::state::SharedGateway;
@@ -102,8 +101,6 @@ pub async fn create_session(
             tracing::error!(error = %error, "Could not encode a session");
             ApiError::new(ErrorCode::Internal, "could not create the session")
         })?;
-    let detail = format!("session `{id}` was created, and shown only in the first answer");
-    let again = ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", id.to_string());
     let body = NewSession {
         session: made.token,
         id,
@@ -112,7 +109,6 @@ pub async fn create_session(
         can: &rights,
         expires_at: made.expires_at,
     };
-    let mut response = (StatusCode::CREATED, private(Json(body))).into_response();
-    response.extensions_mut().insert(ShownOnce { again });
-    Ok(response)
+    let answer = (StatusCode::CREATED, private(Json(body))).into_response();
+    Ok(shown_once("session", id, answer))
 }

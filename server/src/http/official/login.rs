@@ -8,13 +8,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use protocol::ErrorCode;
+use registry::Right;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::http::api::{private, require};
 use crate::http::authentication;
 use crate::http::body::ApiBytes;
-use crate::http::capabilities::{private, require_publish};
 use crate::http::openapi::Problem;
 use crate::state::SharedGateway;
 
@@ -60,7 +61,7 @@ pub async fn exchange_key(
     // Checked and counted as if it were in the request's header.
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
     let caller = authentication::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let expires_at = caller.expires_at.map_or(0, |at| at.timestamp());
     let answer = RegistryToken { registry_token: body.github_token, expires_at };
     Ok(private(Json(answer)).into_response())

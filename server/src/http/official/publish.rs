@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use registry::Caller;
+use registry::{Caller, Right};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::{Asked, ServerResponse, answer, told};
 use crate::error::ApiError;
+use crate::http::api::require;
 use crate::http::body::ApiJson;
-use crate::http::capabilities::{require_publish, told as told_of_publishing};
+use crate::http::capabilities::told as told_of_publishing;
 use crate::http::openapi::Problem;
 use crate::publish::official;
 use crate::state::SharedGateway;
@@ -61,7 +62,7 @@ pub async fn publish_server(
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
-    require_publish(&caller)?;
+    require(&caller, Right::Publish)?;
     let made = official::publish(&gateway, &caller, body).await.map_err(|error| {
         let detail = error.message.clone();
         // The member that clients of the official API read the reason from.
