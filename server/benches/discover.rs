@@ -20,7 +20,7 @@ use gateway::Gateway;
 use protocol::Routing;
 use registry::{DiscoverQuery, NewCapability, Registry, Tenant};
 use serde_json::{Value, json};
-use server::database::embedded_postgres::EmbeddedPostgres;
+use server::bench::postgres_url;
 
 /// So many servers of ten tools are there, beside those that ship, one size after the other.
 const SERVERS: [u32; 3] = [100, 1_000, 10_000];
@@ -184,9 +184,8 @@ async fn measure(
 fn main() -> Result<(), Box<dyn Error>> {
     let gateway = Gateway::start()?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let postgres = EmbeddedPostgres::attach(&gateway.folder.join("data"))?;
-    let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
-    let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
+    let url = postgres_url(&gateway.folder.join("data"))?;
+    let registry = runtime.block_on(Registry::connect_with(&url, 2))?;
     println!("### Finding tools\n");
     runtime.block_on(listening(&registry))?;
     let mut filled = 0;
@@ -194,8 +193,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         bulk::add_worded_tools(&gateway, filled + 1, servers)?;
         filled = servers;
         let before = resident(std::process::id());
-        let [rounds, first] =
-            runtime.block_on(measure(&registry, &postgres.app_url(), &gateway))?;
+        let [rounds, first] = runtime.block_on(measure(&registry, &url, &gateway))?;
         println!("{} tools, found {LIMIT} at a time:\n", servers * 10);
         let names = CASES.iter().map(|(name, ..)| *name).chain([CHANGED, HTTP]);
         let against: Vec<(&str, &[&str])> = names.map(|name| (name, &[ONE][..])).collect();

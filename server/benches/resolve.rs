@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use protocol::ToolId;
 use registry::{Registry, Resolved, Tenant};
-use server::database::embedded_postgres::EmbeddedPostgres;
+use server::bench::postgres_url;
 
 use figures::Rounds;
 use gateway::Gateway;
@@ -98,9 +98,8 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
 fn main() -> Result<(), Box<dyn Error>> {
     let gateway = Gateway::start()?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let postgres = EmbeddedPostgres::attach(&gateway.folder.join("data"))?;
-    let postgres = postgres.ok_or("the gateway's Postgres does not run")?;
-    let registry = runtime.block_on(Registry::connect_with(&postgres.app_url(), 2))?;
+    let url = postgres_url(&gateway.folder.join("data"))?;
+    let registry = runtime.block_on(Registry::connect_with(&url, 2))?;
     println!("### The look-up of a program's tools\n");
     let deadline = Instant::now() + PATIENCE;
     while !registry.remembers_entries() {

@@ -2,7 +2,7 @@
 //!
 //! Every limit belongs to a tenant, a key or an address, so that one of them cannot take everything from the others.
 
-pub mod exchanges;
-pub mod limits;
-pub mod memory;
-pub mod turns;
+pub(crate) mod exchanges;
+pub(crate) mod limits;
+pub(crate) mod memory;
+pub(crate) mod turns;

@@ -33,13 +33,6 @@ extern "C" fn decide(count: c_int, arguments: *const *const c_char) {
     IS_GATEWAY.store(!is_child, Ordering::Relaxed);
 }
 
-/// Keeps this process, and those that it starts, to pages of the normal size. The kernel takes a huge page back only as a
-/// whole, so after a burst of large messages most of it would stay.
-pub(crate) fn use_small_pages() {
-    // A kernel that refuses has no huge pages.
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
-}
-
 /// `mimalloc` in the gateway, the C library's allocator in its sandbox children.
 struct ByRole;
 

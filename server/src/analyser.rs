@@ -8,13 +8,13 @@ use protocol::{ErrorBody, ErrorCode, Integrity};
 use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
 
 /// The sealed job that every child of this program can run.
-pub const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
+pub(crate) const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
 
 /// The number of cached analyses.
 const CACHED_PROGRAMS: u64 = 4_096;
 
 /// Analyses programs in killable children and remembers what it found.
-pub struct Analyser {
+pub(crate) struct Analyser {
     jobs: JobPool,
     cache: Cache<[u8; 32], Arc<Analysis>>,
 }
@@ -24,7 +24,7 @@ impl Analyser {
     ///
     /// # Errors
     /// Returns an error when no sealed child can be started on this machine.
-    pub fn start(workers: usize) -> Result<Self, SandboxError> {
+    pub(crate) fn start(workers: usize) -> Result<Self, SandboxError> {
         Ok(Self {
             jobs: JobPool::new(ANALYSE, JobLimits::default(), workers)?,
             cache: Cache::new(CACHED_PROGRAMS),
@@ -35,7 +35,7 @@ impl Analyser {
     ///
     /// # Errors
     /// Returns `TOO_COMPLEX` when the child had to be killed, and `SANDBOX_UNAVAILABLE` when no child can be started.
-    pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+    pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }

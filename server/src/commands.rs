@@ -25,7 +25,7 @@ use crate::database::Database;
 ///
 /// # Errors
 /// Returns an error with the cause and the remedy.
-pub fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     let settings = &cli.settings;
     if cli.sandbox_selftest {
         let seen = runtime.block_on(sandbox::self_test())?;
@@ -132,7 +132,7 @@ fn say(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes an error and its causes to stderr.
-pub fn say_error(error: &anyhow::Error) {
+pub(crate) fn say_error(error: &anyhow::Error) {
     // There is nowhere left to report a failure of stderr.
     let text = format!("error: {error:#}");
     let _ = writeln!(std::io::stderr(), "{}", keys_in_use().text(&text));

@@ -19,15 +19,19 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::redaction::{UsedKey, keys_in_use};
 use zeroize::Zeroizing;
 
-pub use catalog::{CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, ToolsCommand};
-pub use connections::ConnectionSettings;
-pub use credentials::{CreateKey, KEY_DAYS_LIMIT, KeysCommand, ScopeCommand, SecretsCommand};
-pub use identity::OauthSettings;
+pub(crate) use catalog::{
+    CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, ToolsCommand,
+};
+pub(crate) use connections::ConnectionSettings;
+pub(crate) use credentials::{
+    CreateKey, KEY_DAYS_LIMIT, KeysCommand, ScopeCommand, SecretsCommand,
+};
+pub(crate) use identity::OauthSettings;
 pub(crate) use identity::address;
-pub use master_key::MasterKeySettings;
-pub use public_url::PublicUrl;
-pub use rates::{RateLimit, RateSettings};
-pub use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
+pub(crate) use master_key::MasterKeySettings;
+pub(crate) use public_url::PublicUrl;
+pub(crate) use rates::{RateLimit, RateSettings};
+pub(crate) use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 
 /// PML's gateway and registry: analyses agent-written programs, runs server programs, and delegates the others to
 /// `pml` on the user's machine.
@@ -43,7 +47,7 @@ Examples:
   pml-server --listen 0.0.0.0:3001             start with flags of `serve`
   pml-server keys create --scope local.default create an API key, the only output on stdout
   pml-server scope create acme.web             create a tenant")]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
     pub settings: Settings,
@@ -58,7 +62,7 @@ pub struct Cli {
 
 impl Cli {
     /// Parses the command line and the environment of this process; prints an error and exits if they are invalid.
-    pub fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::read(&arguments).unwrap_or_else(|error| error.exit())
     }
@@ -86,7 +90,7 @@ impl Cli {
 
 /// The settings that every command reads.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The folder of the gateway's private Postgres and its first API key.
     ///
     /// Default: `/var/lib/pml` for root, else `$XDG_DATA_HOME/pml`.
@@ -139,7 +143,7 @@ pub struct Settings {
 
 /// The commands of `pml-server`.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the gateway (the default).
     Serve(Box<Serve>),
     /// Migrate the database's schema to the present version.
@@ -186,7 +190,7 @@ pub enum Command {
 
 /// Settings of `serve`.
 #[derive(Debug, Clone, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// The address to listen on; port 0 selects a free port.
     #[arg(long, env = "PML_LISTEN", default_value = "127.0.0.1:3001", value_name = "ADDR:PORT", value_parser = listen_address)]
     pub listen: SocketAddr,
@@ -275,7 +279,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 /// The isolation between programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Isolation {
+pub(crate) enum Isolation {
     /// Forks of one zygote.
     Shared,
     /// A zygote for each program.
@@ -284,7 +288,7 @@ pub enum Isolation {
 
 /// A setting that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
+pub(crate) enum Switch {
     /// Enabled.
     On,
     /// Disabled.
@@ -295,16 +299,16 @@ pub enum Switch {
 ///
 /// While it exists, its value is removed from all log lines of the process, even where a library quotes it.
 #[derive(Clone)]
-pub struct Secret(Arc<(Zeroizing<String>, UsedKey)>);
+pub(crate) struct Secret(Arc<(Zeroizing<String>, UsedKey)>);
 
 impl Secret {
     /// Takes a value.
-    pub fn new(value: &str) -> Self {
+    pub(crate) fn new(value: &str) -> Self {
         Self(Arc::new((Zeroizing::new(value.to_owned()), keys_in_use().hold(value))))
     }
 
     /// Returns the value, for the only code that needs it.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0.0
     }
 }
@@ -328,7 +332,7 @@ impl Settings {
     ///
     /// Root's default is outside `/root`, because the private Postgres runs as
     /// another user, which must be able to reach it.
-    pub fn data_dir(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         if let Some(dir) = &self.data_dir {
             return dir.clone();
         }

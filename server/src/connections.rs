@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-pub use descriptors::raise as raise_descriptors;
-pub use table::Limits;
+pub(crate) use descriptors::raise as raise_descriptors;
+pub(crate) use table::Limits;
 
 use live::Times;
 pub(crate) use sent::TooSlow;
@@ -58,7 +58,7 @@ const PING: Duration = Duration::from_secs(20);
 /// Serves connections until `shutdown` is cancelled, then until the last of them has ended.
 ///
 /// `exempt` returns whether a peer has no limit per address: proxies, which have many clients behind them.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,

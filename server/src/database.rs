@@ -1,7 +1,7 @@
 //! The database of a command, and the connection to it.
 
-pub mod embedded_postgres;
-pub mod master_key;
+pub(crate) mod embedded_postgres;
+pub(crate) mod master_key;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::config::Settings;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The database that a command works on.
-pub enum Database {
+pub(crate) enum Database {
     /// The private Postgres in the data directory, started or joined.
     Embedded(EmbeddedPostgres),
     /// The operator's own.
@@ -36,7 +36,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns an error that says what is missing and how to get it.
-    pub fn open(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
         if let Some(url) = &settings.database_url {
             return Ok(Self::External {
                 app_url: url.expose().to_owned(),
@@ -55,7 +55,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns an error when there is no way to act as the owner.
-    pub async fn operator(&self) -> anyhow::Result<Operator> {
+    pub(crate) async fn operator(&self) -> anyhow::Result<Operator> {
         let url = match self {
             Self::Embedded(embedded) => embedded.owner_url(),
             Self::External { owner_url, .. } => owner_url.clone().context(
@@ -69,7 +69,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns an error when the database does not answer or its schema is old.
-    pub async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
+    pub(crate) async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
         let url = match self {
             Self::Embedded(embedded) => embedded.app_url(),
             Self::External { app_url, .. } => app_url.clone(),
@@ -96,7 +96,7 @@ impl Database {
     }
 
     /// Returns when the private Postgres has exited; never for the operator's own.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         match self {
             Self::Embedded(embedded) => {
                 while !embedded.has_exited() {
@@ -108,7 +108,7 @@ impl Database {
     }
 
     /// Returns whether this is the gateway's private Postgres.
-    pub fn is_embedded(&self) -> bool {
+    pub(crate) fn is_embedded(&self) -> bool {
         matches!(self, Self::Embedded(_))
     }
 }

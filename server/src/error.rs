@@ -8,12 +8,12 @@ use protocol::ErrorCode;
 use registry::{RegistryError, Right};
 use serde_json::{Map, Value, json};
 
-pub use self::request_id::with_request_id;
+pub(crate) use self::request_id::with_request_id;
 
 /// A request that was refused before it became an execution, as RFC 9457 `application/problem+json` with a `code`
 /// member.
 #[derive(Debug, Clone)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     code: ErrorCode,
     status: StatusCode,
     detail: String,
@@ -25,14 +25,14 @@ pub struct ApiError {
 /// The right that a refused caller lacks, in the extensions of the response: a client with a token requests it from
 /// its issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MissingRight(pub Right);
+pub(crate) struct MissingRight(pub Right);
 
 /// The message for an id or a name that does not exist or belongs to somebody else.
-pub const NOT_FOUND: &str = "nothing that your key can see has this name or id";
+pub(crate) const NOT_FOUND: &str = "nothing that your key can see has this name or id";
 
 impl ApiError {
     /// Creates an error with the status that belongs to its code.
-    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
             code,
             status: status_of(code),
@@ -44,7 +44,7 @@ impl ApiError {
     }
 
     /// Creates the answer to a path that is not served.
-    pub fn no_such_path(path: &str) -> Self {
+    pub(crate) fn no_such_path(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
         Self::new(ErrorCode::InvalidRequest, detail)
@@ -53,7 +53,7 @@ impl ApiError {
     }
 
     /// Creates the answer to a method that a path does not have; the router adds `Allow`.
-    pub fn no_such_method(method: &Method) -> Self {
+    pub(crate) fn no_such_method(method: &Method) -> Self {
         let detail =
             format!("this path does not support `{method}`; `Allow` lists the supported methods");
         Self::new(ErrorCode::InvalidRequest, detail)
@@ -62,53 +62,48 @@ impl ApiError {
     }
 
     /// Creates the answer to a caller that lacks a right.
-    pub fn lacks(right: Right) -> Self {
+    pub(crate) fn lacks(right: Right) -> Self {
         Self::forbidden(right, format!("the key lacks the right `{}`", right.as_str()))
     }
 
     /// Creates the answer to a caller that lacks a right.
-    pub fn forbidden(right: Right, detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(right: Right, detail: impl Into<String>) -> Self {
         Self { lacks: Some(right), ..Self::new(ErrorCode::Forbidden, detail) }
     }
 
     /// Creates the answer to an id that does not exist or belongs to somebody else.
-    pub fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(ErrorCode::NotFound, NOT_FOUND)
     }
 
     /// Answers with another status than the code's own.
     #[must_use]
-    pub fn with_status(mut self, status: StatusCode) -> Self {
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
 
     /// Adds a member to the body.
     #[must_use]
-    pub fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
         self
     }
 
     /// Adds a header.
     #[must_use]
-    pub fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Returns the code.
-    pub fn code(&self) -> ErrorCode {
-        self.code
-    }
-
     /// Returns the status.
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
     /// Returns the body.
-    pub fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let mut body = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason(),
@@ -178,7 +173,7 @@ impl IntoResponse for ApiError {
 const TEXT_LIMIT: usize = 4 * 1024;
 
 /// Converts refusals by the router or a library, in plain text or empty, to the common form.
-pub async fn in_one_form(response: Response) -> Response {
+pub(crate) async fn in_one_form(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_plain = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
@@ -229,7 +224,7 @@ impl From<RegistryError> for ApiError {
 }
 
 /// Reports a registry failure without its internal text, which is logged here, once.
-pub fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
+pub(crate) fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
     let (code, message) = match error {
         RegistryError::Unavailable(_) => {
             (ErrorCode::DatabaseUnavailable, "the database does not answer")

@@ -1,9 +1,9 @@
 //! What is done with a program, and with one call of a tool.
 
-pub mod calls;
-pub mod capabilities;
-pub mod discover;
-pub mod execute;
+pub(crate) mod calls;
+pub(crate) mod capabilities;
+pub(crate) mod discover;
+pub(crate) mod execute;
 mod failure;
-pub mod refusal;
-pub mod result;
+pub(crate) mod refusal;
+pub(crate) mod result;

@@ -1,27 +1,27 @@
 //! The routes and the layers around them.
 
 mod api;
-pub mod audit;
+pub(crate) mod audit;
 mod authentication;
 mod body;
-pub mod capabilities;
-pub mod health;
-pub mod idempotency;
-pub mod keys;
-pub mod links;
-pub mod mcp;
-pub mod members;
-pub mod oauth;
-pub mod observe;
-pub mod official;
-pub mod openapi;
-pub mod pages;
-pub mod projects;
-pub mod proxy;
-pub mod registry;
-pub mod secrets;
-pub mod servers;
-pub mod sessions;
+pub(crate) mod capabilities;
+pub(crate) mod health;
+pub(crate) mod idempotency;
+pub(crate) mod keys;
+pub(crate) mod links;
+pub(crate) mod mcp;
+pub(crate) mod members;
+pub(crate) mod oauth;
+pub(crate) mod observe;
+pub(crate) mod official;
+pub(crate) mod openapi;
+pub(crate) mod pages;
+pub(crate) mod projects;
+pub(crate) mod proxy;
+pub(crate) mod registry;
+pub(crate) mod secrets;
+pub(crate) mod servers;
+pub(crate) mod sessions;
 mod singular;
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use crate::error::{self, ApiError};
 use crate::state::SharedGateway;
 
 /// The largest request body, in bytes.
-pub const BODY_LIMIT: usize = 10 * 1024 * 1024;
+pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
 /// How long a request's body may pause.
 const BODY_SILENCE: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ const SHARED_HEADERS: [HeaderName; 4] = [
 const PREFLIGHT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the gateway's routes.
-pub fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
+pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
     // Shared, because a layer's state is cloned for each request.
     let mcp = Arc::new(mcp::service(gateway.clone(), serve, shutdown));
     // The key is checked before the body is read, so that nobody without a key can make the gateway parse anything.

@@ -1,8 +1,8 @@
 //! Who calls: a credential becomes a principal, a scope and rights.
 
-pub mod caller_keys;
-pub mod credentials;
-pub mod progress;
-pub mod requester;
-pub mod sessions;
-pub mod tokens;
+pub(crate) mod caller_keys;
+pub(crate) mod credentials;
+pub(crate) mod progress;
+pub(crate) mod requester;
+pub(crate) mod sessions;
+pub(crate) mod tokens;

@@ -8,21 +8,96 @@
 //! It never runs a program that it did not parse, never calls a tool that the
 //! analysis did not declare, and never answers with another tenant's rows. SQL
 //! lives in `registry`, the analysis in `analysis`, containment in `sandbox`.
+//!
+//! The modules form no circle. From the top: `commands` starts everything;
+//! `http` reads requests and writes answers; `proxy`, `publish` and `execution`
+//! do what is asked; `state` holds the handles that they share; `upstreams`,
+//! `identity`, `admission`, `analyser` and `tools` are beneath it and know only
+//! what they are given; `database`, `connections`, `config` and `error` serve
+//! whoever is above.
 
-pub mod admission;
-pub mod analyser;
-pub mod commands;
-pub mod config;
-pub mod connections;
-pub mod database;
-pub mod error;
-pub mod execution;
-pub mod http;
+mod admission;
+mod analyser;
+mod commands;
+mod config;
+mod connections;
+mod database;
+mod error;
+mod execution;
+mod http;
 mod http_client;
-pub mod identity;
-pub mod proxy;
-pub mod publish;
-pub mod state;
-pub mod telemetry;
-pub mod tools;
-pub mod upstreams;
+mod identity;
+mod proxy;
+mod publish;
+mod state;
+mod telemetry;
+mod tools;
+mod upstreams;
+
+use std::process::ExitCode;
+
+use crate::analyser::ANALYSE;
+use crate::config::Cli;
+use crate::database::master_key;
+
+/// Runs `pml-server` with the arguments and the environment of this process.
+pub fn run() -> ExitCode {
+    // A sandbox child is this same program; it never gets past this line.
+    sandbox::child_main_if_requested(&[ANALYSE]);
+    let cli = Cli::of_process();
+    // The values already parsed into `cli`, and those that only the environment has: others of the same user could
+    // read them there.
+    for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
+        sandbox::take_variable(name);
+    }
+    master_key::take_variables();
+    match start(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            commands::say_error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    sandbox::keep_private()
+        .map_err(|error| anyhow::anyhow!("cannot protect this process from others: {error}"))?;
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    use_small_pages();
+    telemetry::start(&cli.settings.log)?;
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow::anyhow!("the TLS provider was installed twice"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // The private Postgres is tied to the thread that starts it, so it is
+    // started here, on the main thread, which lives as long as the process.
+    commands::run(cli, &runtime)
+}
+
+/// Keeps this process, and those that it starts, to pages of the normal size. The kernel takes a huge page back only
+/// as a whole, so after a burst of large messages most of it would stay.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn use_small_pages() {
+    // A kernel that refuses has no huge pages.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+/// What the benches need of this crate.
+#[doc(hidden)]
+pub mod bench {
+    use std::error::Error;
+    use std::path::Path;
+
+    use crate::database::embedded_postgres::EmbeddedPostgres;
+
+    /// Returns the URL of the private Postgres that a running gateway has in its data directory, for the role that
+    /// serves.
+    ///
+    /// # Errors
+    /// Returns an error when none runs there.
+    pub fn postgres_url(data_dir: &Path) -> Result<String, Box<dyn Error>> {
+        let postgres = EmbeddedPostgres::attach(data_dir)?;
+        Ok(postgres.ok_or("the gateway's Postgres does not run")?.app_url())
+    }
+}

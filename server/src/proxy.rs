@@ -59,7 +59,7 @@ const METHODS: [&str; 19] = [
 ];
 
 /// A caller and the server that it wants to reach.
-pub struct Passage {
+pub(crate) struct Passage {
     gateway: SharedGateway,
     requester: Requester,
     headers: HeaderMap,
@@ -74,7 +74,7 @@ impl Passage {
     ///
     /// # Errors
     /// Returns a refusal when it is not an MCP server behind HTTP that runs on the gateway's side.
-    pub fn new(
+    pub(crate) fn new(
         gateway: SharedGateway,
         requester: Requester,
         headers: HeaderMap,
@@ -107,12 +107,12 @@ impl Passage {
     }
 
     /// Returns whose message it is.
-    pub fn scope(&self) -> &Scope {
+    pub(crate) fn scope(&self) -> &Scope {
         self.requester.scope()
     }
 
     /// Passes a message of the client on.
-    pub async fn post(&self, body: Bytes) -> Response {
+    pub(crate) async fn post(&self, body: Bytes) -> Response {
         let message = match Message::read(&body) {
             Ok(message) => message,
             Err(BadMessage { code, message }) => {
@@ -129,7 +129,7 @@ impl Passage {
     }
 
     /// Opens the stream of server-initiated messages, or ends a session.
-    pub async fn without_body(&self, method: Method) -> Response {
+    pub(crate) async fn without_body(&self, method: Method) -> Response {
         self.send(method, None).await.unwrap_or_else(|stop| stop.told(None, false))
     }
 

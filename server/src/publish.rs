@@ -1,8 +1,8 @@
 //! Publishing a program under a name, over HTTP or by a meta-tool.
 
-pub mod create;
-pub mod official;
-pub mod servers;
+pub(crate) mod create;
+pub(crate) mod official;
+pub(crate) mod servers;
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ const SCHEMA_LIMIT: usize = 64 * 1024;
 /// A request to publish.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Publish {
+pub(crate) struct Publish {
     /// The id that programs call it by: `namespace:action` or, as in code, `namespace.action`.
     pub name: String,
     /// The program.
@@ -51,7 +51,7 @@ pub struct Publish {
 /// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Published)]
-pub struct Made {
+pub(crate) struct Made {
     /// Its full name, pinned to its content.
     pub fqdn: String,
     /// Its version.
@@ -80,7 +80,7 @@ pub struct Made {
 /// # Errors
 /// Returns the problem of the name, the program or its description, `CONFLICT` for a version with different bytes,
 /// and why the registry does not answer.
-pub async fn publish(
+pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     body: Publish,
@@ -159,7 +159,7 @@ pub async fn publish(
 ///
 /// # Errors
 /// Returns `NOT_FOUND` for what the caller's scope does not have.
-pub async fn deprecate(
+pub(crate) async fn deprecate(
     gateway: &SharedGateway,
     caller: &Caller,
     name: &str,
@@ -189,7 +189,11 @@ fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
 /// # Errors
 /// Returns `NOT_FOUND` for a name that the caller's scope does not have, `GONE` for a deleted one, and `FORBIDDEN` if
 /// the caller neither published it first nor administers the project.
-pub async fn delete(gateway: &SharedGateway, caller: &Caller, name: &str) -> Result<(), ApiError> {
+pub(crate) async fn delete(
+    gateway: &SharedGateway,
+    caller: &Caller,
+    name: &str,
+) -> Result<(), ApiError> {
     let id = parse_id(name).map_err(|_| ApiError::not_found())?;
     Ok(gateway.registry.delete_capability(caller, &id).await?)
 }
@@ -198,7 +202,7 @@ pub async fn delete(gateway: &SharedGateway, caller: &Caller, name: &str) -> Res
 ///
 /// # Errors
 /// As [`deprecate`].
-pub async fn yank(
+pub(crate) async fn yank(
     gateway: &SharedGateway,
     caller: &Caller,
     name: &str,

@@ -14,7 +14,7 @@ use crate::identity::credentials::Credentials;
 use crate::upstreams::Upstreams;
 
 /// The gateway's long-lived parts.
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// Entries, tenants, keys and rules, in Postgres.
     pub registry: Registry,
     /// The analysis in killable children.
@@ -41,4 +41,4 @@ pub struct Gateway {
 }
 
 /// A shared [`Gateway`].
-pub type SharedGateway = Arc<Gateway>;
+pub(crate) type SharedGateway = Arc<Gateway>;

@@ -12,7 +12,7 @@ use tracing_subscriber::{Layer as _, fmt, registry};
 ///
 /// # Errors
 /// Returns an error when `filter` is not a valid filter.
-pub fn start(filter: &str) -> anyhow::Result<()> {
+pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("PML_LOG is not a log filter: {error}"))?;
     let lines = fmt::layer().with_writer(|| Stderr);

@@ -4,7 +4,7 @@
 //! does no input or output, and never panics. Their schemas are generated from the same types that their arguments
 //! are parsed into, so schema and code cannot diverge.
 
-pub mod catalog;
+pub(crate) mod catalog;
 mod collections;
 mod crypto;
 mod datetime;
@@ -29,7 +29,7 @@ use limits::{MAX_ARGUMENT_BYTES, MAX_DEPTH, MAX_RESULT_BYTES};
 
 /// Why a native tool returned no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ToolFailure {
+pub(crate) enum ToolFailure {
     /// The arguments do not match the tool's input schema.
     #[error("invalid arguments: {0}")]
     InvalidArguments(String),
@@ -44,9 +44,10 @@ pub enum ToolFailure {
     },
 }
 
-/// One worked example of a tool, shown in the catalog and run by the tests.
+/// One worked example of a tool, run by the tests.
 #[derive(Debug, Clone)]
-pub struct ToolExample {
+#[cfg_attr(not(test), expect(dead_code, reason = "only the tests read them"))]
+pub(crate) struct ToolExample {
     /// The arguments.
     pub arguments: Value,
     /// What the tool answers; absent where the answer differs from call to call.
@@ -54,7 +55,7 @@ pub struct ToolExample {
 }
 
 /// One native tool.
-pub struct NativeTool {
+pub(crate) struct NativeTool {
     /// The part of the id before the colon.
     pub namespace: &'static str,
     /// The part of the id after the colon.
@@ -76,7 +77,7 @@ pub struct NativeTool {
 
 impl NativeTool {
     /// Returns the tool id, `namespace:action`.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("{}:{}", self.namespace, self.action)
     }
 
@@ -84,7 +85,7 @@ impl NativeTool {
     ///
     /// It computes for up to a few hundred milliseconds in the worst case, so an
     /// asynchronous caller runs it on a blocking thread.
-    pub fn call(&self, arguments: Value) -> Result<Value, ToolFailure> {
+    pub(crate) fn call(&self, arguments: Value) -> Result<Value, ToolFailure> {
         // The depth comes first: measuring the size recurses.
         if limits::is_deeper_than(&arguments, MAX_DEPTH) {
             return Err(ToolFailure::InvalidArguments(format!(
@@ -168,7 +169,7 @@ impl NativeTool {
 }
 
 /// Returns every native tool, sorted by id.
-pub fn all() -> &'static [NativeTool] {
+pub(crate) fn all() -> &'static [NativeTool] {
     static TOOLS: LazyLock<Vec<NativeTool>> = LazyLock::new(|| {
         let mut tools = Vec::new();
         tools.extend(collections::tools());
@@ -184,7 +185,7 @@ pub fn all() -> &'static [NativeTool] {
 }
 
 /// Finds one native tool.
-pub fn find(namespace: &str, action: &str) -> Option<&'static NativeTool> {
+pub(crate) fn find(namespace: &str, action: &str) -> Option<&'static NativeTool> {
     all().iter().find(|tool| tool.namespace == namespace && tool.action == action)
 }
 

@@ -1,7 +1,7 @@
 //! MCP servers behind Streamable HTTP that the gateway calls.
 
-pub mod addresses;
-pub mod keys;
+pub(crate) mod addresses;
+pub(crate) mod keys;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ struct Connected {
 }
 
 /// Connections to upstream MCP servers.
-pub struct Upstreams {
+pub(crate) struct Upstreams {
     client: reqwest::Client,
     memory: Memory,
     private: PrivateHosts,
@@ -61,7 +61,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// Returns an error when the system has no certificates to check theirs with.
-    pub fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
         let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
         Ok(Self { client, memory, private, connections })
@@ -69,7 +69,7 @@ impl Upstreams {
 
     /// Starts to evict connections that use a stored secret as soon as stored secrets change anywhere. A call in
     /// progress keeps its connection until it ends.
-    pub fn follow(&self, registry: &Registry) {
+    pub(crate) fn follow(&self, registry: &Registry) {
         let (connections, mut changes) = (self.connections.clone(), registry.changes());
         tokio::spawn(async move {
             let mut seen = changes.borrow_and_update().secrets;
@@ -96,7 +96,7 @@ impl Upstreams {
     }
 
     /// Returns what sends requests to upstreams; it follows no redirect.
-    pub fn http(&self) -> &reqwest::Client {
+    pub(crate) fn http(&self) -> &reqwest::Client {
         &self.client
     }
 
@@ -109,7 +109,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// Returns why the gateway does not connect to it.
-    pub fn check(&self, url: &str) -> Result<reqwest::Url, String> {
+    pub(crate) fn check(&self, url: &str) -> Result<reqwest::Url, String> {
         self.private.check(url)
     }
 
@@ -119,7 +119,7 @@ impl Upstreams {
     /// # Errors
     /// Returns `TOOL_UNAVAILABLE` when the server cannot be reached, `TOOL_FAILED`
     /// when it refuses the call.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         scope: &Scope,
         tool: &ResolvedTool,

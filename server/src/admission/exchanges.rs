@@ -12,10 +12,10 @@ const EXCHANGES_OF_A_SCOPE: usize = 512;
 
 /// The number of messages in progress, by scope.
 #[derive(Default)]
-pub struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
+pub(crate) struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
 
 /// A place among them; it is free again when this ends.
-pub struct Place {
+pub(crate) struct Place {
     all: Arc<Mutex<HashMap<Scope, usize>>>,
     /// Whose it is.
     pub scope: Scope,
@@ -26,7 +26,7 @@ impl Exchanges {
     ///
     /// # Errors
     /// Returns `BUSY` when all of the scope are taken.
-    pub fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
+    pub(crate) fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {

@@ -101,14 +101,14 @@ enum Counted {
 }
 
 /// The limits in force.
-pub struct Limits {
+pub(crate) struct Limits {
     settings: RateSettings,
     slices: Cache<Bucket, Arc<Mutex<Slice>>>,
 }
 
 impl Limits {
     /// Prepares the limits.
-    pub fn new(settings: RateSettings) -> Self {
+    pub(crate) fn new(settings: RateSettings) -> Self {
         let slices = Cache::builder().max_capacity(SLICES).time_to_idle(IDLE).build();
         Self { settings, slices }
     }
@@ -117,7 +117,11 @@ impl Limits {
     ///
     /// # Errors
     /// Returns `RATE_LIMITED` if the limit is exceeded.
-    pub async fn count_caller(&self, registry: &Registry, caller: &Caller) -> Result<(), ApiError> {
+    pub(crate) async fn count_caller(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+    ) -> Result<(), ApiError> {
         if let RateLimit::At(rate) = self.settings.rate_per_key {
             // A session draws from the bucket of its key, so that more sessions do not allow more requests.
             let key_id = caller.key_id.or(caller.session.and_then(|session| session.key_id));
@@ -138,7 +142,11 @@ impl Limits {
     ///
     /// # Errors
     /// Returns `RATE_LIMITED` when too many come from there.
-    pub async fn count_address(&self, registry: &Registry, origin: IpAddr) -> Result<(), ApiError> {
+    pub(crate) async fn count_address(
+        &self,
+        registry: &Registry,
+        origin: IpAddr,
+    ) -> Result<(), ApiError> {
         let RateLimit::At(rate) = self.settings.rate_per_address else { return Ok(()) };
         self.count(registry, Bucket::Address(origin), rate).await
     }
@@ -148,7 +156,7 @@ impl Limits {
     /// # Errors
     /// Returns `RATE_LIMITED` if the quota is exceeded, and `DATABASE_UNAVAILABLE` if that is unknown: a running
     /// program needs no database for its calls, so nothing else would stop it.
-    pub async fn count_call(
+    pub(crate) async fn count_call(
         &self,
         registry: &Registry,
         scope: &Scope,
@@ -248,7 +256,7 @@ async fn draw(
 }
 
 /// Returns where a request comes from, if that is counted.
-pub fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
+pub(crate) fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip();
     let proxies = &limits.settings.trusted_proxies;
     (!UNCOUNTED.contains(&request.uri().path()))

@@ -41,7 +41,7 @@ static TRIM_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 /// The result of parsing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parsed {
+pub(crate) enum Parsed {
     /// The types of rmcp, which reads it into trees twice.
     Message,
     /// One tree, or a type of ours.
@@ -101,7 +101,7 @@ impl Room {
 
 /// The room of all tenants.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<Rooms>);
+pub(crate) struct Memory(Arc<Rooms>);
 
 #[derive(Debug)]
 struct Rooms {
@@ -113,14 +113,14 @@ struct Rooms {
 
 /// The budget of one tenant, and the shared ones.
 #[derive(Debug, Clone)]
-pub struct TenantMemory {
+pub(crate) struct TenantMemory {
     all: Memory,
     scope: Scope,
 }
 
 /// Room that is taken until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// They go with the memory.
     permits: Option<[OwnedSemaphorePermit; 2]>,
     tenant: Arc<Room>,
@@ -132,7 +132,7 @@ impl Memory {
     ///
     /// # Errors
     /// Returns an error when the threads for large messages do not start.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         Self::with_patience(PATIENCE)
     }
 
@@ -143,7 +143,7 @@ impl Memory {
     }
 
     /// Works on a message that has its room: on a large one where nobody else has to wait for it.
-    pub async fn work<F>(&self, room: &Held, work: F) -> F::Output
+    pub(crate) async fn work<F>(&self, room: &Held, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
     {
@@ -151,7 +151,7 @@ impl Memory {
     }
 
     /// Returns the room of a tenant.
-    pub fn of(&self, scope: &Scope) -> TenantMemory {
+    pub(crate) fn of(&self, scope: &Scope) -> TenantMemory {
         TenantMemory { all: self.clone(), scope: scope.clone() }
     }
 
@@ -159,7 +159,7 @@ impl Memory {
     ///
     /// # Errors
     /// Returns `BUSY` if no memory becomes free in time, and refuses an MCP message with too many values.
-    pub async fn parsed(
+    pub(crate) async fn parsed(
         &self,
         scope: &Scope,
         message: &[u8],
@@ -314,6 +314,6 @@ mod tests {
             .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)
             .await
             .expect_err("no room");
-        assert_eq!(refused.code(), ErrorCode::Busy);
+        assert_eq!(refused.body()["code"], ErrorCode::Busy.name());
     }
 }

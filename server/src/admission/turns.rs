@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The program limits of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
+pub(crate) struct Places {
     /// That run at the same time, at least one.
     pub running: usize,
     /// That wait for their turn.
@@ -18,7 +18,7 @@ pub struct Places {
 
 /// The places of all tenants.
 #[derive(Debug)]
-pub struct Turns {
+pub(crate) struct Turns {
     places: Places,
     tenants: Mutex<HashMap<Scope, Weak<Tenant>>>,
 }
@@ -31,25 +31,25 @@ struct Tenant {
 
 /// An admitted program; dropping it frees its slot.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     tenant: Arc<Tenant>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Turns {
     /// Returns the unused slots.
-    pub fn new(places: Places) -> Self {
+    pub(crate) fn new(places: Places) -> Self {
         let places = Places { running: places.running.max(1), ..places };
         Self { places, tenants: Mutex::default() }
     }
 
     /// Returns how many programs a tenant may have.
-    pub fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         self.places
     }
 
     /// Admits one more program of a tenant; `None` if the tenant is at its limit.
-    pub fn admit(&self, scope: &Scope) -> Option<Admitted> {
+    pub(crate) fn admit(&self, scope: &Scope) -> Option<Admitted> {
         let tenant = self.tenant(scope);
         let place = Arc::clone(&tenant.admitted).try_acquire_owned().ok()?;
         Some(Admitted { tenant, _place: place })
@@ -74,7 +74,7 @@ impl Turns {
 
 impl Admitted {
     /// Waits for the program's turn, which lasts until what is returned is dropped.
-    pub async fn turn(&self) -> OwnedSemaphorePermit {
+    pub(crate) async fn turn(&self) -> OwnedSemaphorePermit {
         let running = Arc::clone(&self.tenant.running);
         running.acquire_owned().await.expect("the semaphore is never closed")
     }

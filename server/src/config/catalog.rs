@@ -8,7 +8,7 @@ use registry::{QuotaScope, Window};
 
 /// `pml-server routing …`
 #[derive(Debug, Subcommand)]
-pub enum RoutingCommand {
+pub(crate) enum RoutingCommand {
     /// Print all rules. The most specific one applies: the tool's, its namespace's, then `*`. Without a rule, a tool
     /// runs on the user's machine. The routing in a registry entry overrides all rules.
     List {
@@ -33,7 +33,7 @@ pub enum RoutingCommand {
 
 /// `pml-server tools …`
 #[derive(Debug, Subcommand)]
-pub enum ToolsCommand {
+pub(crate) enum ToolsCommand {
     /// Print the marks on the tools of a scope, and whether the tools have changed since.
     List {
         /// The scope; by default, the catalog.
@@ -64,7 +64,7 @@ pub enum ToolsCommand {
 
 /// `pml-server quotas …`
 #[derive(Debug, Subcommand)]
-pub enum QuotasCommand {
+pub(crate) enum QuotasCommand {
     /// Print all quotas. A call counts against every quota that matches it.
     List {
         /// Print JSON: `[{"scope","pattern","calls","window"}]`.
@@ -104,7 +104,7 @@ fn parse_quota(text: &str) -> Result<(u32, Window), String> {
 
 /// Whether a tool changes anything, on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EffectsWord {
+pub(crate) enum EffectsWord {
     /// It changes nothing.
     Read,
     /// It may change something.
@@ -113,7 +113,7 @@ pub enum EffectsWord {
 
 /// `pml-server catalog …`
 #[derive(Debug, Subcommand)]
-pub enum CatalogCommand {
+pub(crate) enum CatalogCommand {
     /// Import a registry that implements the official API into quarantine: all of it, or nothing.
     ///
     /// Nobody can see a quarantined server until it is approved. Repeatable; approved and rejected servers stay so.

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Settings of connections.
 #[derive(Debug, Clone, Args)]
-pub struct ConnectionSettings {
+pub(crate) struct ConnectionSettings {
     /// The maximum number of connections. Default: two thirds of the open-file limit, at most 8192.
     #[arg(long, env = "PML_CONNECTIONS", value_name = "N", value_parser = parse_count)]
     pub connections: Option<usize>,

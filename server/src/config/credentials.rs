@@ -6,11 +6,11 @@ use registry::{Principal, Right};
 use uuid::Uuid;
 
 /// The longest lifetime of an API key, in days.
-pub const KEY_DAYS_LIMIT: u16 = 3_650;
+pub(crate) const KEY_DAYS_LIMIT: u16 = 3_650;
 
 /// `pml-server scope …`
 #[derive(Debug, Subcommand)]
-pub enum ScopeCommand {
+pub(crate) enum ScopeCommand {
     /// Create a tenant: an organisation's project.
     Create {
         /// `ORG.PROJECT`, for example `acme.web`.
@@ -20,7 +20,7 @@ pub enum ScopeCommand {
 
 /// `pml-server keys …`
 #[derive(Debug, Subcommand)]
-pub enum KeysCommand {
+pub(crate) enum KeysCommand {
     /// Create an API key and print only the key on stdout. It cannot be shown again.
     Create(CreateKey),
     /// List the records of a tenant's API keys, the oldest first. The keys themselves cannot be shown again.
@@ -63,7 +63,7 @@ pub enum KeysCommand {
 
 /// `pml-server keys create`
 #[derive(Debug, Args)]
-pub struct CreateKey {
+pub(crate) struct CreateKey {
     /// The tenant that the key acts for, `ORG.PROJECT`.
     #[arg(long)]
     pub scope: Scope,
@@ -96,7 +96,7 @@ pub struct CreateKey {
 
 /// `pml-server secrets …`
 #[derive(Debug, Subcommand)]
-pub enum SecretsCommand {
+pub(crate) enum SecretsCommand {
     /// Print the names of the master keys and how many data keys each wraps; never a key or a value.
     Status {
         /// Print JSON: `[{"id","current","data_keys","created_at"}]`.

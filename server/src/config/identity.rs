@@ -5,7 +5,7 @@ use clap::Args;
 
 /// Settings for tokens. Without an issuer, only API keys are accepted.
 #[derive(Debug, Clone, Args)]
-pub struct OauthSettings {
+pub(crate) struct OauthSettings {
     /// Accept access tokens of this issuer; must equal their `iss` exactly.
     #[arg(long, env = "PML_OAUTH_ISSUER", value_name = "URL")]
     pub oauth_issuer: Option<String>,

@@ -8,7 +8,7 @@ use clap::Args;
 /// `PML_MASTER_KEY_NEW` and `PML_MASTER_KEY_OLD`, and have no flags: every user of
 /// the machine sees the flags of every process.
 #[derive(Debug, Clone, Default, Args)]
-pub struct MasterKeySettings {
+pub(crate) struct MasterKeySettings {
     /// The file of the master key for stored secrets, 32 bytes as base64 or hex; or PML_MASTER_KEY.
     ///
     /// Default with a private Postgres: `master.key` in the data directory, created at the first start.

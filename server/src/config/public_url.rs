@@ -6,19 +6,19 @@ use super::identity::address;
 
 /// A base URL without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PublicUrl {
+pub(crate) struct PublicUrl {
     url: String,
     host: String,
 }
 
 impl PublicUrl {
     /// Returns the URL.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.url
     }
 
     /// Returns its host, with the port if it has one.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 }

@@ -8,7 +8,7 @@ use registry::Rate;
 
 /// Settings of rate limits. The defaults are above what a well-behaved client needs.
 #[derive(Debug, Clone, Args)]
-pub struct RateSettings {
+pub(crate) struct RateSettings {
     /// Requests per API key: `N/s`, `N/min`, `N/h`, or `off`.
     #[arg(
         long,
@@ -52,7 +52,7 @@ pub struct RateSettings {
 
 /// A limit, or none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RateLimit {
+pub(crate) enum RateLimit {
     /// Unlimited.
     Off,
     /// So many.

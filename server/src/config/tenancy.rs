@@ -8,7 +8,7 @@ use super::credentials::parse_principal;
 
 /// `pml-server orgs …`
 #[derive(Debug, Subcommand)]
-pub enum OrgsCommand {
+pub(crate) enum OrgsCommand {
     /// List the organisations, including deleted ones, whose names are never reused.
     List {
         /// Print JSON: `[{"name","created_at","deleted_at"}]`.
@@ -31,7 +31,7 @@ pub enum OrgsCommand {
 
 /// `pml-server projects …`
 #[derive(Debug, Subcommand)]
-pub enum ProjectsCommand {
+pub(crate) enum ProjectsCommand {
     /// List the projects of an organisation.
     List {
         /// The organisation.
@@ -73,7 +73,7 @@ Examples:
   pml-server members add --org acme --role owner alice@acme.example
   pml-server members add --org acme --project web --role viewer bob@acme.example
   pml-server members remove --org acme bob@acme.example")]
-pub enum MembersCommand {
+pub(crate) enum MembersCommand {
     /// List the members of an organisation and of its projects, or of one project.
     List {
         /// The organisation or project.
@@ -113,7 +113,7 @@ pub enum MembersCommand {
 
 /// An organisation, or one project of it.
 #[derive(Debug, Args)]
-pub struct Place {
+pub(crate) struct Place {
     /// The organisation.
     #[arg(long, value_parser = parse_org)]
     pub org: String,
@@ -127,7 +127,7 @@ impl Place {
     ///
     /// # Errors
     /// Returns an error for an invalid project name.
-    pub fn scope(&self) -> anyhow::Result<Option<Scope>> {
+    pub(crate) fn scope(&self) -> anyhow::Result<Option<Scope>> {
         let scope = self.project.as_deref().map(|name| Scope::new(&self.org, name)).transpose();
         scope.map_err(|error| anyhow::anyhow!("--project: {error}"))
     }

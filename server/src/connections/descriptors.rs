@@ -8,7 +8,7 @@ const USEFUL: u64 = 65_536;
 const FEW: u64 = 4_096;
 
 /// Raises the limit on open files as far as it may be and is of use, and returns it.
-pub fn raise() -> u64 {
+pub(crate) fn raise() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     let wanted = limit.maximum.unwrap_or(u64::MAX).min(USEFUL);

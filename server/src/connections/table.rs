@@ -25,7 +25,7 @@ const CLOSING_WAIT: Duration = Duration::from_millis(50);
 
 /// The connection limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// In total.
     pub total: usize,
     /// From one address.
@@ -34,7 +34,7 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the limits where so many files may be open and the operator has set these.
-    pub fn new(open_files: u64, total: Option<usize>, address: Option<usize>) -> Self {
+    pub(crate) fn new(open_files: u64, total: Option<usize>, address: Option<usize>) -> Self {
         let room = usize::try_from(open_files - open_files / RESERVE).unwrap_or(usize::MAX);
         let total = total.unwrap_or(MOST).min(room).max(1);
         Self { total, address: address.unwrap_or(total / 2).clamp(1, total) }

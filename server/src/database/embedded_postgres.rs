@@ -41,7 +41,7 @@ const OLDEST_MAJOR: u32 = 15;
 
 /// Why the private Postgres is unavailable.
 #[derive(Debug, thiserror::Error)]
-pub enum EmbeddedPostgresError {
+pub(crate) enum EmbeddedPostgresError {
     /// No usable `postgres` and `initdb` were found.
     #[error(
         "no usable Postgres found ({looked}); install one (`apt install postgresql`), or unpack \
@@ -138,7 +138,7 @@ impl EmbeddedPostgresError {
 
 /// The durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub(crate) enum Durability {
     /// A power cut, as far as the disk honours flushes.
     Durable,
     /// The end of a process, but not of the machine; for tests.
@@ -149,7 +149,7 @@ pub enum Durability {
 ///
 /// Dropping it stops the database if this process started it.
 #[derive(Debug)]
-pub struct EmbeddedPostgres {
+pub(crate) struct EmbeddedPostgres {
     socket_dir: PathBuf,
     owned: Option<Owned>,
     /// The cluster that another process runs.
@@ -175,7 +175,10 @@ impl EmbeddedPostgres {
     ///
     /// # Errors
     /// Returns [`EmbeddedPostgresError`] when there is no usable Postgres, or it does not start.
-    pub fn start(data_dir: &Path, bin: Option<&Path>) -> Result<Self, EmbeddedPostgresError> {
+    pub(crate) fn start(
+        data_dir: &Path,
+        bin: Option<&Path>,
+    ) -> Result<Self, EmbeddedPostgresError> {
         Self::start_with(data_dir, bin, Durability::Durable)
     }
 
@@ -183,7 +186,7 @@ impl EmbeddedPostgres {
     ///
     /// # Errors
     /// As [`EmbeddedPostgres::start`].
-    pub fn start_with(
+    pub(crate) fn start_with(
         data_dir: &Path,
         bin: Option<&Path>,
         durability: Durability,
@@ -206,7 +209,7 @@ impl EmbeddedPostgres {
     /// # Errors
     /// Returns [`EmbeddedPostgresError`] when the directory cannot be read, or
     /// the other process does not finish its start.
-    pub fn attach(data_dir: &Path) -> Result<Option<Self>, EmbeddedPostgresError> {
+    pub(crate) fn attach(data_dir: &Path) -> Result<Option<Self>, EmbeddedPostgresError> {
         let Some(cluster) = Cluster::existing(data_dir)? else { return Ok(None) };
         let deadline = Instant::now() + START_LIMIT;
         while !cluster.is_free()? {
@@ -254,17 +257,18 @@ impl EmbeddedPostgres {
     }
 
     /// Returns the URL of the role that owns and migrates the database.
-    pub fn owner_url(&self) -> String {
+    pub(crate) fn owner_url(&self) -> String {
         self.url("pml_owner", "pml")
     }
 
     /// Returns the URL of the role that serves: no superuser, bound by row-level security.
-    pub fn app_url(&self) -> String {
+    pub(crate) fn app_url(&self) -> String {
         self.url("pml_app", "pml")
     }
 
     /// Returns the URL of the superuser `pml`, which tests use to clone databases.
-    pub fn superuser_url(&self) -> String {
+    #[allow(dead_code, reason = "the tests of `registry` include this file and call it")]
+    pub(crate) fn superuser_url(&self) -> String {
         self.url("pml", "postgres")
     }
 
@@ -284,12 +288,13 @@ impl EmbeddedPostgres {
     }
 
     /// Returns whether this process started the database, and so will stop it.
-    pub fn is_owner(&self) -> bool {
+    #[allow(dead_code, reason = "the tests of `registry` include this file and call it")]
+    pub(crate) fn is_owner(&self) -> bool {
         self.owned.is_some()
     }
 
     /// Returns whether the database has exited by itself, or with the process that started it.
-    pub fn has_exited(&self) -> bool {
+    pub(crate) fn has_exited(&self) -> bool {
         match (&self.owned, &self.joined) {
             (Some(owned), _) => owned.postmaster.has_exited(),
             // If the check fails, it is repeated later.
@@ -304,7 +309,8 @@ impl EmbeddedPostgres {
     ///
     /// # Errors
     /// Returns [`EmbeddedPostgresError::Timeout`] when even an immediate shutdown does not end it.
-    pub fn stop(mut self) -> Result<(), EmbeddedPostgresError> {
+    #[allow(dead_code, reason = "the tests of `registry` include this file and call it")]
+    pub(crate) fn stop(mut self) -> Result<(), EmbeddedPostgresError> {
         self.stop_owned()
     }
 

@@ -34,7 +34,7 @@ static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
 /// Takes the master keys out of this process's environment, which others of the same user could read.
 ///
 /// Call it first in `main`, before there are threads.
-pub fn take_variables() {
+pub(crate) fn take_variables() {
     let take = |name: &'static CStr| {
         let text = sandbox::take_variable(name)?.into_string().unwrap_or_default();
         Some((name.to_str().ok()?, Zeroizing::new(text)))

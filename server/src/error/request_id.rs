@@ -12,6 +12,6 @@ pub(super) fn current() -> Option<String> {
 }
 
 /// Answers a request, whose id the errors of its answer contain.
-pub async fn with_request_id<T>(id: RequestId, answer: impl Future<Output = T>) -> T {
+pub(crate) async fn with_request_id<T>(id: RequestId, answer: impl Future<Output = T>) -> T {
     ID.scope(id, answer).await
 }

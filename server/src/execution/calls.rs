@@ -31,11 +31,11 @@ use crate::tools::{self, ToolFailure};
 use crate::upstreams::keys::{self, Need};
 
 /// The time limit of one tool.
-pub const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// On whose behalf something is called, and what it may reach.
 #[derive(Clone)]
-pub struct RunOf {
+pub(crate) struct RunOf {
     /// The gateway that calls.
     pub gateway: SharedGateway,
     /// The caller.
@@ -48,13 +48,13 @@ pub struct RunOf {
 
 impl RunOf {
     /// Makes that of a program which is no part of another one.
-    pub fn new(gateway: SharedGateway, requester: Requester, reach: Reach) -> Self {
+    pub(crate) fn new(gateway: SharedGateway, requester: Requester, reach: Reach) -> Self {
         Self { gateway, requester, reach: Arc::new(reach), nesting: Nesting::outermost() }
     }
 }
 
 /// The calls of one running program, limited to what its analysis declared.
-pub struct ProgramCalls {
+pub(crate) struct ProgramCalls {
     run: Arc<RunningProgram>,
 }
 
@@ -66,13 +66,13 @@ struct RunningProgram {
 
 impl ProgramCalls {
     /// Creates the calls of a program that declared `tools`.
-    pub fn new(of: RunOf, tools: impl IntoIterator<Item = Arc<ResolvedTool>>) -> Self {
+    pub(crate) fn new(of: RunOf, tools: impl IntoIterator<Item = Arc<ResolvedTool>>) -> Self {
         let declared = tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
         Self { run: Arc::new(RunningProgram { of, declared, log: Mutex::default() }) }
     }
 
     /// Returns what has been called so far.
-    pub fn log(&self) -> CallLog {
+    pub(crate) fn log(&self) -> CallLog {
         self.run.log().clone()
     }
 }
@@ -152,7 +152,7 @@ impl RunningProgram {
 /// Answers a `tools/call` that names a registered tool by its id.
 ///
 /// It is checked as if it came from anyone, also when the CLI forwards it.
-pub async fn call_directly(
+pub(crate) async fn call_directly(
     gateway: &SharedGateway,
     requester: &Requester,
     id: &ToolId,

@@ -17,11 +17,11 @@ use crate::state::SharedGateway;
 /// The maximum number of additional processes of one run: each run executes one of its capabilities at a time, and
 /// the others wait. A tenant's memory is limited through its program slots, so it must not grow with the capabilities
 /// that those call.
-pub const MOST_NESTED: usize = CAPABILITY_DEPTH;
+pub(crate) const MOST_NESTED: usize = CAPABILITY_DEPTH;
 
 /// A tool as a program of a scope names it: two scopes can mean different things by one short name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Named {
+pub(crate) struct Named {
     /// The scope whose program it is: the caller's, or that of a capability.
     pub base: Scope,
     /// The tool's id, as the program writes it.
@@ -29,10 +29,10 @@ pub struct Named {
 }
 
 /// Everything that a program reaches, by name.
-pub type Reach = HashMap<Named, Arc<ResolvedTool>>;
+pub(crate) type Reach = HashMap<Named, Arc<ResolvedTool>>;
 
 /// Returns the scope that a caller's own programs belong to.
-pub fn scope_of(tenant: &Tenant) -> Scope {
+pub(crate) fn scope_of(tenant: &Tenant) -> Scope {
     tenant.scope().cloned().unwrap_or_else(Scope::public)
 }
 
@@ -45,7 +45,7 @@ pub fn scope_of(tenant: &Tenant) -> Scope {
 /// # Errors
 /// Returns `TOOL_NOT_FOUND` when a capability calls a tool that the caller cannot see, and `TOO_COMPLEX` when
 /// capabilities call one another recursively, are nested too deeply, or are too many.
-pub async fn reach(
+pub(crate) async fn reach(
     gateway: &SharedGateway,
     tenant: &Tenant,
     base: &Scope,
@@ -113,7 +113,7 @@ pub(super) fn inner(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
 ///
 /// # Errors
 /// As [`reach`].
-pub fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBody> {
+pub(crate) fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBody> {
     let mut all = BTreeSet::new();
     let mut level = BTreeSet::from([named.clone()]);
     for _ in 0..=CAPABILITY_DEPTH {
@@ -137,7 +137,7 @@ pub fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBod
 ///
 /// # Errors
 /// As [`reach`].
-pub fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody> {
+pub(crate) fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>, ErrorBody> {
     let below = below(named, reached)?;
     Ok(below
         .into_iter()

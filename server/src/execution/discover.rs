@@ -17,7 +17,7 @@ const FILTERED: usize = 100;
 ///
 /// # Errors
 /// Returns `INVALID_REQUEST` and what to write for arguments that do not fit together.
-pub async fn discover(
+pub(crate) async fn discover(
     gateway: &SharedGateway,
     requester: &Requester,
     request: DiscoverRequest,

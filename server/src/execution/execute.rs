@@ -51,7 +51,7 @@ struct Plan {
 }
 
 /// Executes a program, or delegates it.
-pub async fn execute(
+pub(crate) async fn execute(
     gateway: &SharedGateway,
     requester: &Requester,
     request: ExecuteRequest,
@@ -93,7 +93,7 @@ pub async fn execute(
 ///
 /// The gateway's own runs never wait for a human in this release, so no
 /// workflow of its kind exists.
-pub fn continue_workflow(request: &ContinueRequest) -> Envelope {
+pub(crate) fn continue_workflow(request: &ContinueRequest) -> Envelope {
     let shown: String = request.workflow_id.chars().take(64).flat_map(char::escape_debug).collect();
     Envelope::error(ErrorBody::new(
         ErrorCode::WorkflowNotFound,

@@ -23,7 +23,7 @@ const PAGE_LIMIT: u32 = 200;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct AuditQuery {
+pub(crate) struct AuditQuery {
     /// Only events before this position in the chain.
     before: Option<i64>,
     /// Events per page, 1 to 200.
@@ -55,7 +55,7 @@ struct Chain {
 /// Lists events, the newest first, for an administrator of the scope.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, description = "A page of events, the newest first", body = Answer)))]
-pub async fn list_events(
+pub(crate) async fn list_events(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     headers: HeaderMap,

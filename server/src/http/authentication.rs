@@ -18,7 +18,7 @@ use crate::state::SharedGateway;
 /// # Errors
 /// Returns `UNAUTHORIZED` for an invalid credential, which is never treated as an absent one, and `RATE_LIMITED` when
 /// its owner sends too many requests.
-pub async fn find_caller(
+pub(super) async fn find_caller(
     gateway: &SharedGateway,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Caller>>, ApiError> {
@@ -32,7 +32,7 @@ pub async fn find_caller(
 
 /// Lets a request through only with a valid key. The request's extensions receive the [`Caller`], and the state of
 /// [changes](registry::Changes) from before the check.
-pub async fn require_caller(
+pub(super) async fn require_caller(
     State(gateway): State<SharedGateway>,
     mut request: Request,
     next: Next,
@@ -48,7 +48,7 @@ pub async fn require_caller(
 }
 
 /// The reader of the registry: a tenant, or anybody for public entries.
-pub enum Reader {
+pub(super) enum Reader {
     /// A caller with the right to read.
     Tenant(Arc<Caller>),
     /// Nobody in particular.
@@ -61,7 +61,7 @@ impl Reader {
     /// # Errors
     /// Returns `UNAUTHORIZED` when a key is needed or wrong, `FORBIDDEN` when
     /// the key may not read.
-    pub async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
+    pub(super) async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
         match find_caller(gateway, headers).await? {
             Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
             Some(_) => Err(ApiError::lacks(Right::Read)),
@@ -71,7 +71,7 @@ impl Reader {
     }
 
     /// Returns on whose behalf the registry is read.
-    pub fn tenant(&self) -> Tenant {
+    pub(super) fn tenant(&self) -> Tenant {
         match self {
             Self::Tenant(caller) => caller.tenant(),
             Self::Anonymous => Tenant::anonymous(),

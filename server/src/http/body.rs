@@ -24,7 +24,7 @@ use crate::state::SharedGateway;
 
 /// A JSON body, and the memory that it occupies. The type refuses unknown fields with `deny_unknown_fields`; serde
 /// refuses duplicate fields.
-pub struct ApiJson<T>(pub T, pub Option<Held>);
+pub(crate) struct ApiJson<T>(pub T, pub Option<Held>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJson<T> {
     type Rejection = ApiError;
@@ -61,7 +61,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJso
 }
 
 /// A body as it was sent.
-pub struct ApiBytes(pub Bytes);
+pub(crate) struct ApiBytes(pub Bytes);
 
 impl FromRequest<SharedGateway> for ApiBytes {
     type Rejection = ApiError;

@@ -21,7 +21,7 @@ use crate::state::SharedGateway;
 /// A request to deprecate a version, or to clear the deprecation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Deprecate {
+pub(crate) struct Deprecate {
     /// The version; by default, all versions.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: Option<String>,
@@ -33,7 +33,7 @@ pub struct Deprecate {
 /// A request to yank a version.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Yank {
+pub(crate) struct Yank {
     /// The version.
     #[schema(pattern = "^(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})\\.(0|[1-9][0-9]{0,8})$")]
     pub(super) version: String,
@@ -53,7 +53,7 @@ pub(super) struct Named {
         (status = 200, description = "The identical version already exists", body = Made),
         (status = 409, description = "The version exists with different bytes, or the name is taken", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The program is not a valid capability", body = Problem, content_type = "application/problem+json")))]
-pub async fn publish_capability(
+pub(crate) async fn publish_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<Publish>,
@@ -68,7 +68,7 @@ pub async fn publish_capability(
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use text:upper" })),
     responses((status = 200, description = "The deprecation was set or cleared", body = Named)))]
-pub async fn deprecate_capability(
+pub(crate) async fn deprecate_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
@@ -84,7 +84,7 @@ pub async fn deprecate_capability(
     params(("name" = String, Path, description = "Its id", example = "text:shout")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
     responses((status = 200, description = "The version was yanked", body = Named)))]
-pub async fn yank_capability(
+pub(crate) async fn yank_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
@@ -100,7 +100,7 @@ pub async fn yank_capability(
     responses(
         (status = 204, description = "Deleted"),
         (status = 410, description = "Already deleted", body = Problem, content_type = "application/problem+json")))]
-pub async fn delete_capability(
+pub(crate) async fn delete_capability(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,

@@ -17,14 +17,14 @@ const LIMIT: Duration = Duration::from_millis(1_900);
 /// Answers as long as the process serves.
 #[utoipa::path(get, path = "/health", tag = "operation",
     responses((status = 200, description = "It serves", body = Object, example = json!({ "status": "ok" }))))]
-pub async fn health() -> Json<Value> {
+pub(crate) async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
 /// Returns the name and version of the gateway.
 #[utoipa::path(get, path = "/version", tag = "operation",
     responses((status = 200, description = "The gateway's name and version", body = Object)))]
-pub async fn version() -> Json<Value> {
+pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "name": "pml-server", "version": env!("CARGO_PKG_VERSION") }))
 }
 
@@ -33,7 +33,7 @@ pub async fn version() -> Json<Value> {
 #[utoipa::path(get, path = "/ready", tag = "operation", responses(
     (status = 200, description = "Ready", body = Object),
     (status = 503, description = "Not ready; `checks` has the reasons", body = Object)))]
-pub async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
+pub(crate) async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
     // Concurrently, so that an unresponsive database is waited for only once.
     let (database, secrets, sandbox) = tokio::join!(
         gateway.registry.check_ready(),

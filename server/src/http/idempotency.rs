@@ -38,7 +38,7 @@ pub(super) struct ShownOnce {
 }
 
 /// Executes a `POST` with an `Idempotency-Key` once.
-pub async fn once(
+pub(crate) async fn once(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     request: Request,

@@ -34,7 +34,7 @@ const GRACE_LIMIT: u64 = 7 * 24 * 3_600;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct KeysQuery {
+pub(crate) struct KeysQuery {
     /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Keys per page, 1 to 100.
@@ -45,7 +45,7 @@ pub struct KeysQuery {
 /// A request for a new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateKey {
+pub(crate) struct CreateKey {
     /// A label: 1 to 200 characters, without control characters.
     #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
@@ -66,7 +66,7 @@ pub struct CreateKey {
 /// A request to rotate a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RotateKey {
+pub(crate) struct RotateKey {
     /// How long the old key stays valid, in seconds.
     #[schema(maximum = 604_800)]
     #[serde(default, deserialize_with = "super::body::whole_number")]
@@ -86,7 +86,7 @@ struct MadeKey<'a> {
 /// Lists the keys of the scope, for an administrator.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysQuery),
     responses((status = 200, description = "A page of keys, the oldest first", body = KeyPage)))]
-pub async fn list_keys(
+pub(crate) async fn list_keys(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     query: Result<Query<KeysQuery>, QueryRejection>,
@@ -103,7 +103,7 @@ pub async fn list_keys(
 #[utoipa::path(get, path = "/api/v1/keys/{id}", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "self")),
     responses((status = 200, description = "The key's record", body = KeyRecord)))]
-pub async fn get_key(
+pub(crate) async fn get_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
@@ -116,7 +116,7 @@ pub async fn get_key(
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys",
     request_body(content = CreateKey, example = json!({ "name": "build", "can": ["execute", "read"], "expires_in_days": 30 })),
     responses((status = 201, description = "The key, shown only once", body = MadeKey)))]
-pub async fn create_key(
+pub(crate) async fn create_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<CreateKey>,
@@ -143,7 +143,7 @@ pub async fn create_key(
     params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
     request_body(content = RotateKey, example = json!({ "grace_seconds": 3600 })),
     responses((status = 201, description = "The new key, shown only once", body = MadeKey)))]
-pub async fn rotate_key(
+pub(crate) async fn rotate_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
@@ -176,7 +176,7 @@ pub async fn rotate_key(
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys",
     params(("id" = String, Path, description = "The key's id, or `self`", example = "0195d2a0-0000-7000-8000-000000000000")),
     responses((status = 204, description = "Revoked")))]
-pub async fn revoke_key(
+pub(crate) async fn revoke_key(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,

@@ -20,7 +20,7 @@ use crate::state::SharedGateway;
 /// A request for a new link.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateLink {
+pub(crate) struct CreateLink {
     /// A label.
     #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     name: String,
@@ -50,7 +50,7 @@ struct Links {
 /// Lists the links of the project, for an administrator.
 #[utoipa::path(get, path = "/api/v1/registry-links", tag = "official",
     responses((status = 200, description = "All links, the oldest first", body = Links)))]
-pub async fn list_links(
+pub(crate) async fn list_links(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
 ) -> Result<Response, ApiError> {
@@ -64,7 +64,7 @@ pub async fn list_links(
 #[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
     request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
     responses((status = 201, description = "The link, shown only once", body = MadeLink)))]
-pub async fn create_link(
+pub(crate) async fn create_link(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<CreateLink>,
@@ -82,7 +82,7 @@ pub async fn create_link(
 #[utoipa::path(delete, path = "/api/v1/registry-links/{id}", tag = "official",
     params(("id" = String, Path, description = "The link's id", example = "0195d2a0-0000-7000-8000-000000000000")),
     responses((status = 204, description = "Revoked")))]
-pub async fn revoke_link(
+pub(crate) async fn revoke_link(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,

@@ -47,17 +47,21 @@ use crate::publish::create;
 use crate::state::SharedGateway;
 
 /// The largest message, in bytes: an argument of 1 MiB and a program of 64 KiB, with escaping.
-pub const MESSAGE_LIMIT: usize = 5 * 512 * 1024;
+pub(crate) const MESSAGE_LIMIT: usize = 5 * 512 * 1024;
 
 /// The MCP endpoint: the request handler, and the running requests.
-pub struct McpService {
+pub(crate) struct McpService {
     rmcp: StreamableHttpService<McpHandler, NeverSessionManager>,
     running: Arc<Running>,
     gateway: SharedGateway,
 }
 
 /// Builds the MCP endpoint.
-pub fn service(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> McpService {
+pub(crate) fn service(
+    gateway: SharedGateway,
+    serve: &Serve,
+    shutdown: CancellationToken,
+) -> McpService {
     let mut hosts: Vec<String> =
         ["localhost", "127.0.0.1", "::1"].into_iter().map(str::to_owned).collect();
     hosts.extend(serve.allowed_hosts.iter().cloned());
@@ -114,7 +118,7 @@ struct Message {
         (status = 400, description = "Not an MCP message; the JSON-RPC error has the reason", body = Object),
         (status = 404, description = "Streamable HTTP has no such method, or no such session", body = Object),
         (status = 406, description = "`Accept` lacks `application/json` or `text/event-stream`", body = super::openapi::Problem, content_type = "application/problem+json")))]
-pub async fn post_message(
+pub(crate) async fn post_message(
     Extension(service): Extension<Arc<McpService>>,
     Extension(caller): Extension<Arc<Caller>>,
     request: Request,
@@ -184,7 +188,7 @@ struct Aside {
 
 /// Answers MCP requests.
 #[derive(Clone)]
-pub struct McpHandler {
+pub(crate) struct McpHandler {
     gateway: SharedGateway,
     running: Arc<Running>,
 }

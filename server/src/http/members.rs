@@ -26,7 +26,7 @@ const PAGE_LIMIT: u32 = 100;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct MembersQuery {
+pub(crate) struct MembersQuery {
     /// Only the members of this project.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
     project: Option<String>,
@@ -41,7 +41,7 @@ pub struct MembersQuery {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct PlaceQuery {
+pub(crate) struct PlaceQuery {
     /// The project that the role is limited to.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")]
     project: Option<String>,
@@ -50,7 +50,7 @@ pub struct PlaceQuery {
 /// A request to set a member's role.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PutMember {
+pub(crate) struct PutMember {
     /// The role; `owner` is only for the whole organisation.
     role: Role,
 }
@@ -60,7 +60,7 @@ pub struct PutMember {
     responses(
         (status = 200, description = "A page of members, by name", body = MemberPage),
         (status = 404, description = "No such project", content_type = "application/problem+json", body = Problem)))]
-pub async fn list_members(
+pub(crate) async fn list_members(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     query: Result<Query<MembersQuery>, QueryRejection>,
@@ -83,7 +83,7 @@ pub async fn list_members(
         (status = 201, description = "The member was added", body = Membership),
         (status = 200, description = "The role was changed", body = Membership),
         (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
-pub async fn put_member(
+pub(crate) async fn put_member(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     principal: Result<Path<String>, PathRejection>,
@@ -107,7 +107,7 @@ pub async fn put_member(
     responses(
         (status = 204, description = "The member was removed"),
         (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
-pub async fn remove_member(
+pub(crate) async fn remove_member(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     principal: Result<Path<String>, PathRejection>,

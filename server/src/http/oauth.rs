@@ -19,7 +19,7 @@ const FIRST: [Right; 2] = [Right::Execute, Right::Read];
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource", tag = "identity", responses(
     (status = 200, description = "The resource metadata of RFC 9728", body = Object),
     (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
-pub async fn get_metadata(
+pub(crate) async fn get_metadata(
     State(gateway): State<SharedGateway>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
@@ -37,7 +37,7 @@ pub async fn get_metadata(
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource/mcp", tag = "identity", responses(
     (status = 200, description = "The resource metadata of RFC 9728", body = Object),
     (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
-pub async fn get_mcp_metadata(
+pub(crate) async fn get_mcp_metadata(
     gateway: State<SharedGateway>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
@@ -45,7 +45,7 @@ pub async fn get_mcp_metadata(
 }
 
 /// Adds to a refusal how to get a sufficient token, as RFC 6750 and MCP define.
-pub async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
+pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
     let Some(tokens) = &gateway.credentials.tokens else { return response };

@@ -36,7 +36,7 @@ const SENSITIVE: [HeaderName; 4] = [
 /// Puts around routes what is done for every request, and `within` it what else is. The first layer is the outermost.
 ///
 /// All of it is one layer of the router: each costs a request a copy of everything beneath it.
-pub fn observed<L>(router: Router, within: L) -> Router
+pub(crate) fn observed<L>(router: Router, within: L) -> Router
 where
     L: Layer<Route> + Clone + Send + Sync + 'static,
     L::Service:

@@ -1,7 +1,7 @@
 //! `/v0.1/servers`: the official MCP registry's API, for the caller or through a project's link.
 
-pub mod login;
-pub mod publish;
+pub(crate) mod login;
+pub(crate) mod publish;
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const PAGE: u32 = 30;
 /// The query parameters of the list. Others are not refused: clients of other registries send some.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct ServersQuery {
+pub(crate) struct ServersQuery {
     /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Servers per page; values above 100 are treated as 100.
@@ -52,7 +52,7 @@ pub struct ServersQuery {
 /// The query parameters of a server.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct ServerQuery {
+pub(crate) struct ServerQuery {
     /// Include deleted and yanked versions.
     #[param(value_type = Option<bool>)]
     include_deleted: Option<String>,
@@ -83,7 +83,7 @@ struct ServerList {
 
 /// The variable parts of a path: a link's slug, a server's name, a version.
 #[derive(Debug, Default, Deserialize)]
-pub struct Place {
+pub(crate) struct Place {
     slug: Option<String>,
     name: Option<String>,
     version: Option<String>,
@@ -93,7 +93,7 @@ pub struct Place {
 #[utoipa::path(get, path = "/v0.1/servers", tag = "official",
     params(ServersQuery),
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
-pub async fn list_servers(
+pub(crate) async fn list_servers(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -126,7 +126,7 @@ pub async fn list_servers(
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions", tag = "official",
     params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
-pub async fn list_versions(
+pub(crate) async fn list_versions(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -145,7 +145,7 @@ pub async fn list_versions(
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions/{version}", tag = "official",
     params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
-pub async fn get_version(
+pub(crate) async fn get_version(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -162,7 +162,7 @@ pub async fn get_version(
 #[utoipa::path(get, path = "/r/{slug}/v0.1/servers", tag = "official",
     params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ServersQuery),
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
-pub async fn list_linked_servers(
+pub(crate) async fn list_linked_servers(
     gateway: State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -175,7 +175,7 @@ pub async fn list_linked_servers(
 #[utoipa::path(get, path = "/r/{slug}/v0.1/servers/{name}/versions", tag = "official",
     params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ServerQuery),
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
-pub async fn list_linked_versions(
+pub(crate) async fn list_linked_versions(
     gateway: State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -188,7 +188,7 @@ pub async fn list_linked_versions(
 #[utoipa::path(get, path = "/r/{slug}/v0.1/servers/{name}/versions/{version}", tag = "official",
     params(("slug" = String, Path, description = "The slug of the link", example = "00000000000000000000000000000000"), ("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
-pub async fn get_linked_version(
+pub(crate) async fn get_linked_version(
     gateway: State<SharedGateway>,
     asked: Asked,
     place: Result<Path<Place>, PathRejection>,
@@ -199,7 +199,7 @@ pub async fn get_linked_version(
 
 /// The address and headers of a request.
 #[derive(FromRequestParts)]
-pub struct Asked {
+pub(crate) struct Asked {
     pages: Extension<Arc<Pages>>,
     uri: Uri,
     headers: HeaderMap,

@@ -14,7 +14,7 @@ use utoipa::{OpenApi as _, ToSchema};
 /// The credential that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Auth {
+pub(crate) enum Auth {
     /// Nothing.
     None,
     /// An API key or a token; nothing for public entries.
@@ -27,7 +27,7 @@ pub enum Auth {
 
 /// One route, as `pml-server routes --json` lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Route {
+pub(crate) struct Route {
     /// The HTTP method.
     pub method: String,
     /// The path, with parameters in braces.
@@ -109,7 +109,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
 /// Serves the document.
 #[utoipa::path(get, path = "/openapi.json", tag = "operation",
     responses((status = 200, description = "This document, OpenAPI 3.1", body = Object)))]
-pub async fn get_openapi() -> Response {
+pub(crate) async fn get_openapi() -> Response {
     static TEXT: LazyLock<String> = LazyLock::new(|| DOCUMENT.to_string());
     let headers =
         [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60")];
@@ -117,7 +117,7 @@ pub async fn get_openapi() -> Response {
 }
 
 /// Returns every route in the document.
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
         None => Auth::None,
         Some(0) => Auth::Body,

@@ -13,7 +13,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The names of the gateway and the origins of pages that may call it.
 #[derive(Debug)]
-pub struct Pages {
+pub(crate) struct Pages {
     hosts: Vec<String>,
     origins: Vec<String>,
     public_url: Option<String>,
@@ -21,7 +21,7 @@ pub struct Pages {
 
 impl Pages {
     /// Creates the list from the settings.
-    pub fn new(serve: &Serve) -> Self {
+    pub(crate) fn new(serve: &Serve) -> Self {
         let plain =
             |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
         let mut hosts: Vec<String> = plain(&serve.allowed_hosts);
@@ -34,7 +34,7 @@ impl Pages {
     /// Returns the address under which clients reach the gateway: the configured one, else that of this request. A
     /// `Host` that is not a name of the gateway is never returned: whoever chose it would receive the keys of clients
     /// that read the answer.
-    pub fn address(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    pub(crate) fn address(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         if let Some(url) = &self.public_url {
             return Some(url.clone());
         }
@@ -52,7 +52,7 @@ impl Pages {
     ///
     /// # Errors
     /// Returns `FORBIDDEN` for a host that is not the gateway's, and for a page that may not call it.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let refused = |what: &str| {
             let error = ApiError::new(ErrorCode::Forbidden, what);
             Err(error.with_status(StatusCode::FORBIDDEN))

@@ -23,7 +23,7 @@ const PAGE_LIMIT: u32 = 100;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct ProjectsQuery {
+pub(crate) struct ProjectsQuery {
     /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Projects per page, 1 to 100.
@@ -34,7 +34,7 @@ pub struct ProjectsQuery {
 /// A request for a new project.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateProject {
+pub(crate) struct CreateProject {
     /// Its name, which must never have been used before.
     #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
     name: String,
@@ -43,7 +43,7 @@ pub struct CreateProject {
 /// Lists the projects of the organisation.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "members", params(ProjectsQuery),
     responses((status = 200, description = "A page of projects, by name", body = ProjectPage)))]
-pub async fn list_projects(
+pub(crate) async fn list_projects(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     query: Result<Query<ProjectsQuery>, QueryRejection>,
@@ -60,7 +60,7 @@ pub async fn list_projects(
 #[utoipa::path(post, path = "/api/v1/projects", tag = "members",
     request_body(content = CreateProject, example = json!({ "name": "web" })),
     responses((status = 201, description = "The project", body = ProjectRecord)))]
-pub async fn create_project(
+pub(crate) async fn create_project(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<CreateProject>,
@@ -75,7 +75,7 @@ pub async fn create_project(
 #[utoipa::path(delete, path = "/api/v1/projects/{name}", tag = "members",
     params(("name" = String, Path, description = "Its name", pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$", example = "web")),
     responses((status = 204, description = "Deleted")))]
-pub async fn delete_project(
+pub(crate) async fn delete_project(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     name: Result<Path<String>, PathRejection>,

@@ -32,7 +32,7 @@ use crate::state::SharedGateway;
         (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
-pub async fn pass_message(
+pub(crate) async fn pass_message(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     request: Request,
@@ -61,7 +61,7 @@ pub async fn pass_message(
         (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
-pub async fn open_stream(
+pub(crate) async fn open_stream(
     State(gateway): State<SharedGateway>,
     asked: Asked,
 ) -> Result<Response, ApiError> {
@@ -86,7 +86,7 @@ pub async fn open_stream(
         (status = 501, description = "The gateway does not run servers of this type", body = Object, content_type = "application/problem+json"),
         (status = 502, description = "The server is unreachable, or does not answer with MCP", body = Object, content_type = "application/problem+json"),
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
-pub async fn end_session(
+pub(crate) async fn end_session(
     State(gateway): State<SharedGateway>,
     asked: Asked,
 ) -> Result<Response, ApiError> {
@@ -101,7 +101,7 @@ pub async fn end_session(
 
 /// Who asks for which server, and with what headers.
 #[derive(FromRequestParts)]
-pub struct Asked {
+pub(crate) struct Asked {
     pages: Extension<Arc<Pages>>,
     caller: Extension<Arc<Caller>>,
     seen: Extension<Changes>,

@@ -29,7 +29,7 @@ const PAGE_LIMIT: u32 = 100;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct CatalogQuery {
+pub(crate) struct CatalogQuery {
     /// Opaque cursor of the next page.
     cursor: Option<String>,
     /// Entries per page, 1 to 100.
@@ -54,7 +54,7 @@ pub struct CatalogQuery {
 /// The query parameters of an entry. Others are not refused.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct EntryQuery {
+pub(crate) struct EntryQuery {
     /// The name of the type `http` in the answer: `http`, or `cloud` with the gateway's proxy as `proxy_to`.
     #[param(pattern = "^(http|cloud)$")]
     http_as: Option<String>,
@@ -65,7 +65,7 @@ pub struct EntryQuery {
     responses(
         (status = 200, description = "A page of entries, sorted by name", body = CatalogPage),
         (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no stream of its own", body = Problem, content_type = "application/problem+json")))]
-pub async fn list_entries(
+pub(crate) async fn list_entries(
     State(gateway): State<SharedGateway>,
     headers: HeaderMap,
     query: Result<Query<CatalogQuery>, QueryRejection>,
@@ -124,7 +124,7 @@ pub async fn list_entries(
         (status = 304, description = "The reader's copy is current"),
         (status = 404, description = "The entry does not exist, or no longer has that hash", body = NotFound),
         (status = 410, description = "The entry was deleted", content_type = "application/problem+json", body = Problem)))]
-pub async fn get_entry(
+pub(crate) async fn get_entry(
     State(gateway): State<SharedGateway>,
     pages: Extension<Arc<Pages>>,
     name: Result<Path<String>, PathRejection>,
@@ -271,7 +271,10 @@ fn shown(name: &str) -> String {
     responses(
         (status = 200, description = "The rules: pairs of a pattern and where it runs", body = Rules),
         (status = 304, description = "The reader's copy is current")))]
-pub async fn get_routing(State(gateway): State<SharedGateway>, headers: HeaderMap) -> Response {
+pub(crate) async fn get_routing(
+    State(gateway): State<SharedGateway>,
+    headers: HeaderMap,
+) -> Response {
     let routes = gateway.registry.routes();
     let body = json!({ "rules": &routes.rules });
     let etag = format!("\"{}\"", routes.etag);

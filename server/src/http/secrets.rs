@@ -22,7 +22,7 @@ use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
 /// The largest body: a value of 8 KiB with every byte escaped, plus the other members.
-pub const BODY_LIMIT: usize = 64 * 1024;
+pub(crate) const BODY_LIMIT: usize = 64 * 1024;
 
 /// The answer to a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,7 +52,7 @@ struct NewSecret {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct WhichSecret {
+pub(crate) struct WhichSecret {
     /// The owner: `me` or `project`.
     #[serde(rename = "for")]
     owner: SecretOwner,
@@ -61,7 +61,7 @@ pub struct WhichSecret {
 /// Lists the names of the caller's own secrets and of the project's.
 #[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets",
     responses((status = 200, description = "The names; never a value", body = Listed)))]
-pub async fn list_secrets(
+pub(crate) async fn list_secrets(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     headers: HeaderMap,
@@ -83,7 +83,7 @@ pub async fn list_secrets(
     responses(
         (status = 201, description = "The secret was created", body = SecretRecord),
         (status = 200, description = "The value was replaced", body = SecretRecord)))]
-pub async fn put_secret(
+pub(crate) async fn put_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
@@ -126,7 +126,7 @@ pub async fn put_secret(
 #[utoipa::path(delete, path = "/api/v1/secrets/{name}", tag = "secrets",
     params(("name" = String, Path, description = "The variable", pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "TAVILY_API_KEY"), WhichSecret),
     responses((status = 204, description = "Deleted")))]
-pub async fn delete_secret(
+pub(crate) async fn delete_secret(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,

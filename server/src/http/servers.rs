@@ -17,7 +17,7 @@ use crate::publish::servers::{self, MadeServer, PublishServer};
 use crate::state::SharedGateway;
 
 /// The largest body: an entry of 1 MiB, plus JSON escaping.
-pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
+pub(crate) const BODY_LIMIT: usize = 2 * 1024 * 1024;
 
 /// Publishes an MCP server in the caller's scope.
 #[utoipa::path(post, path = "/api/v1/servers", tag = "servers",
@@ -30,7 +30,7 @@ pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
         (status = 201, description = "Published", body = MadeServer),
         (status = 200, description = "The identical version already exists", body = MadeServer),
         (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
-pub async fn publish_server(
+pub(crate) async fn publish_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<PublishServer>,
@@ -45,7 +45,7 @@ pub async fn publish_server(
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Deprecate, example = json!({ "version": "0.1.0", "message": "use notes2" })),
     responses((status = 200, description = "The deprecation was set or cleared", body = Named)))]
-pub async fn deprecate_server(
+pub(crate) async fn deprecate_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
@@ -62,7 +62,7 @@ pub async fn deprecate_server(
     params(("name" = String, Path, description = "Its namespace", example = "notes")),
     request_body(content = Yank, example = json!({ "version": "0.1.0" })),
     responses((status = 200, description = "The version was yanked", body = Named)))]
-pub async fn yank_server(
+pub(crate) async fn yank_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
@@ -78,7 +78,7 @@ pub async fn yank_server(
     responses(
         (status = 204, description = "Deleted"),
         (status = 410, description = "Already deleted", body = Problem, content_type = "application/problem+json")))]
-pub async fn delete_server(
+pub(crate) async fn delete_server(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,

@@ -24,7 +24,7 @@ use crate::state::SharedGateway;
 /// A request for a new session.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateSession {
+pub(crate) struct CreateSession {
     /// The rights of the session. Default: all rights of the credential.
     #[schema(min_items = 1)]
     can: Option<Vec<Right>>,
@@ -56,7 +56,7 @@ struct NewSession<'a> {
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "keys",
     request_body(content = CreateSession, example = json!({ "can": ["read"], "expires_in_seconds": 300 })),
     responses((status = 201, description = "The session, shown only once", body = NewSession)))]
-pub async fn create_session(
+pub(crate) async fn create_session(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<CreateSession>,

@@ -14,11 +14,11 @@ const HOST_HEADER_PREFIX: &str = "x-pml-host-";
 
 /// The keys that a caller sent along for upstreams; used once, never stored.
 #[derive(Debug, Clone, Default)]
-pub struct CallerKeys(HashMap<String, CallerKey>);
+pub(crate) struct CallerKeys(HashMap<String, CallerKey>);
 
 /// One of them.
 #[derive(Debug, Clone)]
-pub struct CallerKey {
+pub(crate) struct CallerKey {
     /// The key.
     pub value: Secret,
     /// The allowed hosts; `None` if the caller sent none, and empty if they cannot be parsed.
@@ -27,7 +27,7 @@ pub struct CallerKey {
 
 impl CallerKeys {
     /// Reads the keys from a request's headers.
-    pub fn from_headers(headers: &HeaderMap) -> Self {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let keys = headers.iter().filter_map(|(name, value)| {
             let name = name.as_str().strip_prefix(KEY_HEADER_PREFIX)?;
             let value = value.to_str().ok()?.parse().ok()?;
@@ -38,7 +38,7 @@ impl CallerKeys {
     }
 
     /// Returns the key for a variable, if the caller sent one.
-    pub fn get(&self, variable: &str) -> Option<&CallerKey> {
+    pub(crate) fn get(&self, variable: &str) -> Option<&CallerKey> {
         self.0.get(variable)
     }
 }

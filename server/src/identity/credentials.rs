@@ -11,7 +11,7 @@ use super::tokens::{TokenError, Tokens};
 use crate::error::ApiError;
 
 /// Checks credentials of every kind.
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// Checks access tokens, where an issuer is configured.
     pub tokens: Option<Tokens>,
     /// Creates and verifies sessions, if there is a master key.
@@ -20,7 +20,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Returns whether a request carries a credential, valid or not.
-    pub fn are_in(headers: &HeaderMap) -> bool {
+    pub(crate) fn are_in(headers: &HeaderMap) -> bool {
         headers.contains_key(header::AUTHORIZATION) || headers.contains_key("x-api-key")
     }
 
@@ -31,7 +31,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Returns `UNAUTHORIZED` for an invalid credential, and for none.
-    pub async fn check(
+    pub(crate) async fn check(
         &self,
         registry: &Registry,
         headers: &HeaderMap,

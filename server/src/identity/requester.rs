@@ -14,7 +14,7 @@ const CLIENT_HEADER: &str = "x-pml-client";
 
 /// Whether a caller can run a program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientKind {
+pub(crate) enum ClientKind {
     /// `pml`, which handles `execute_locally`.
     Package,
     /// Any other MCP client.
@@ -23,7 +23,7 @@ pub enum ClientKind {
 
 /// The caller, its address, and the secrets that it sent along.
 #[derive(Debug, Clone)]
-pub struct Requester {
+pub(crate) struct Requester {
     /// The principal, its scope and rights.
     pub caller: Arc<Caller>,
     /// Whether the caller can run a program itself.
@@ -36,7 +36,7 @@ pub struct Requester {
 
 impl Requester {
     /// Builds the caller from a request with a valid key.
-    pub fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
         let client = match headers.get(CLIENT_HEADER).map(|value| value.as_bytes()) {
             Some(b"package") => ClientKind::Package,
             _ => ClientKind::Plain,
@@ -46,12 +46,12 @@ impl Requester {
     }
 
     /// Returns the tenant's scope.
-    pub fn scope(&self) -> &Scope {
+    pub(crate) fn scope(&self) -> &Scope {
         &self.caller.scope
     }
 
     /// Returns the tenant of the caller's registry queries.
-    pub fn tenant(&self) -> Tenant {
+    pub(crate) fn tenant(&self) -> Tenant {
         self.caller.tenant()
     }
 }

@@ -24,10 +24,10 @@ const PURPOSE: &str = "sessions, HS256";
 /// The longest session, in bytes.
 const TOKEN_LIMIT: usize = 2 * 1024;
 /// The longest that a session lasts.
-pub const LONGEST: Duration = Duration::from_secs(15 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Makes and checks sessions of one installation.
-pub struct Sessions {
+pub(crate) struct Sessions {
     /// Issuer and audience in one: sessions are made by this installation for itself.
     issuer: String,
     /// The first one signs; all are accepted, while one master key takes the place of another.
@@ -74,7 +74,7 @@ struct Claims {
 }
 
 /// A new session.
-pub struct MadeSession {
+pub(crate) struct MadeSession {
     /// The token.
     pub token: String,
     /// When it ends.
@@ -86,7 +86,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Returns an error if the database cannot identify the installation.
-    pub async fn of(registry: &Registry) -> Result<Option<Self>, RegistryError> {
+    pub(crate) async fn of(registry: &Registry) -> Result<Option<Self>, RegistryError> {
         let signers: Vec<Signer> = registry
             .derived_keys(PURPOSE)?
             .into_iter()
@@ -104,7 +104,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Returns an error only when the claims cannot be written or signed.
-    pub fn make(
+    pub(crate) fn make(
         &self,
         caller: &Caller,
         id: Uuid,
@@ -132,7 +132,7 @@ impl Sessions {
     }
 
     /// Returns whether a credential has the header of a session.
-    pub fn is_one(&self, credential: &str) -> bool {
+    pub(crate) fn is_one(&self, credential: &str) -> bool {
         self.signers.iter().any(|signer| credential.starts_with(&signer.prefix))
     }
 
@@ -141,7 +141,7 @@ impl Sessions {
     /// # Errors
     /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid session of a valid credential, and
     /// [`RegistryError::Unavailable`] when the database does not answer.
-    pub async fn caller(
+    pub(crate) async fn caller(
         &self,
         registry: &Registry,
         credential: &str,

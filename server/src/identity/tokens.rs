@@ -32,7 +32,7 @@ const RIGHT_PREFIX: &str = "pml:";
 
 /// The required claims, and the names of the configurable ones.
 #[derive(Debug, Clone)]
-pub struct Claims {
+pub(crate) struct Claims {
     /// The expected `iss`.
     pub issuer: String,
     /// The expected `aud`: the address of this gateway.
@@ -49,7 +49,7 @@ pub struct Claims {
 
 /// Why a token is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub enum TokenError {
+pub(crate) enum TokenError {
     /// It is not a valid token of the issuer for this gateway; callers do not learn the reason.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
@@ -65,7 +65,7 @@ pub enum TokenError {
 }
 
 /// Checks tokens of one issuer.
-pub struct Tokens {
+pub(crate) struct Tokens {
     claims: Claims,
     metadata_url: String,
     jwks: Arc<Jwks>,
@@ -87,7 +87,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Returns an error when there can be no HTTP client.
-    pub fn new(
+    pub(crate) fn new(
         claims: Claims,
         jwks_url: reqwest::Url,
         max_age: Duration,
@@ -107,7 +107,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Returns [`TokenError`]; the log has why, the caller only what kind it is.
-    pub async fn caller(
+    pub(crate) async fn caller(
         &self,
         registry: &Registry,
         token: &str,
@@ -165,7 +165,7 @@ impl Tokens {
     }
 
     /// Returns the metadata of RFC 9728, by which a client finds the issuer.
-    pub fn metadata(&self) -> Value {
+    pub(crate) fn metadata(&self) -> Value {
         let rights: Vec<String> = Right::ALL.into_iter().map(word_of).collect();
         serde_json::json!({
             "resource": self.claims.audience,
@@ -177,7 +177,7 @@ impl Tokens {
     }
 
     /// Returns where the metadata is.
-    pub fn metadata_url(&self) -> &str {
+    pub(crate) fn metadata_url(&self) -> &str {
         &self.metadata_url
     }
 
@@ -265,7 +265,7 @@ fn refusal(error: &ErrorKind) -> &'static str {
 }
 
 /// Returns the word for a right among those of a token.
-pub fn word_of(right: Right) -> String {
+pub(crate) fn word_of(right: Right) -> String {
     format!("{RIGHT_PREFIX}{}", right.as_str())
 }
 

@@ -18,7 +18,7 @@ use crate::publish::{self, Made, Publish};
 use crate::state::SharedGateway;
 
 /// Publishes a program for a caller who may.
-pub async fn create(
+pub(crate) async fn create(
     gateway: &SharedGateway,
     requester: &Requester,
     request: CreateRequest,

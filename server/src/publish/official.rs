@@ -18,7 +18,7 @@ const TOOLS_META: &str = "ai.casys.pml/tools";
 
 /// The published entry.
 #[derive(Debug)]
-pub struct MadeVersion {
+pub(crate) struct MadeVersion {
     /// Its name in the official API.
     pub name: String,
     /// Its version.
@@ -32,7 +32,7 @@ pub struct MadeVersion {
 /// # Errors
 /// Returns its problem, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a version with different
 /// content or a taken name, and why the registry does not answer.
-pub async fn publish(
+pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     server: Map<String, Value>,

@@ -24,7 +24,7 @@ const NO_TOOLS: &str = "a server has 1 to 500 tools";
 /// A request to publish.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PublishServer {
+pub(crate) struct PublishServer {
     /// Its namespace: the name before the colon in its tools' ids.
     name: String,
     /// `stdio`, started on the user's machine, or `http`, called by the gateway.
@@ -68,7 +68,7 @@ enum ServerKind {
 /// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PublishedServer)]
-pub struct MadeServer {
+pub(crate) struct MadeServer {
     /// Its full name.
     fqdn: String,
     /// Its version.
@@ -94,7 +94,7 @@ pub struct MadeServer {
 /// # Errors
 /// Returns its problem, `CONFLICT` for a version with different content or a taken name, and why the registry does
 /// not answer.
-pub async fn publish(
+pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     body: PublishServer,
@@ -134,7 +134,7 @@ pub(super) async fn publish_any(
 ///
 /// # Errors
 /// Returns `NOT_FOUND` for what the caller's scope does not have.
-pub async fn deprecate(
+pub(crate) async fn deprecate(
     gateway: &SharedGateway,
     caller: &Caller,
     name: &str,
@@ -150,7 +150,7 @@ pub async fn deprecate(
 ///
 /// # Errors
 /// As [`deprecate`].
-pub async fn yank(
+pub(crate) async fn yank(
     gateway: &SharedGateway,
     caller: &Caller,
     name: &str,
@@ -304,7 +304,7 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
 ///
 /// # Errors
 /// Returns their problem.
-pub fn check_tools(
+pub(crate) fn check_tools(
     namespace: &str,
     tools: Vec<ToolDescriptor>,
 ) -> Result<Vec<CatalogTool>, ErrorBody> {

@@ -8,7 +8,7 @@ use registry::{CatalogServer, CatalogTool};
 use crate::tools::{self, NativeTool};
 
 /// Returns everything that `seed` writes.
-pub fn all() -> Vec<CatalogServer> {
+pub(crate) fn all() -> Vec<CatalogServer> {
     let mut servers = registry::shipped_catalog();
     servers.extend(native());
     servers.push(own());

@@ -26,14 +26,14 @@ enum Reach {
 
 /// The hosts that an operator allows although their addresses are private, written as in URLs.
 #[derive(Debug, Clone, Default)]
-pub struct PrivateHosts(Arc<HashSet<String>>);
+pub(crate) struct PrivateHosts(Arc<HashSet<String>>);
 
 impl PrivateHosts {
     /// Takes the hosts; an address in any spelling is the same address.
     ///
     /// # Errors
     /// Returns which of them is no host, and what to write instead: it would allow nothing.
-    pub fn new(hosts: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(hosts: &[String]) -> Result<Self, String> {
         let named = hosts.iter().map(|host| host.trim()).filter(|host| !host.is_empty());
         let named: Result<_, _> =
             named.map(|host| check_host(host).map(|()| plain(host))).collect();
@@ -60,7 +60,7 @@ impl PrivateHosts {
     ///
     /// # Errors
     /// Returns why the gateway does not connect to it.
-    pub fn check(&self, url: &str) -> Result<Url, String> {
+    pub(crate) fn check(&self, url: &str) -> Result<Url, String> {
         let url = Url::parse(url).map_err(|_| "its address is not a URL".to_owned())?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err("its address is neither `http` nor `https`".to_owned());
@@ -190,14 +190,14 @@ type LookUp = dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAdd
 
 /// Resolves names for connections, and returns only permitted addresses.
 #[derive(Clone)]
-pub struct GuardedResolver {
+pub(crate) struct GuardedResolver {
     private: PrivateHosts,
     look_up: Arc<LookUp>,
 }
 
 impl GuardedResolver {
     /// Creates one that uses the system's resolver.
-    pub fn new(private: PrivateHosts) -> Self {
+    pub(crate) fn new(private: PrivateHosts) -> Self {
         Self::with_look_up(private, |host| {
             Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
         })

@@ -12,7 +12,7 @@ use crate::identity::requester::Requester;
 
 /// The tool and server that need a secret.
 #[derive(Debug, Clone, Copy)]
-pub struct Need<'a> {
+pub(crate) struct Need<'a> {
     /// The tool that is called, or the server.
     pub what: &'a str,
     /// The scope whose entry it is.
@@ -25,7 +25,7 @@ pub struct Need<'a> {
 
 impl<'a> Need<'a> {
     /// Returns the requirement of a tool, if its upstream needs a secret.
-    pub fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
+    pub(crate) fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
         let variable = tool.env_required.first()?;
         let url = tool.proxy_to.as_deref().unwrap_or_default();
         Some(Self { what: tool.id.as_str(), scope: tool.fqdn.scope(), url, variable })
@@ -44,7 +44,7 @@ impl<'a> Need<'a> {
 
 /// A key for one use.
 #[derive(Debug, Clone)]
-pub struct FoundKey {
+pub(crate) struct FoundKey {
     /// The key.
     pub value: Secret,
     /// Which one it is, if it is stored and did not come with the call.
@@ -53,7 +53,7 @@ pub struct FoundKey {
 
 /// A stored key that went along with a request.
 #[derive(Debug, Clone)]
-pub struct StoredKey {
+pub(crate) struct StoredKey {
     name: SecretName,
     purpose: SecretUse,
     stamp: SecretStamp,
@@ -64,7 +64,7 @@ impl StoredKey {
     ///
     /// # Errors
     /// Returns an error when the database cannot be read.
-    pub async fn counts(
+    pub(crate) async fn counts(
         &self,
         registry: &Registry,
         tenant: &Tenant,
@@ -83,7 +83,7 @@ impl StoredKey {
 /// # Errors
 /// Returns `API_KEY_REQUIRED` naming the variable if there is none, `KEY_NOT_FOR_HOST` if it may not be sent to the
 /// entry's host, and the reason if a stored one cannot be read: then the call must not be made.
-pub async fn find(
+pub(crate) async fn find(
     registry: &Registry,
     requester: &Requester,
     need: Need<'_>,
@@ -112,7 +112,7 @@ pub async fn find(
 }
 
 /// Returns whether a call would find the secret that it needs, as far as possible without decrypting it.
-pub async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>) -> bool {
+pub(crate) async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>) -> bool {
     let Ok(purpose) = need.purpose() else { return true };
     if let Some(key) =
         requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty())

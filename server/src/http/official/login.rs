@@ -20,12 +20,12 @@ use crate::http::openapi::Problem;
 use crate::state::SharedGateway;
 
 /// The largest body.
-pub const BODY_LIMIT: usize = 16 * 1024;
+pub(crate) const BODY_LIMIT: usize = 16 * 1024;
 
 /// The token to exchange.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     /// An API key of this gateway with the right `publish`.
     #[schema(min_length = 1, max_length = 4096)]
     github_token: String,
@@ -48,7 +48,7 @@ struct RegistryToken {
         (status = 401, description = "The body has no valid key", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "The key lacks the right `publish`", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "The database is unavailable", body = Problem, content_type = "application/problem+json")))]
-pub async fn exchange_key(
+pub(crate) async fn exchange_key(
     State(gateway): State<SharedGateway>,
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {

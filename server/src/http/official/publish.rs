@@ -19,7 +19,7 @@ use crate::publish::official;
 use crate::state::SharedGateway;
 
 /// The largest body: a server.json of 64 KiB, plus JSON escaping.
-pub const BODY_LIMIT: usize = 256 * 1024;
+pub(crate) const BODY_LIMIT: usize = 256 * 1024;
 
 /// A server.json of the official registry; members that are not listed here are preserved.
 #[derive(ToSchema)]
@@ -56,7 +56,7 @@ struct ServerJson {
     responses(
         (status = 200, description = "Published, or the identical version already exists", body = ServerResponse),
         (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
-pub async fn publish_server(
+pub(crate) async fn publish_server(
     State(gateway): State<SharedGateway>,
     asked: Asked,
     Extension(caller): Extension<Arc<Caller>>,
