@@ -2,6 +2,8 @@
 
 mod rooms;
 
+mod rooms;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -50,6 +52,60 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("sandbox", "child", &["wire", "*"]),
     ("sandbox", "wire", &["*"]),
     ("sandbox", "*", &[]),
+    ("server", "config", &[]),
+    ("server", "error", &[]),
+    ("server", "http_client", &[]),
+    ("server", "telemetry", &[]),
+    ("server", "tools", &[]),
+    ("server", "analyser", &[]),
+    ("server", "database", &["config"]),
+    ("server", "admission", &["config", "error"]),
+    ("server", "connections", &["admission"]),
+    ("server", "identity", &["config", "error", "http_client"]),
+    ("server", "upstreams", &["admission", "config", "error", "http_client", "identity"]),
+    // Handles only: whoever uses them is below this line.
+    ("server", "state", &["admission", "analyser", "identity", "upstreams"]),
+    ("server", "execution", &["admission", "error", "identity", "state", "tools", "upstreams"]),
+    ("server", "publish", &["error", "execution", "identity", "state"]),
+    (
+        "server",
+        "proxy",
+        &["admission", "config", "error", "execution", "identity", "state", "upstreams"],
+    ),
+    (
+        "server",
+        "http",
+        &[
+            "admission",
+            "config",
+            "connections",
+            "error",
+            "execution",
+            "identity",
+            "proxy",
+            "publish",
+            "state",
+        ],
+    ),
+    (
+        "server",
+        "commands",
+        &[
+            "admission",
+            "analyser",
+            "config",
+            "connections",
+            "database",
+            "execution",
+            "http",
+            "http_client",
+            "identity",
+            "publish",
+            "state",
+            "tools",
+            "upstreams",
+        ],
+    ),
 ];
 
 /// Single imports that are allowed across rooms: crate, importing module, imported module. The crate's root says why.
