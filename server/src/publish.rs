@@ -75,7 +75,7 @@ pub(crate) struct Made {
     pub location: String,
 }
 
-/// Publishes a program in the caller's scope. Who calls has seen to the right to.
+/// Publishes a program in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
 /// Returns the problem of the name, the program or its description, `CONFLICT` for a version with different bytes,
@@ -198,7 +198,7 @@ pub(crate) async fn delete(
     Ok(gateway.registry.delete_capability(caller, &id).await?)
 }
 
-/// Leaves a version to those who name it.
+/// Yanks a version: only requests for exactly this version still resolve.
 ///
 /// # Errors
 /// As [`deprecate`].

@@ -18,8 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Serve, Settings};
 use crate::connections;
-use crate::database::Database;
-use crate::database::master_key;
+use crate::database::{Database, master_key};
 use crate::state::SharedGateway;
 
 /// The tenant that a fresh private gateway serves.

@@ -27,7 +27,7 @@ pub(crate) struct MadeVersion {
     pub warnings: Vec<String>,
 }
 
-/// Publishes a server in the caller's scope. Who calls has seen to the right to.
+/// Publishes a server in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
 /// Returns its problem, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a version with different

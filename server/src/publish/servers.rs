@@ -89,7 +89,7 @@ pub(crate) struct MadeServer {
     pub location: String,
 }
 
-/// Publishes a server in the caller's scope. Who calls has seen to the right to.
+/// Publishes a server in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
 /// Returns its problem, `CONFLICT` for a version with different content or a taken name, and why the registry does
@@ -146,7 +146,7 @@ pub(crate) async fn deprecate(
     gateway.registry.remark_server(&tenant, name, version, remark).await.map_err(refused)
 }
 
-/// Leaves a version to those who name it.
+/// Yanks a version: only requests for exactly this version still resolve.
 ///
 /// # Errors
 /// As [`deprecate`].
