@@ -2,8 +2,6 @@
 
 mod rooms;
 
-mod rooms;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
