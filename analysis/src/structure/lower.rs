@@ -254,8 +254,18 @@ impl Lower {
     }
 
     fn name_key(&mut self, name: &Atom) -> Key {
-        self.core.hooks |= name.strip_prefix("@@").is_some_and(is_hook)
-            || matches!(&**name, "getOwnPropertySymbols" | "ownKeys");
+        self.looks_at_name(name);
+        self.defined_key(name)
+    }
+
+    /// Notes a name that is read: by some of them the program gets at symbols.
+    fn looks_at_name(&mut self, name: &str) {
+        self.core.hooks |= matches!(name, "getOwnPropertySymbols" | "ownKeys");
+    }
+
+    /// Lowers the name of a property that is written down.
+    fn defined_key(&mut self, name: &Atom) -> Key {
+        self.core.hooks |= name.strip_prefix("@@").is_some_and(is_hook);
         self.core.orders |= sees_order(name);
         self.core.converts |= is_called_by_engine(name);
         Key::Name(kept(name))
@@ -293,9 +303,9 @@ impl Lower {
     /// Lowers the name of a property in a literal, a class or a pattern.
     fn prop_key(&mut self, name: &ast::PropName) -> Key {
         match name {
-            ast::PropName::Ident(name) => self.name_key(&name.sym),
+            ast::PropName::Ident(name) => self.defined_key(&name.sym),
             ast::PropName::Str(text) => match text.value.as_str() {
-                Some(text) => self.name_key(&text.into()),
+                Some(text) => self.defined_key(&text.into()),
                 None => Key::Slot(self.undefined(text.span)),
             },
             ast::PropName::Num(number) if is_index(number.value) => {

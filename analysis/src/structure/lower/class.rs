@@ -85,7 +85,7 @@ impl Lower {
                 },
             };
             let from = self.read(prop.span, name);
-            let key = self.name_key(name);
+            let key = self.defined_key(name);
             self.emit(prop.span, Op::Set { object: THIS, key, from });
         }
     }

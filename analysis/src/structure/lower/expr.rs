@@ -223,7 +223,7 @@ impl Lower {
         let (key, from, how) = match prop {
             ast::Prop::Shorthand(name) => {
                 let from = self.read(name.span, &name.sym);
-                (self.name_key(&name.sym), from, Put::Value)
+                (self.defined_key(&name.sym), from, Put::Value)
             }
             ast::Prop::KeyValue(pair) => {
                 let is_proto = match &pair.key {
@@ -236,7 +236,7 @@ impl Lower {
                 (key, from, if is_proto { Put::Prototype } else { Put::Value })
             }
             ast::Prop::Assign(assign) => {
-                (self.name_key(&assign.key.sym), self.expr(&assign.value), Put::Value)
+                (self.defined_key(&assign.key.sym), self.expr(&assign.value), Put::Value)
             }
             ast::Prop::Getter(getter) => {
                 let key = self.prop_key(&getter.key);

@@ -119,6 +119,9 @@ impl Lower {
             match prop {
                 ast::ObjectPatProp::KeyValue(pair) => {
                     let key = self.prop_key(&pair.key);
+                    if let Key::Name(name) = &key {
+                        self.looks_at_name(name);
+                    }
                     taken.push(key.clone());
                     let to = self.fresh();
                     let span = pair.key.span().to(pair.value.span());
