@@ -39,7 +39,7 @@
 //! }
 //! ```
 
-// Who may import whom (`tests/it/layering.rs` checks it, without exceptions):
+// Who may import whom (`tests/it/project/layering.rs` checks it, without exceptions):
 //
 // - `host` runs in the trusted process, `child` in the sealed one, and `wire` is what they agree on. `host` and `child`
 //   import `wire` and the types beside it, never each other: whatever the host knows of a child came in a frame.

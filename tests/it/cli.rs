@@ -1,0 +1,20 @@
+//! What a user does with `pml` besides running programs.
+
+mod analyze;
+mod approvals;
+mod create;
+mod gateway_down;
+mod hostile_capabilities;
+pub(crate) mod hostile_gateway;
+mod init;
+mod keyring;
+mod local_capabilities;
+mod login;
+mod odd_clients;
+mod permissions;
+mod plan;
+mod protected;
+mod remote_servers;
+mod starts;
+mod tool_keys;
+mod words;

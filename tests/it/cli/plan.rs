@@ -1,0 +1,717 @@
+//! `pml plan`: what a program will and may do, told without running it.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::identity::key_hosts::listening;
+use crate::identity::keys::call;
+use crate::registry::capabilities::{DOUBLE, published};
+use crate::support::cli::{Project, finish, text};
+use crate::support::expect::{calls, failure, success};
+use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, StdioClient, envelope};
+use crate::support::server::Server;
+use crate::support::upstream::{Entry, scope_of};
+use crate::support::{PATIENCE, poll};
+
+/// Reads a file here, sends it to the server, and runs something if told so.
+const MIXED: &str = "const text = await mcp.filesystem.read_text_file({ path: args.path });
+const data = await mcp.json.parse({ data: text });
+if (data.ok) await mcp.slack.post_message({ channel: '#ops', text: data.title });
+for (const step of data.steps) await mcp.shell.exec({ command: ['make', step] });
+return data;";
+
+fn plan(project: &Project, code: &str) -> (Value, i32) {
+    let output = project.run_with(&["plan", "-", "--json"], code.as_bytes());
+    let plan = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    (plan, output.status.code().unwrap())
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
+}
+
+/// The JSON has the documented shape.
+#[test]
+fn the_json_has_exactly_its_fields() {
+    let project = Project::offline();
+    let (plan, code) = plan(&project, MIXED);
+    assert_eq!(code, 0, "{plan:#}");
+    assert_eq!(
+        keys(&plan),
+        BTreeSet::from([
+            "can_run",
+            "runs_on",
+            "complete",
+            "gaps",
+            "groups",
+            "tasks",
+            "order",
+            "egress",
+            "args_egress",
+            "capabilities",
+            "routing",
+            "text_goes_to",
+            "notes",
+            "diagnostics"
+        ])
+    );
+    assert_eq!((&plan["can_run"], &plan["complete"]), (&json!(true), &json!(true)));
+    assert_eq!((&plan["runs_on"], &plan["gaps"]), (&json!("client"), &json!([])));
+    assert_eq!(
+        plan["groups"],
+        json!([
+            { "effect": "reads", "tasks": ["t1"] },
+            { "effect": "runs", "tasks": ["t4"] },
+            { "effect": "sends", "tasks": ["t3"] },
+            { "effect": "computes", "tasks": ["t2"] },
+        ])
+    );
+    for task in plan["tasks"].as_array().unwrap() {
+        assert_eq!(
+            keys(task),
+            BTreeSet::from([
+                "id",
+                "tool",
+                "side",
+                "effect",
+                "certainty",
+                "times",
+                "layer",
+                "line",
+                "column",
+                "arguments",
+                "parameters",
+                "from_args",
+                "data_from",
+                "decided_by",
+                "decided_by_args",
+                "conditions",
+                "routing_source",
+                "routing_age_s"
+            ])
+        );
+    }
+    let [read, parse, post, make] = &plan["tasks"].as_array().unwrap()[..] else {
+        panic!("{plan}")
+    };
+    assert_eq!(read["parameters"], json!(["args.path"]));
+    assert_eq!((&read["from_args"], &parse["from_args"]), (&json!(true), &json!(false)));
+    assert_eq!((&read["certainty"], &read["times"]), (&json!("will"), &json!("once")));
+    assert_eq!((&parse["side"], &parse["data_from"]), (&json!("server"), &json!(["t1"])));
+    assert_eq!((&post["certainty"], &post["decided_by"]), (&json!("may"), &json!(["t2"])));
+    assert_eq!(
+        post["conditions"],
+        json!([{ "repeats": false, "branch": "then", "text": "data.ok" }])
+    );
+    assert_eq!((&make["certainty"], &make["times"]), (&json!("may"), &json!("many")));
+    assert_eq!((&make["line"], &make["effect"]), (&json!(4), &json!("runs")));
+    assert_eq!(
+        plan["egress"],
+        json!([{ "from": "t1", "to": "t2" }, { "from": "t1", "to": "t3", "via": ["t2"] }])
+    );
+    assert_eq!(plan["args_egress"], json!([]));
+}
+
+/// That a tool of the server is called tells what decided on the call.
+#[test]
+fn what_decides_on_a_call_of_the_server_leaves() {
+    let project = Project::offline();
+    let code = "const text = await mcp.filesystem.read_text_file({ path: 'notes.md' });
+if (text && !args.dry_run) await mcp.slack.post_message({ channel: '#ops', text: 'written' });
+for (const topic of args.topics) await mcp.tavily.search({ query: topic });";
+    let (planned, _) = plan(&project, code);
+    assert_eq!(planned["egress"], json!([{ "from": "t1", "to": "t2", "decides": true }]));
+    assert_eq!(
+        planned["args_egress"],
+        json!([
+            { "to": "t2", "parameters": [], "decides": ["args.dry_run"] },
+            { "to": "t3", "parameters": ["args.topics"] },
+        ])
+    );
+    assert_eq!(planned["tasks"][1]["decided_by_args"], json!(["args.dry_run"]));
+    let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
+    let leaving = "Leaves this machine
+  t1 filesystem:read_text_file → t2 slack:post_message (decides)
+  args.topics                  → t3
+  args.dry_run                 → t2 (decides)
+  (decides): not sent, but whether or how often a call is made depends on it
+";
+    assert!(shown.contains(leaving), "{shown}");
+}
+
+/// Piped text has no colours and says what matters.
+#[test]
+fn people_get_text() {
+    let project = Project::offline();
+    let output = project.run_with(&["plan", "-"], MIXED.as_bytes());
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    for part in [
+        "Runs on this machine: 4 calls, 4 tools, 4 steps.",
+        "path: args.path",
+        "command: [\"make\", `step`]",
+        "if `data.ok`",
+        "Leaves this machine",
+        "t1 filesystem:read_text_file → t2 json:parse, t3 slack:post_message (through t2)",
+        "may send what they are given, from here: t4 shell:exec",
+    ] {
+        assert!(shown.contains(part), "no {part} in\n{shown}");
+    }
+}
+
+/// Colours are for a terminal, and not for one that asks for none.
+#[test]
+fn a_terminal_gets_colours() {
+    let project = Project::offline();
+    project.write("program.ts", MIXED);
+    let on_terminal = |no_color: &str| {
+        let pml = project.command(&["plan", "program.ts"]);
+        let words: Vec<String> = std::iter::once(pml.get_program())
+            .chain(pml.get_args())
+            .map(|word| format!("'{}'", word.to_str().unwrap()))
+            .collect();
+        // `script` gives the command a terminal.
+        let mut script = Command::new("script");
+        script.args(["-qec", &words.join(" "), "/dev/null"]).current_dir(project.workspace());
+        for (name, value) in pml.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        script.env("TERM", "xterm").env("NO_COLOR", no_color);
+        let output = crate::support::cli::finish(script, b"");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = on_terminal("");
+    assert!(shown.contains("\u{1b}[1;31mLeaves this machine\u{1b}[0m"), "{shown:?}");
+    let shown = on_terminal("1");
+    assert!(shown.contains("Leaves this machine") && !shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// `plan` and `analyze` draw the same pictures.
+#[test]
+fn both_commands_draw_the_graph() {
+    let project = Project::offline();
+    for (format, start) in [("mermaid", "flowchart TD\n"), ("svg", "<svg xmlns=")] {
+        let draw = |command: &str| {
+            let output = project.run_with(&[command, "-", "--graph", format], MIXED.as_bytes());
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        let drawn = draw("plan");
+        assert!(drawn.starts_with(start), "{drawn}");
+        assert!(drawn.contains("t3 slack:post_message"), "{drawn}");
+        assert_eq!(draw("analyze"), drawn);
+    }
+    let output = project.run(&["plan", "-", "--graph", "png"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = project.run(&["plan", "-", "--graph", "svg", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// What cannot run has no plan: 2, the reason on stderr, nothing to mistake on stdout.
+#[test]
+fn a_program_that_cannot_run_ends_with_two() {
+    let project = Project::offline();
+    for flags in [&["plan", "-"][..], &["plan", "-", "--graph", "svg"]] {
+        let output = project.run_with(flags, b"await mcp.json.parse({}); const = 1;");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("(line 1, column"), "{}", text(&output.stderr));
+    }
+    let (plan, code) = plan(&project, "import fs from 'fs';");
+    assert_eq!((code, &plan["can_run"], &plan["complete"]), (2, &json!(false), &json!(false)));
+    assert_eq!(plan["diagnostics"][0]["severity"], "error", "{plan:#}");
+    let missing = project.run(&["plan", "no-such-file.ts", "--json"]);
+    assert_eq!(missing.status.code(), Some(2));
+    let envelope: Value = serde_json::from_slice(&missing.stdout).unwrap();
+    assert_eq!(envelope["status"], "error", "{envelope:#}");
+}
+
+/// A program that chooses tools as it runs has a plan that says what it lacks.
+#[test]
+fn an_incomplete_plan_says_so() {
+    let project = Project::offline();
+    let code =
+        "const a = await mcp.git.git_log({ repo_path: '.' });\nawait mcp[args.to].send({ a });";
+    let (plan, exit) = plan(&project, code);
+    assert_eq!((exit, &plan["complete"]), (0, &json!(false)), "{plan:#}");
+    assert_eq!(
+        (&plan["gaps"][0]["line"], &plan["gaps"][0]["code"]),
+        (&json!(2), &json!("DYNAMIC_NAME"))
+    );
+    let output = project.run_with(&["plan", "-"], code.as_bytes());
+    let shown = text(&output.stdout);
+    assert!(output.status.success());
+    assert!(shown.contains("INCOMPLETE") && shown.contains("  line 2, column"), "{shown}");
+    assert!(shown.contains("What leaves this machine cannot be told"), "{shown}");
+}
+
+/// What a program hides in its text is seen, in every form of the plan.
+#[test]
+fn hidden_characters_are_seen() {
+    let project = Project::offline();
+    let code = "await mcp.filesystem.write_file({ path: 'a\u{202e}\u{200b}\\x1b[2J.txt', content: '</text><script>' });";
+    for flags in [
+        &["plan", "-"][..],
+        &["plan", "-", "--json"],
+        &["plan", "-", "--graph", "svg"],
+        &["plan", "-", "--graph", "mermaid"],
+    ] {
+        let output = project.run_with(flags, code.as_bytes());
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(shown.contains("202e") || shown.contains("8238"), "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{shown:?}");
+        let picture = flags.contains(&"--graph");
+        assert!(!picture || !shown.contains("<script>") && !shown.contains("</text><"), "{shown}");
+    }
+}
+
+/// The tools of the shipped catalog, each called once: the plan knows what every
+/// one of them does, so one that is added is also judged.
+#[test]
+fn the_shipped_tools_are_known() {
+    // The tools of `everything` are there to try clients with.
+    let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/../registry/catalog");
+    let mut code = String::new();
+    for entry in std::fs::read_dir(catalog).unwrap() {
+        let path = entry.unwrap().path();
+        let server = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_none_or(|extension| extension != "json") || server == "everything" {
+            continue;
+        }
+        let entry: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for tool in entry["tools"].as_array().unwrap() {
+            code += &format!("await mcp[{:?}][{}]({{}});\n", server, tool["name"]);
+        }
+    }
+    // The gateway's own tools stand in the operator's page, which another test
+    // holds against the gateway.
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
+    for row in std::fs::read_to_string(page).unwrap().lines() {
+        let cells: Vec<&str> = row.split('`').collect();
+        if let ["| ", namespace, " | ", tools, " |"] = cells[..] {
+            for tool in tools.split_whitespace() {
+                code += &format!("await mcp[{namespace:?}][{tool:?}]({{}});\n");
+            }
+        }
+    }
+    assert!(code.contains("[\"json\"][\"parse\"]"), "{code}");
+    let project = Project::offline();
+    let (plan, _) = plan(&project, &code);
+    let tasks = plan["tasks"].as_array().unwrap();
+    assert!(tasks.len() >= 80, "{} tools", tasks.len());
+    for task in tasks {
+        assert_ne!(task["effect"], "calls", "{}", task["tool"]);
+    }
+}
+
+/// Planning runs nothing.
+#[test]
+fn planning_runs_nothing() {
+    let project = Project::offline();
+    let (plan, code) = plan(
+        &project,
+        "for (;;) await mcp.filesystem.write_file({ path: 'made.txt', content: '' });",
+    );
+    assert_eq!((code, &plan["tasks"][0]["effect"]), (0, &json!("writes")));
+    assert!(!project.path("made.txt").exists());
+}
+
+/// A program that reads a file and hands it to the tool.
+fn handing_on(tool: &str) -> String {
+    let (namespace, action) = tool.split_once(':').unwrap();
+    format!(
+        "const text = await mcp.filesystem.read_text_file({{ path: 'a.txt' }});
+return await mcp[{namespace:?}][{action:?}]({{ data: text, path: 'a.txt', n: text.length }});"
+    )
+}
+
+/// Answers yes until the run ends.
+fn run_to_the_end(pml: &mut StdioClient, code: &str) -> Value {
+    let mut envelope = pml.execute(code);
+    while envelope["status"] == "approval_required" {
+        envelope = pml.resume(&envelope, true, false);
+    }
+    envelope
+}
+
+/// For every source of routing: what the plan says, what a dry run says through `pml` and over HTTP, and where the call
+/// then really runs.
+#[test]
+fn the_plan_the_dry_run_and_the_run_agree() {
+    let server = Server::shared();
+    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let upstream = listening();
+    let url = format!("{}/mcp", upstream.url);
+    let take =
+        json!({ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } });
+    let serve = |body: &Value| {
+        let reply =
+            call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(body));
+        assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    };
+    serve(
+        &json!({ "name": "taker", "type": "http", "description": "Takes.", "proxy_to": url, "tools": [take] }),
+    );
+    let scope = scope_of(&tenant);
+    let ruled = Entry { routing: None, tools: vec![take], ..Entry::http(&scope, "ruled", &url) };
+    ruled.publish(server.installation());
+    server.installation().run_well(&["routing", "set", "ruled:take", "server"]);
+    published(&tenant, "maths.double", DOUBLE);
+    published(
+        &tenant,
+        "files.count",
+        "/** Counts. */ const text = await mcp.filesystem.read_text_file({ path: args.path }); return await mcp.math.eval({ expression: `${text.length}` })",
+    );
+    published(
+        &tenant,
+        "files.reads",
+        "/** Reads. */ return await mcp.filesystem.read_text_file({ path: args.path })",
+    );
+
+    let project = Project::of(&tenant);
+    let own = project.node_server("server-memory", &[]);
+    let graph = json!({ "name": "read_graph", "description": "Reads", "inputSchema": { "type": "object" } });
+    serve(&json!({
+        "name": "recall", "type": "stdio", "description": "Remembers.",
+        "install": { "command": "node", "args": own["args"] }, "tools": [graph],
+    }));
+    let mut overriding = own.clone();
+    overriding["override"] = json!(true);
+    let project = project.configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "private_mcps": { "secret": own },
+        "mcpServers": { "mine": own, "shell": overriding, "memory": own },
+    }));
+    project.write("a.txt", "12");
+    let mut pml = project.stdio();
+    let http = HttpMcp::new(&tenant, Era::Stateless).with_package();
+
+    for (tool, side, source, leaves, note) in [
+        ("json:parse", "server", "gateway", true, ""),
+        ("taker:take", "server", "gateway", true, ""),
+        ("ruled:take", "server", "gateway", true, ""),
+        ("recall:read_graph", "client", "gateway", false, ""),
+        ("maths:double", "server", "gateway", true, ""),
+        ("files:count", "client", "gateway", true, ""),
+        ("files:reads", "client", "gateway", false, ""),
+        ("filesystem:get_file_info", "client", "native", false, ""),
+        ("mine:read_graph", "client", "config", false, ""),
+        ("secret:read_graph", "client", "config", false, ""),
+        ("shell:read_graph", "client", "config", false, "which hides `shell` of `pml`"),
+        ("memory:read_graph", "client", "config", false, "which hides `pml.mcp.memory"),
+    ] {
+        let code = handing_on(tool);
+        let planned = poll(tool, PATIENCE, || {
+            // The gateway hears of the operator's rule a moment later.
+            let (planned, exit) = plan(&project, &code);
+            assert_eq!(exit, 0, "{planned:#}");
+            (planned["tasks"][1]["side"] == side || tool != "ruled:take").then_some(planned)
+        });
+        let told = &planned["tasks"][1];
+        assert_eq!(
+            (&told["side"], &told["routing_source"]),
+            (&json!(side), &json!(source)),
+            "{planned:#}"
+        );
+        assert_eq!(
+            (&planned["runs_on"], &planned["routing"]["asked"]),
+            (&json!("client"), &json!(source != "native"))
+        );
+        assert_eq!(
+            !planned["egress"].as_array().unwrap().is_empty(),
+            leaves,
+            "{tool}: {planned:#}"
+        );
+        assert!(planned["notes"].to_string().contains(note), "{tool}: {}", planned["notes"]);
+
+        let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
+        let dry = success(&dry);
+        assert_eq!(dry["routing"], "client", "{tool}: {dry:#}");
+        for field in ["text_goes_to", "egress", "args_egress", "order"] {
+            assert_eq!(dry[field], planned[field], "{tool}: {field}");
+        }
+        assert_eq!(dry["tasks"][1]["side"], side, "{tool}: {dry:#}");
+        if source == "gateway" {
+            let there = envelope(
+                &http.call("pml_execute", json!({ "code": code, "options": { "dry_run": true } })),
+            );
+            for field in ["routing", "client_tools", "egress", "args_egress", "order", "tasks"] {
+                assert_eq!(success(&there)[field], dry[field], "{tool}: {field}");
+            }
+        }
+
+        let ran = run_to_the_end(&mut pml, &code);
+        let made = calls(&ran);
+        assert_eq!(made[0], ("filesystem:read_text_file", "client"), "{ran:#}");
+        assert_eq!(made[1], (tool, side), "{ran:#}");
+    }
+}
+
+/// A rule to ask about a server tool makes the program run here; a denied tool is told before it is tried.
+#[test]
+fn the_users_own_rules_are_in_the_plan() {
+    let tenant = Server::shared().tenant();
+    let code = "return await mcp.math.eval({ expression: '1 + 1' })";
+    let ruled = |rules: Value| Project::of(&tenant).configure(&json!({ "permissions": rules }));
+    let free = ruled(json!({ "allow": ["*"] }));
+    assert_eq!(plan(&free, code).0["runs_on"], "server");
+    let asks = ruled(json!({ "allow": ["json:*"], "ask": ["math:*"] }));
+    let (planned, _) = plan(&asks, code);
+    assert_eq!(
+        (&planned["runs_on"], &planned["tasks"][0]["side"]),
+        (&json!("client"), &json!("server"))
+    );
+    assert!(
+        planned["notes"][0].as_str().unwrap().contains("a rule of yours asks about `math:eval`"),
+        "{planned:#}"
+    );
+    let mut pml = asks.stdio();
+    let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
+    assert_eq!(success(&dry)["routing"], "client", "{dry:#}");
+    let ran = run_to_the_end(&mut pml, code);
+    assert_eq!((success(&ran), &ran["executed"]), (&json!(2), &json!("client")));
+    let denies = ruled(json!({ "allow": ["*"], "deny": ["math:eval"] }));
+    let (planned, _) = plan(&denies, code);
+    assert!(planned["notes"][0].as_str().unwrap().contains("`math:eval` is denied"), "{planned:#}");
+}
+
+/// What no table has is unknown, and counts as leaving; what the gateway said last is told with its age.
+#[test]
+fn what_is_not_known_is_said_and_counted_as_leaving() {
+    let server = Server::shared();
+    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let body = json!({
+        "name": "taker", "type": "http", "description": "Takes.", "proxy_to": "https://taker.test/mcp",
+        "tools": [{ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } }],
+    });
+    let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    let project = Project::of(&tenant);
+    let code = handing_on("taker:take");
+    let offline = |flags: &[&str]| {
+        let output =
+            project.run_with(&[&["plan", "-", "--offline"], flags].concat(), code.as_bytes());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let read = |shown: String| serde_json::from_str::<Value>(&shown).unwrap();
+    let unknown = read(offline(&["--json"]));
+    let told = &unknown["tasks"][1];
+    assert_eq!((&told["side"], &told["routing_source"]), (&json!("unknown"), &json!("none")));
+    assert_eq!(unknown["egress"], json!([{ "from": "t1", "to": "t2" }]));
+    let shown = offline(&[]);
+    assert!(
+        shown.contains("t1 filesystem:read_text_file → t2 taker:take (unknown where)"),
+        "{shown}"
+    );
+    assert!(shown.contains("taker:take: unknown, because no table has it"), "{shown}");
+    assert!(!shown.contains("No result"), "{shown}");
+    // Alone, it is not even known where the program runs.
+    let output =
+        project.run_with(&["plan", "-", "--offline"], b"return await mcp.taker.take(args)");
+    assert!(
+        text(&output.stdout).starts_with("Runs on this machine, or on the server"),
+        "{}",
+        text(&output.stdout)
+    );
+
+    let (online, _) = plan(&project, &code);
+    assert_eq!(online["tasks"][1]["side"], "server", "{online:#}");
+    let cached = read(offline(&["--json"]));
+    let told = &cached["tasks"][1];
+    assert_eq!((&told["side"], &told["routing_source"]), (&json!("server"), &json!("cache")));
+    assert!(told["routing_age_s"].as_u64().unwrap() < 600, "{told}");
+    assert!(offline(&[]).contains(" said less than a minute ago"), "{}", offline(&[]));
+    // Another key has not been told.
+    let mut other = project.command(&["plan", "-", "--offline", "--json"]);
+    other.env("PML_API_KEY", &server.tenant().key);
+    let output = finish(other, code.as_bytes());
+    assert_eq!(read(text(&output.stdout))["tasks"][1]["side"], "unknown");
+    // What the gateway no longer has is not remembered.
+    let bearer = &tenant.key;
+    let gone = call(bearer, "DELETE", &format!("{}/api/v1/servers/taker", tenant.url), None);
+    assert!(gone.status < 300, "{}", text(&gone.body));
+    let (online, _) = plan(&project, &code);
+    assert_eq!(
+        (&online["tasks"][1]["side"], &online["tasks"][1]["routing_source"]),
+        (&json!("unknown"), &json!("gateway"))
+    );
+    assert!(online["notes"].to_string().contains("`taker:take` is not registered"), "{online:#}");
+    assert_eq!(read(offline(&["--json"]))["tasks"][1]["side"], "unknown");
+}
+
+/// The gateway gets the names of tools, and nothing else of the program; without it the plan says so.
+#[test]
+fn a_plan_sends_names_only() {
+    let stub = GatewayStub::start(|_| Answer::Close);
+    let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary");
+    let code = "// canary-11\nconst x = await mcp.slack.post_message({ text: 'canary-22', to: args.canary33 }); return x.canary44";
+    let (planned, exit) = plan(&project, code);
+    assert_eq!((exit, &planned["routing"]["asked"]), (0, &json!(false)), "{planned:#}");
+    assert!(
+        planned["routing"]["why_not"].as_str().unwrap().contains("cannot be reached"),
+        "{planned:#}"
+    );
+    assert_eq!(planned["tasks"][0]["routing_source"], "shipped");
+    let heard = stub.heard().join("\n");
+    assert!(heard.contains("slack") && heard.contains("post_message"), "{heard}");
+    for canary in ["canary-11", "canary-22", "canary33", "canary44"] {
+        assert!(!heard.contains(canary), "{heard}");
+    }
+    // It is not asked about tools of this machine, nor with `--offline`.
+    let asked = stub.requests();
+    plan(&project, "return await mcp.filesystem.read_text_file({ path: 'a' })");
+    project.run_with(&["plan", "-", "--offline"], code.as_bytes());
+    assert_eq!(stub.requests(), asked);
+}
+
+/// The gateway's rules are kept with their `ETag`, and say where a tool runs that it was never asked about.
+#[test]
+fn the_gateways_rules_are_kept_and_revalidated() {
+    let tenant = Server::shared().tenant();
+    let url = tenant.url.clone();
+    let served = Arc::new(Mutex::new(("v1", "server")));
+    let serves = Arc::clone(&served);
+    let gateway = GatewayStub::start_with_head(move |head, body| {
+        if !head.starts_with("GET /api/v1/routing ") {
+            return Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes());
+        }
+        let (version, side) = *serves.lock().unwrap();
+        if head.to_ascii_lowercase().contains(&format!("if-none-match: \"{version}\"")) {
+            return Answer::Raw(304, "application/json", Vec::new());
+        }
+        let rules = json!({ "rules": [["acme:*", side]] }).to_string().into_bytes();
+        // The stub writes the type as it is, so another header can follow.
+        let kind = match version {
+            "v1" => "application/json\r\netag: \"v1\"",
+            _ => "application/json\r\netag: \"v2\"",
+        };
+        Answer::Raw(200, kind, rules)
+    });
+    let project = Project::at(&gateway.url).set("PML_API_KEY", &tenant.key);
+    let asks = || {
+        let (planned, _) = plan(&project, "return await mcp.json.parse({ data: '1' })");
+        assert_eq!(planned["routing"]["asked"], true, "{planned:#}");
+        gateway.heard().into_iter().filter(|text| text.starts_with("GET /api/v1/routing ")).count()
+    };
+    let offline = |tool: &str| {
+        let code = format!("return await mcp.{tool}({{}})");
+        let output = project.run_with(&["plan", "-", "--offline", "--json"], code.as_bytes());
+        let planned: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let task = planned["tasks"][0].clone();
+        assert_eq!(task["routing_age_s"].is_u64(), task["routing_source"] == "rules", "{task:#}");
+        json!([task["side"], task["routing_source"]])
+    };
+    assert_eq!(offline("acme.ship"), json!(["unknown", "none"]));
+    assert_eq!(asks(), 1);
+    assert_eq!(offline("acme.ship"), json!(["server", "rules"]));
+    assert_eq!(offline("slack.post_message"), json!(["server", "shipped"]));
+    assert_eq!(asks(), 2);
+    let last = gateway.heard().pop().unwrap().to_ascii_lowercase();
+    assert!(last.contains("if-none-match: \"v1\""), "{last}");
+    assert_eq!(offline("acme.ship"), json!(["server", "rules"]), "304 keeps them");
+    *served.lock().unwrap() = ("v2", "client");
+    asks();
+    assert_eq!(offline("acme.ship"), json!(["client", "rules"]));
+    let text_of = project.run_with(&["plan", "-", "--offline"], b"return await mcp.acme.ship({})");
+    let shown = text(&text_of.stdout);
+    assert!(shown.contains("acme:ship: by the routing rules of the gateway"), "{shown}");
+    // Another key has not read them.
+    let project = project.set("PML_API_KEY", "pml_another");
+    let output =
+        project.run_with(&["plan", "-", "--offline", "--json"], b"return await mcp.acme.ship({})");
+    let planned: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(planned["tasks"][0]["routing_source"], "none", "{planned:#}");
+}
+
+/// The text of a program goes to the gateway for analysis; where it does, the plan and the dry run say so.
+#[test]
+fn a_plan_says_whether_the_text_of_the_program_leaves() {
+    let here = "return await mcp.filesystem.list_directory({ path: '.' }) // canary-55";
+    let mixed = "await mcp.filesystem.list_directory({ path: '.' }); return await mcp.json.parse({ data: '1' }) // canary-55";
+    for (code, key, goes) in
+        [(here, "pml_test_canary", true), (here, "", false), (mixed, "", true), (mixed, "k", true)]
+    {
+        let stub = GatewayStub::start(|_| Answer::Close);
+        let project = Project::at(&stub.url).set("PML_API_KEY", key).allow(&["*"]);
+        let (planned, _) = plan(&project, code);
+        let gateway = planned["routing"]["gateway"].clone();
+        assert!(gateway.as_str().unwrap().starts_with(&stub.url), "{planned:#}");
+        let expected = if goes { gateway.clone() } else { Value::Null };
+        assert_eq!(planned["text_goes_to"], expected, "{key} {code}");
+        let shown = text(&project.run_with(&["plan", "-", "--offline"], code.as_bytes()).stdout);
+        let line =
+            format!("\nIts text goes to the gateway {} for analysis.\n", gateway.as_str().unwrap());
+        assert_eq!(shown.contains(&line), goes, "{shown}");
+        assert!(!stub.heard().join("\n").contains("canary-55"), "a plan sends names only");
+        project.exec(code);
+        assert_eq!(stub.heard().join("\n").contains("canary-55"), goes, "{key} {code}");
+    }
+    // Nobody has named the gateway that is used by default: it gets nothing.
+    let project = Project::at("").allow(&["*"]);
+    assert_eq!(plan(&project, mixed).0["text_goes_to"], Value::Null);
+    let (refused, _) = project.exec(mixed);
+    assert!(
+        failure(&refused, "UNAUTHORIZED").contains("you did not name this gateway"),
+        "{refused:#}"
+    );
+    // Without a gateway that answers, a program of this machine runs all the same, and the dry run says the same.
+    let project = Project::at(&GatewayStub::start(|_| Answer::Close).url).set("PML_API_KEY", "k");
+    let mut pml = project.allow(&["*"]).stdio();
+    let dry = pml.execute_request(json!({ "code": here, "options": { "dry_run": true } }));
+    assert!(success(&dry)["text_goes_to"].as_str().unwrap().starts_with("http://"), "{dry:#}");
+}
+
+/// A search for tools runs here and asks the gateway in its turn: what it is given leaves.
+#[test]
+fn a_search_for_tools_sends_what_it_is_given() {
+    let project = Project::offline();
+    let code = handing_on("pml:search_tools");
+    let (planned, _) = plan(&project, &code);
+    let search = &planned["tasks"][1];
+    assert_eq!((&search["side"], &search["sends_within"]), (&json!("client"), &json!(true)));
+    assert_eq!(planned["egress"], json!([{ "from": "t1", "to": "t2" }]), "{planned:#}");
+}
+
+/// A call that the program awaits is never said to be in flight together with another one.
+#[test]
+fn effects_are_told_in_their_order() {
+    let project = Project::offline();
+    let code = "await mcp.filesystem.write_file({ path: 'a', content: '' });
+await mcp.shell.exec({ command: ['make'] });
+await Promise.all([mcp.slack.post_message({ text: 'a' }), mcp.slack.post_message({ text: 'b' })]);
+for (const path of args.paths) await mcp.filesystem.write_file({ path, content: '' });";
+    let (planned, _) = plan(&project, code);
+    assert_eq!(
+        planned["order"],
+        json!([
+            { "tasks": ["t1"] },
+            { "tasks": ["t2"] },
+            { "tasks": ["t3", "t4"], "together": true },
+            { "tasks": ["t5"], "repeats_from": [4] },
+        ])
+    );
+    let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
+    let order = "Order\n  1  t1\n  2  t2\n  3  t3 t4  (together)\n  4  t5  (again and again)\n";
+    assert!(shown.contains(order), "{shown}");
+    let mermaid =
+        text(&project.run_with(&["plan", "-", "--graph", "mermaid"], code.as_bytes()).stdout);
+    assert!(
+        mermaid.contains("t2 shell:exec #40;step 2") && mermaid.contains("t1 -.->|then| t2"),
+        "{mermaid}"
+    );
+    let svg = text(&project.run_with(&["plan", "-", "--graph", "svg"], code.as_bytes()).stdout);
+    assert!(svg.contains("RUNS · STEP 2"), "{svg}");
+}

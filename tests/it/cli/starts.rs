@@ -1,0 +1,223 @@
+//! What the start of a server gets: shown, and none of it chosen by the workspace.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::identity::keys::call;
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, question, success};
+use crate::support::server::{Server, Tenant};
+
+/// A package runner that runs a little MCP server, which tells what it was started with.
+const RUNNER: &str = r#"#!/usr/bin/env node
+const tell = () => ({ file: __filename, path: process.env.PATH, folder: process.cwd(),
+  names: Object.keys(process.env), args: process.argv.slice(2) });
+const answers = {
+  initialize: (params) => ({ protocolVersion: params.protocolVersion, capabilities: { tools: {} },
+    serverInfo: { name: "notes", version: "1" } }),
+  "tools/list": () => ({ tools: [{ name: "add", inputSchema: { type: "object" } }] }),
+  "tools/call": () => ({ content: [{ type: "text", text: "told" }], structuredContent: tell() }),
+};
+require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const reply = answers[method] ? { result: answers[method](params) } : { error: { code: -32601, message: "unknown" } };
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\n");
+});
+"#;
+
+const ADD: &str = "return await mcp.jotter.add({})";
+
+fn program(path: &Path, script: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, script).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn tenant() -> Tenant {
+    Server::shared().tenant_that_can("execute,read,publish,admin")
+}
+
+#[track_caller]
+fn publish(tenant: &Tenant, version: &str, variables: &[&str]) {
+    let body = json!({
+        "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": version,
+        "install": { "command": "npx", "args": ["-y", "notes@1.0.0"], "env_required": variables },
+        "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+    });
+    let url = format!("{}/api/v1/servers", tenant.url);
+    let reply = call(&tenant.key, "POST", &url, Some(&body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+}
+
+/// Makes a project whose user has the runner.
+fn project(tenant: &Tenant) -> Project {
+    let project = Project::of(tenant).allow(&["*"]);
+    let programs = project.home().join("bin");
+    program(&programs.join("npx"), RUNNER);
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    project.set("PATH", &path)
+}
+
+/// NX-01: every variable of a start is shown with where it comes from, and pinned; one more is asked about again.
+#[test]
+fn a_start_shows_and_pins_what_it_grants() {
+    let tenant = tenant();
+    publish(&tenant, "1.0.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"]);
+    let project = project(&tenant).set("AWS_SECRET_ACCESS_KEY", "canary-a1");
+    let missing = project.stdio().execute(ADD);
+    assert!(failure(&missing, "API_KEY_REQUIRED").contains("GITHUB_TOKEN"), "{missing:#}");
+    project.write(".env", "GITHUB_TOKEN=canary-b2\n");
+
+    let mut pml = project.stdio();
+    let asked = pml.execute(ADD);
+    assert_eq!(question(&asked)["approval_type"], "dependency");
+    let description = asked["description"].as_str().unwrap();
+    let runner = project.home().join("bin/npx");
+    for told in [
+        "\"npx\" \"-y\" \"notes@1.0.0\"",
+        &format!("It runs `{}`, by `/", runner.display()),
+        "It gets `AWS_SECRET_ACCESS_KEY` from your environment, which lets anybody who has it act as you",
+        "It gets `GITHUB_TOKEN` from the workspace's `.env`",
+        "It is not in the sandbox",
+    ] {
+        assert!(description.contains(told), "{told}: {description}");
+    }
+    assert_eq!(asked["context"]["grants"].as_array().unwrap().len(), 4, "{asked:#}");
+    assert!(asked["context"]["start_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert!(!asked.to_string().contains("canary"), "{asked:#}");
+    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    assert!(!project.path(".pml/mcp.lock").exists());
+
+    let asked = pml.execute(ADD);
+    let got = success(&pml.resume(&asked, true, false)).clone();
+    let names: Vec<&str> =
+        got["names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(names.contains(&"AWS_SECRET_ACCESS_KEY") && names.contains(&"GITHUB_TOKEN"), "{got:#}");
+    let lock = project.read(".pml/mcp.lock");
+    assert!(!lock.contains("canary"), "{lock}");
+    let lock: Value = serde_json::from_str(&lock).unwrap();
+    let pinned = lock["servers"].as_object().unwrap().values().next().unwrap();
+    let variables = json!({ "AWS_SECRET_ACCESS_KEY": "environment", "GITHUB_TOKEN": ".env" });
+    assert_eq!(pinned["grants"]["variables"], variables, "{lock:#}");
+    assert_eq!(pinned["grants"]["program"], json!(runner));
+    success(&project.stdio().execute(ADD));
+
+    // The user's own token is not the one of the file that was let go.
+    let project = project.set("GITHUB_TOKEN", "canary-c3");
+    let asked = project.stdio().execute(ADD);
+    let description = question(&asked)["description"].as_str().unwrap();
+    assert!(description.contains("whose start CHANGED"), "{description}");
+    assert!(
+        description.contains("NEW: It gets `GITHUB_TOKEN` from your environment"),
+        "{description}"
+    );
+
+    publish(&tenant, "1.1.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN"]);
+    let project = project.set("NPM_TOKEN", "canary-d4");
+    let asked = project.stdio().execute(ADD);
+    let description = question(&asked)["description"].as_str().unwrap();
+    assert!(description.contains("It gets `NPM_TOKEN`"), "{description}");
+}
+
+/// NX-01: a long command hides nothing of what the start grants.
+#[test]
+fn a_long_command_hides_no_grant() {
+    let tenant = tenant();
+    let long: Vec<String> = (0..20).map(|n| format!("{n}{}", "x".repeat(400))).collect();
+    let body = json!({
+        "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": "1.0.0",
+        "install": { "command": "npx", "args": long, "env_required": ["GITHUB_TOKEN"] },
+        "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+    });
+    let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    let asked = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
+    let description = question(&asked)["description"].as_str().unwrap();
+    assert!(description.contains("characters in all, sha256-"), "{description}");
+    assert!(
+        description.contains("\nIt gets `GITHUB_TOKEN` from your environment"),
+        "{description}"
+    );
+}
+
+/// NX-02: neither a program nor what runs it is one of the workspace, by whatever way that is on the `PATH`; and
+/// what is started cannot find them there either.
+#[test]
+fn the_workspace_chooses_nothing_of_a_start() {
+    let tenant = tenant();
+    publish(&tenant, "1.0.0", &[]);
+    for way in
+        ["WORK/bin:", "WORK/node_modules/.bin:", "LINK:", "bin:", "node_modules/.bin:", ".:", ":"]
+    {
+        let project = project(&tenant);
+        let link = project.home().join("linked");
+        symlink(project.path("bin"), &link).unwrap();
+        let first = way
+            .replace("WORK", &project.workspace().display().to_string())
+            .replace("LINK", &link.display().to_string());
+        let path = format!(
+            "{first}{}:{}",
+            project.home().join("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
+        let planted = format!("#!/bin/sh\necho $0 >> {}\nexit 9\n", project.path("ran").display());
+        for folder in ["bin", "node_modules/.bin", "."] {
+            for name in ["npx", "node", "sh"] {
+                program(&project.path(&format!("{folder}/{name}")), &planted);
+            }
+        }
+        let project = project.set("PATH", &path);
+        let mut pml = project.stdio();
+        let asked = pml.execute(ADD);
+        let description = question(&asked)["description"].as_str().unwrap();
+        assert!(!description.contains(&project.workspace().display().to_string()), "{description}");
+        let got = success(&pml.resume(&asked, true, false)).clone();
+        let work = project.workspace().display().to_string();
+        let entries: Vec<&str> = got["path"].as_str().unwrap().split(':').collect();
+        assert!(
+            entries.iter().all(|e| e.starts_with('/') && !e.starts_with(&work)),
+            "{way}: {got:#}"
+        );
+        assert!(!entries.contains(&link.to_str().unwrap()), "{way}: {got:#}");
+        // `npx` itself looks for programs and settings in the folder that it is in.
+        assert!(!got["folder"].as_str().unwrap().starts_with(&work), "{way}: {got:#}");
+        // What a program asks for by name is found by the same rule.
+        let version = pml.execute(
+            "const { exit_code, stdout } = await mcp.shell.exec({ command: ['node', '--version'] });
+             return [exit_code, stdout.startsWith('v')]",
+        );
+        assert_eq!(*success(&version), json!([0, true]), "{way}");
+        assert!(!project.path("ran").exists(), "{way}: {}", project.read("ran"));
+    }
+}
+
+/// NX-02: what only the workspace has runs by its path, and is told so; and no entry of the registry may name it.
+#[test]
+fn a_program_of_the_workspace_is_named_by_its_path() {
+    let tenant = tenant();
+    let project = Project::of(&tenant).allow(&["*"]);
+    program(&project.path("bin/tool"), "#!/bin/sh\necho mine\n");
+    let path = format!("{}:{}", project.path("bin").display(), std::env::var("PATH").unwrap());
+    let project = project.set("PATH", &path);
+    let mut pml = project.stdio();
+    let refused = pml.execute("return await mcp.shell.exec({ command: ['tool'] })");
+    assert!(failure(&refused, "TOOL_FAILED").contains("`./bin/tool`"), "{refused:#}");
+    let ran = pml.execute("return (await mcp.shell.exec({ command: ['./bin/tool'] })).stdout");
+    assert_eq!(*success(&ran), json!("mine\n"));
+
+    for (name, command) in [("jotter", "${workspace}/bin/tool"), ("diary", "./bin/tool")] {
+        let body = json!({
+            "name": name, "type": "stdio", "description": "Keeps notes.",
+            "install": { "command": command, "args": [] },
+            "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+        });
+        let reply =
+            call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
+        assert_eq!(reply.status, 201, "{}", text(&reply.body));
+        let refused = pml.execute(&format!("return await mcp.{name}.add({{}})"));
+        failure(&refused, "TOOL_UNAVAILABLE");
+    }
+}

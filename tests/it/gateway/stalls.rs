@@ -1,0 +1,276 @@
+//! A database that stands still and resets no connection, as the clients of a gateway see it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::gateway::outage::{Setup, assert_hygienic};
+use crate::support::http::{HttpMcp, Reply, get};
+use crate::support::mcp_client::Era;
+use crate::support::processes::Pid;
+use crate::support::relay::Weather;
+use crate::support::server::{Installation, Tenant};
+use crate::support::{PATIENCE, poll};
+
+/// How soon a caller is told: two seconds are promised, the rest is for this test's own machine.
+const TOLD: Duration = Duration::from_millis(2_800);
+/// How soon it serves again.
+const BACK: Duration = Duration::from_secs(5);
+/// How often a database stands still: a busy machine may be late, but not each time.
+const ROUNDS: usize = 3;
+
+/// What is called in each round: a tool that was just looked up is called without the database.
+const CALLED: [(&str, &str); ROUNDS] = [
+    ("json:parse", r#"{"data":"1"}"#),
+    ("math:eval", r#"{"expression":"1"}"#),
+    ("datetime:now", "{}"),
+];
+
+/// All processes of a private Postgres, stopped until this is dropped.
+struct Stopped(Vec<Pid>);
+
+impl Stopped {
+    fn all_of(database: &Installation) -> Self {
+        let file = database.data_dir().join("postgres/data/postmaster.pid");
+        let text = std::fs::read_to_string(file).unwrap();
+        let postmaster = Pid::of(text.lines().next().unwrap().trim().parse().unwrap());
+        // Before the others, so that it starts none meanwhile.
+        let mut stopped = Self(vec![postmaster]);
+        postmaster.signal("STOP");
+        for process in postmaster.tree().into_iter().skip(1).filter(|process| process.is_alive()) {
+            process.try_signal("STOP");
+            stopped.0.push(process);
+        }
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for process in &self.0 {
+            process.try_signal("CONT");
+        }
+    }
+}
+
+type Request<'a> = Box<dyn Fn() -> Reply + Send + Sync + 'a>;
+
+/// What is asked of a gateway whose database stands still; each of these needs it.
+fn ask_all(setup: &Setup, round: usize) -> Vec<(String, Reply, Duration)> {
+    let tenant = Tenant { key: setup.key.clone(), url: setup.gateway.url().to_owned() };
+    let mcp = |tool: &str, arguments: Value| {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let body = Era::Stateless.request(1, "tools/call", params).to_string();
+        HttpMcp::new(&tenant, Era::Stateless).post(body.as_bytes(), "tools/call", Some(tool))
+    };
+    let name = format!("asked-{round}");
+    let (called, arguments) = CALLED[round];
+    let requests: Vec<(&str, Request<'_>)> = vec![
+        ("keys", Box::new(|| setup.ask("GET", "/api/v1/keys", None))),
+        ("audit", Box::new(|| setup.ask("GET", "/api/v1/audit", None))),
+        ("links", Box::new(|| setup.ask("GET", "/api/v1/registry-links", None))),
+        ("entries", Box::new(|| setup.ask("GET", "/mcp?limit=3", None))),
+        ("servers", Box::new(|| setup.ask("GET", "/v0.1/servers", None))),
+        ("a key", Box::new(|| setup.make_key(&name))),
+        ("another tool", Box::new(|| mcp("pml_discover", json!({ "query": "read a file" })))),
+        ("a program", Box::new(|| mcp("pml_execute", json!({ "code": "return 1" })))),
+        ("a call", Box::new(|| mcp(called, serde_json::from_str(arguments).unwrap()))),
+    ];
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = requests
+            .iter()
+            .map(|(what, request)| {
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    let reply = request();
+                    ((*what).to_owned(), reply, begun.elapsed())
+                })
+            })
+            .collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    })
+}
+
+#[track_caller]
+fn assert_told(what: &str, reply: &Reply) {
+    let body = reply.json();
+    if reply.status == 503 {
+        assert_eq!(reply.header("content-type"), "application/problem+json", "{what}: {body}");
+        assert_eq!(body["code"], "DATABASE_UNAVAILABLE", "{what}: {body}");
+        assert_eq!(reply.header("retry-after"), "1", "{what}");
+    } else {
+        // An MCP client has its answer by JSON-RPC once its key was believed.
+        assert_eq!(reply.status, 200, "{what}: {body}");
+        let code = &body["result"]["structuredContent"]["error_code"];
+        assert_eq!(code, "DATABASE_UNAVAILABLE", "{what}: {body}");
+        assert_eq!(body["result"]["isError"], true, "{what}: {body}");
+    }
+    assert_hygienic(reply, what);
+}
+
+/// Lets the database stand still again and again while writers write; `stall` ends with what it returns.
+#[expect(clippy::print_stderr, reason = "the figures are for whoever runs this test alone")]
+fn stand_still<Stall>(stall: impl Fn(&Setup) -> Stall, go_on: impl Fn(&Setup, Stall)) {
+    let setup = Setup::new(&[]);
+    let done = AtomicBool::new(false);
+    let (mut told, mut readiness, mut health, mut back) = (vec![], vec![], vec![], vec![]);
+    let mut rounds = Vec::new();
+    let written = std::thread::scope(|scope| {
+        // Also when an assertion fails: the writers would be waited for.
+        let end = Ending(&done);
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (setup, done) = (&setup, &done);
+                scope.spawn(move || write(setup, writer, done))
+            })
+            .collect();
+        for round in 0..ROUNDS {
+            let before = setup.made().len();
+            poll("some writes", PATIENCE, || (setup.made().len() >= before + 5).then_some(()));
+            let stalled_at = Instant::now();
+            let stalled = stall(&setup);
+            let mut slowest = Duration::ZERO;
+            for (what, reply, took) in ask_all(&setup, round) {
+                assert_told(&what, &reply);
+                slowest = slowest.max(took);
+            }
+            told.push(slowest);
+            let asked = Instant::now();
+            let ready = get(&format!("{}/ready", setup.gateway.url()), &[]);
+            readiness.push(asked.elapsed());
+            assert_eq!((ready.status, &ready.json()["checks"]["database"]), (503, &json!(false)));
+            let asked = Instant::now();
+            assert_eq!(get(&format!("{}/health", setup.gateway.url()), &[]).status, 200);
+            health.push(asked.elapsed());
+            go_on(&setup, stalled);
+            let begun = Instant::now();
+            poll("the first success", PATIENCE, || {
+                (setup.ask("GET", "/api/v1/keys", None).status == 200).then_some(())
+            });
+            poll("readiness", PATIENCE, || {
+                (get(&format!("{}/ready", setup.gateway.url()), &[]).status == 200).then_some(())
+            });
+            back.push(begun.elapsed());
+            rounds.push(stalled_at..begun);
+        }
+        drop(end);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+    });
+    // A writer that was in the middle of a transaction is told as soon as all others.
+    for (slowest, round) in told.iter_mut().zip(&rounds) {
+        for written in &written {
+            for (asked, took) in &written.refused {
+                let waited = (*asked + *took).saturating_duration_since(round.start).min(*took);
+                if *asked < round.end && !waited.is_zero() {
+                    *slowest = waited.max(*slowest);
+                }
+            }
+        }
+    }
+    let best = |times: &[Duration]| times.iter().min().copied().unwrap();
+    eprintln!(
+        "slowest answer while the database stands still, by round: {told:?}; /ready {readiness:?}, /health {health:?}; back after {back:?}"
+    );
+    assert!(best(&told) < TOLD, "told after {told:?}");
+    assert!(best(&readiness) < TOLD, "not ready after {readiness:?}");
+    assert!(best(&health) < Duration::from_millis(500), "alive after {health:?}");
+    assert!(best(&back) < BACK, "back after {back:?}");
+    let refused: usize = written.iter().map(|written| written.refused.len()).sum();
+    assert!(refused >= ROUNDS, "{refused}");
+    let acknowledged: HashSet<&String> =
+        written.iter().flat_map(|written| &written.acknowledged).collect();
+    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    let made = setup.made();
+    for name in &acknowledged {
+        assert_eq!(made.get(*name), Some(&1), "{name} was acknowledged");
+    }
+    assert!(made.values().all(|count| *count == 1), "{made:?}");
+}
+
+/// Tells the writers to end.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What a writer was told.
+#[derive(Default)]
+struct Written {
+    acknowledged: Vec<String>,
+    /// When it asked for what was refused, and how long it waited.
+    refused: Vec<(Instant, Duration)>,
+}
+
+/// Makes keys until it is told to stop; sends again what was refused, under the same `Idempotency-Key`.
+fn write(setup: &Setup, writer: usize, done: &AtomicBool) -> Written {
+    let mut written = Written::default();
+    let (mut count, mut again) = (0, None::<String>);
+    while !done.load(Ordering::SeqCst) {
+        let name = again.take().unwrap_or_else(|| {
+            count += 1;
+            format!("w{writer}-{count}")
+        });
+        let asked = Instant::now();
+        let reply = setup.make_key(&name);
+        match reply.status {
+            201 => written.acknowledged.push(name),
+            // It may have been done before the answer was lost; nobody does it again.
+            409 => {}
+            503 => {
+                assert_told(&name, &reply);
+                written.refused.push((asked, asked.elapsed()));
+                again = Some(name);
+                // `Retry-After` asks for more; without any pause there would be thousands.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            other => panic!("{other}: {}", reply.json()),
+        }
+    }
+    written
+}
+
+/// R-03: a database whose processes are all stopped, as on a machine that swaps or was paused.
+#[test]
+fn a_stopped_database_is_told_in_time() {
+    stand_still(|setup| Stopped::all_of(setup.owner.installation()), |_, stopped| drop(stopped));
+}
+
+/// R-03: a network that carries nothing and says nothing, as when a cable is cut.
+#[test]
+fn a_silent_network_is_told_in_time() {
+    let go_on = |setup: &Setup, ()| setup.relay.set(Weather::Fair);
+    stand_still(|setup| setup.relay.set(Weather::Silent), go_on);
+}
+
+/// R-03: connections that died without a word while others can be opened: not one request for each of them fails.
+#[test]
+fn connections_that_died_in_silence_are_replaced() {
+    let setup = Setup::new(&[("PML_DATABASE_CONNECTIONS", "8")]);
+    // Opens all of them.
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| assert_eq!(setup.ask("GET", "/api/v1/keys", None).status, 200));
+        }
+    });
+    setup.relay.forget();
+    poll("the first success", PATIENCE, || {
+        (setup.ask("GET", "/api/v1/keys", None).status == 200).then_some(())
+    });
+    for _ in 0..32 {
+        let reply = setup.ask("GET", "/api/v1/keys", None);
+        assert_eq!(reply.status, 200, "{}", reply.json());
+    }
+    // Changes are heard on a new connection too.
+    setup.owner.installation().run_well(&["quotas", "set", "*", "json:*", "0/min"]);
+    let tenant = Tenant { key: setup.key.clone(), url: setup.gateway.url().to_owned() };
+    poll("the quota to be known", Duration::from_secs(30), || {
+        let answer =
+            HttpMcp::new(&tenant, Era::Stateless).call("json:parse", json!({ "data": "1" }));
+        (answer["structuredContent"]["error_code"] == "RATE_LIMITED").then_some(())
+    });
+}

@@ -1,0 +1,448 @@
+//! Every form of a call, in both eras of the protocol and on both transports: what is answered, and that clients
+//! which others wrote take it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::registry::capabilities::{DOUBLE, author, published};
+use crate::support::binaries::built;
+use crate::support::cli::{Project, finish, text};
+use crate::support::gateway_stub::{GatewayStub, handshaking};
+use crate::support::http::HttpMcp;
+use crate::support::mcp_client::{Era, StdioClient};
+use crate::support::mcp_servers::{CLIENTS, PYTHON, node_22, npm, python};
+use crate::support::server::{Server, Tenant};
+use crate::support::upstream::{Entry, Everything, scope_of};
+
+/// How a call is made, and what in its answer says that it is the right one.
+struct Form {
+    /// What the matrix calls it.
+    name: &'static str,
+    /// What is called.
+    tool: &'static str,
+    arguments: fn() -> Value,
+    /// What the answer contains over HTTP, and on stdio.
+    answers: [&'static str; 2],
+    fails: bool,
+}
+
+const FORMS: &[Form] = &[
+    Form {
+        name: "meta-tool",
+        tool: "pml_execute",
+        arguments: || json!({ "code": "return await mcp.math.eval({ expression: '6 * 7' })" }),
+        answers: [r#""result":42"#; 2],
+        fails: false,
+    },
+    Form {
+        name: "search",
+        tool: "pml_discover",
+        arguments: || json!({ "name": "math:eval" }),
+        answers: [r#""math:eval""#; 2],
+        fails: false,
+    },
+    Form {
+        name: "id",
+        tool: "math:eval",
+        arguments: || json!({ "expression": "6 * 7" }),
+        answers: [r#""value":42"#; 2],
+        fails: false,
+    },
+    Form {
+        name: "wire name",
+        tool: "math__eval",
+        arguments: || json!({ "expression": "6 * 7" }),
+        answers: [r#""value":42"#; 2],
+        fails: false,
+    },
+    Form {
+        name: "capability",
+        tool: "maths:double",
+        arguments: || json!({ "n": 21 }),
+        answers: [r#""value":42"#; 2],
+        fails: false,
+    },
+    Form {
+        name: "upstream of 2026",
+        tool: "newer:test_simple_text",
+        arguments: || json!({}),
+        answers: ["simple text response"; 2],
+        fails: false,
+    },
+    Form {
+        name: "upstream of 2025",
+        tool: "older:list",
+        arguments: || json!({}),
+        answers: ["two notes"; 2],
+        fails: false,
+    },
+    Form {
+        name: "upstream that asks",
+        tool: "newer:test_input_required_result_elicitation",
+        arguments: || json!({}),
+        answers: ["TOOL_FAILED"; 2],
+        fails: true,
+    },
+    Form {
+        name: "failed program",
+        tool: "pml_execute",
+        arguments: || json!({ "code": "throw new Error('as planned')" }),
+        answers: ["as planned"; 2],
+        fails: true,
+    },
+    Form {
+        name: "failed tool",
+        tool: "newer:test_error_handling",
+        arguments: || json!({}),
+        answers: ["intentionally returns an error"; 2],
+        fails: true,
+    },
+    Form {
+        name: "unknown tool",
+        tool: "no:such",
+        arguments: || json!({}),
+        answers: ["TOOL_NOT_FOUND"; 2],
+        fails: true,
+    },
+    // The gateway never pauses a program: it says that the tool needs the user's machine.
+    Form {
+        name: "needs a human",
+        tool: "pml_execute",
+        arguments: || json!({ "code": "return await mcp.shell.exec({ command: ['true'] })" }),
+        answers: ["CLIENT_TOOLS_REQUIRE_PACKAGE", "approval_required"],
+        fails: false,
+    },
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Http,
+    Stdio,
+}
+
+impl Form {
+    fn fails(&self, transport: Transport) -> bool {
+        self.fails || (self.name == "needs a human" && transport == Transport::Http)
+    }
+
+    /// Says what is wrong with a result, if anything is.
+    fn fault(&self, transport: Transport, result: &Value) -> Option<String> {
+        let shown = result.to_string();
+        let answer = self.answers[usize::from(transport == Transport::Stdio)];
+        // Texts hold JSON, too.
+        let found = shown.replace('\\', "").contains(answer);
+        let failed = result["isError"].as_bool().unwrap_or(false);
+        (!found || failed != self.fails(transport)).then_some(shown)
+    }
+}
+
+/// A tenant with upstreams of both eras and a capability, and a project of its own.
+struct World {
+    tenant: Tenant,
+    project: Project,
+    _upstreams: (Everything, GatewayStub),
+}
+
+impl World {
+    fn new() -> Self {
+        let (server, tenant) = (Server::shared(), author());
+        let scope = scope_of(&tenant);
+        let described = |name: &str| json!({ "name": name, "description": name, "inputSchema": { "type": "object" } });
+        let newer = Everything::start();
+        let mut entry = Entry::http(&scope, "newer", &newer.url);
+        entry.tools =
+            ["test_simple_text", "test_error_handling", "test_input_required_result_elicitation"]
+                .map(described)
+                .into();
+        entry.publish(server.installation());
+        let older = server_of_2025();
+        let mut entry = Entry::http(&scope, "older", &older.url);
+        entry.tools = vec![described("list")];
+        entry.publish(server.installation());
+        published(&tenant, "maths.double", DOUBLE);
+        let project = Project::of(&tenant).allow(&["math:*", "maths:*", "newer:*", "older:*"]);
+        Self { tenant, project, _upstreams: (newer, older) }
+    }
+}
+
+/// A server that knows the handshake alone, and no `resultType`.
+fn server_of_2025() -> GatewayStub {
+    handshaking("older", |method| {
+        let result = json!({ "content": [{ "type": "text", "text": "two notes" }] });
+        Ok((method == "tools/call").then_some(result))
+    })
+}
+
+/// Under 2026-07-28 each result says of what type it is; before, none does: strict clients refuse either mistake.
+#[test]
+fn every_result_says_its_type() {
+    let world = World::new();
+    let mut wrong = String::new();
+    for era in [Era::Handshake, Era::Stateless] {
+        let http = HttpMcp::new(&world.tenant, era);
+        let mut stdio = match era {
+            Era::Handshake => world.project.stdio(),
+            Era::Stateless => world.project.stdio_stateless(),
+        };
+        let expected = match era {
+            Era::Handshake => Value::Null,
+            Era::Stateless => json!("complete"),
+        };
+        let mut check = |what: &str, answer: &Value| {
+            if answer["result"]["resultType"] != expected {
+                let _ = writeln!(wrong, "{era:?} {what}: {answer}");
+            }
+        };
+        for form in FORMS {
+            let params = json!({ "name": form.tool, "arguments": (form.arguments)() });
+            let over_http = http.request("tools/call", params.clone());
+            let on_stdio = StdioClient::request(&mut stdio, "tools/call", params);
+            for (transport, answer) in [(Transport::Http, over_http), (Transport::Stdio, on_stdio)]
+            {
+                check(&format!("{transport:?} {}", form.name), &answer);
+                let fault = form.fault(transport, &answer["result"]);
+                assert_eq!(fault, None, "{era:?} {transport:?} {}", form.name);
+            }
+        }
+        check("http tools/list", &http.request("tools/list", json!({})));
+        check("stdio tools/list", &stdio.request("tools/list", json!({})));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A client that others wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Client {
+    PythonSdk,
+    FastMcp,
+    TypeScriptV1,
+    TypeScriptV2,
+    Inspector,
+}
+
+const CLIENTS_OF_OTHERS: [(Client, &str); 5] = [
+    (Client::PythonSdk, "PyPI mcp"),
+    (Client::FastMcp, "PyPI fastmcp"),
+    (Client::TypeScriptV1, "npm sdk (v1)"),
+    (Client::TypeScriptV2, "npm client (v2)"),
+    (Client::Inspector, "inspector --strict"),
+];
+
+/// Why a client cannot make a call, if it cannot.
+fn cannot(client: Client, version: &str, form: &Form) -> Option<&'static str> {
+    match client {
+        Client::TypeScriptV1 if version == "2026-07-28" => Some("knows no such version"),
+        Client::Inspector if !form.tool.starts_with("pml_") => Some("calls listed tools only"),
+        _ => None,
+    }
+}
+
+/// What a client got: the version, its list of tools, and a result or an exception for each call.
+struct Got {
+    version: String,
+    tools: Value,
+    calls: Vec<Result<Value, String>>,
+}
+
+fn target(world: &World, transport: Transport) -> Value {
+    match transport {
+        Transport::Http => json!({
+            "url": format!("{}/mcp", world.tenant.url),
+            "headers": { "Authorization": format!("Bearer {}", world.tenant.key) },
+        }),
+        Transport::Stdio => json!({
+            "command": built("pml"),
+            "args": ["stdio"],
+            "env": environment(&world.project),
+            "cwd": world.project.workspace(),
+        }),
+    }
+}
+
+fn environment(project: &Project) -> BTreeMap<String, String> {
+    let command = project.command(&[]);
+    let set =
+        command.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
+    set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Runs one of the small scripts that make a list of calls with a library.
+fn by_script(
+    world: &World,
+    client: Client,
+    transport: Transport,
+    version: &str,
+    forms: &[&Form],
+) -> Got {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
+    let mut command = match client {
+        Client::PythonSdk | Client::FastMcp => {
+            let mut command = Command::new(python(PYTHON).join("python"));
+            let script = if client == Client::PythonSdk { "mcp" } else { "fastmcp" };
+            command.arg(format!("{fixtures}/python/matrix_{script}.py"));
+            command
+        }
+        _ => {
+            let mut command = Command::new(node_22());
+            let script = if client == Client::TypeScriptV1 { "v1" } else { "v2" };
+            command.arg(format!("{fixtures}/clients/{script}.mjs")).arg(npm(CLIENTS));
+            command
+        }
+    };
+    command = world.project.wrap(command, &[]);
+    command.env("FASTMCP_CHECK_FOR_UPDATES", "off");
+    let calls: Vec<Value> = forms
+        .iter()
+        .map(|form| json!({ "name": form.tool, "arguments": (form.arguments)() }))
+        .collect();
+    let told = json!({ "target": target(world, transport), "version": version, "calls": calls });
+    let output = finish(command, told.to_string().as_bytes());
+    let said = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{client:?} {transport:?} {version}: {said}");
+    let out = text(&output.stdout);
+    let mut lines = out.lines().map(|line| {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {said}"))
+    });
+    let mut hello = lines.next().unwrap_or_else(|| panic!("{client:?}: {said}"));
+    let calls = lines
+        .map(|mut line| match line["exception"].as_str() {
+            Some(exception) => Err(exception.to_owned()),
+            None => Ok(line["result"].take()),
+        })
+        .collect();
+    let version = hello["version"].as_str().unwrap_or_default().to_owned();
+    Got { version, tools: hello["tools"].take(), calls }
+}
+
+/// Runs the inspector's command line, one process for each call.
+fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Form]) -> Got {
+    let target = target(world, transport);
+    let era = if version == "2026-07-28" { "modern" } else { "legacy" };
+    let run = |arguments: &[&str]| -> Result<Value, String> {
+        let script = npm("inspector").join("node_modules/.bin/mcp-inspector");
+        let mut command = Command::new(node_22());
+        command.arg(script).arg("--cli");
+        command = world.project.wrap(command, &[]);
+        match transport {
+            Transport::Http => {
+                let key = target["headers"]["Authorization"].as_str().unwrap_or_default();
+                command.arg(target["url"].as_str().unwrap_or_default());
+                command.args(["--transport", "http", "--header", &format!("Authorization: {key}")]);
+            }
+            Transport::Stdio => {
+                command.arg(built("pml")).arg("stdio");
+                for (name, value) in environment(&world.project) {
+                    if name.starts_with("PML_") || name.starts_with("XDG_") || name == "HOME" {
+                        command.args(["-e", &format!("{name}={value}")]);
+                    }
+                }
+            }
+        }
+        command.args(["--protocol-era", era, "--format", "json", "--quiet"]).args(arguments);
+        let output = finish(command, b"");
+        let said = text(&output.stdout);
+        let printed = serde_json::from_str::<Value>(&said).map_err(|error| error.to_string());
+        match printed {
+            Ok(printed) if output.status.success() || printed["result"]["isError"] == true => {
+                Ok(printed["result"].clone())
+            }
+            _ => Err(format!("{}: {said}{}", output.status, text(&output.stderr))),
+        }
+    };
+    let listed = run(&["--method", "tools/list", "--strict"]);
+    let listed = listed.unwrap_or_else(|why| panic!("inspector {transport:?} {version}: {why}"));
+    let calls = std::thread::scope(|scope| {
+        // Two at a time: each is a process of its own.
+        let halves: Vec<_> = forms
+            .chunks(forms.len().div_ceil(2))
+            .map(|forms| {
+                scope.spawn(move || {
+                    let call = |form: &Form| {
+                        let arguments = (form.arguments)().to_string();
+                        let of = ["--method", "tools/call", "--tool-name", form.tool];
+                        run(&[&of[..], &["--tool-args-json", &arguments]].concat())
+                    };
+                    forms.iter().map(|form| call(form)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        halves.into_iter().flat_map(|half| half.join().expect("it does not panic")).collect()
+    });
+    Got { version: version.to_owned(), tools: listed["tools"].clone(), calls }
+}
+
+/// The tools that a client lists are described in full.
+#[track_caller]
+fn are_described(tools: &Value) {
+    let tools = tools.as_array().unwrap_or_else(|| panic!("no list of tools: {tools}"));
+    assert_eq!(tools.len(), 4, "{tools:?}");
+    for tool in tools {
+        assert!(tool["title"].as_str().is_some_and(|title| title.len() > 5), "{tool}");
+        assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+        let reads = tool["name"] == "pml_discover";
+        assert_eq!(tool["annotations"]["readOnlyHint"], reads, "{tool}");
+        let runs = tool["name"] == "pml_execute" || tool["name"] == "pml_continue";
+        assert_eq!(tool["annotations"]["destructiveHint"], runs, "{tool}");
+        assert_eq!(tool["annotations"]["openWorldHint"], runs, "{tool}");
+    }
+}
+
+/// Each client takes the answer to each form of a call, in each era that it speaks, on both transports. `--nocapture`
+/// shows the matrix.
+#[test]
+fn every_client_takes_every_answer() {
+    let world = World::new();
+    let names: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
+    let mut matrix = format!("| client | transport | version | {} |\n", names.join(" | "));
+    matrix += &format!("|{}\n", "---|".repeat(names.len() + 3));
+    let (mut wrong, mut reasons) = (String::new(), BTreeSet::new());
+    for (client, title) in CLIENTS_OF_OTHERS {
+        for transport in [Transport::Http, Transport::Stdio] {
+            for version in ["2025-11-25", "2026-07-28"] {
+                let _ = write!(matrix, "| {title} | {transport:?} | {version} |");
+                let (possible, others): (Vec<&Form>, Vec<&Form>) =
+                    FORMS.iter().partition(|form| cannot(client, version, form).is_none());
+                if possible.is_empty() {
+                    let why = cannot(client, version, others[0]).unwrap_or_default();
+                    reasons.insert(format!("{title}: {why}"));
+                    let _ = writeln!(matrix, "{}", " – |".repeat(names.len()));
+                    continue;
+                }
+                let got = match client {
+                    Client::Inspector => by_inspector(&world, transport, version, &possible),
+                    _ => by_script(&world, client, transport, version, &possible),
+                };
+                assert_eq!(got.version, version, "{client:?} {transport:?}");
+                are_described(&got.tools);
+                assert_eq!(got.calls.len(), possible.len(), "{client:?} {transport:?} {version}");
+                let mut answers = got.calls.into_iter();
+                for form in FORMS {
+                    if let Some(why) = cannot(client, version, form) {
+                        reasons.insert(format!("{title}: {why}"));
+                        matrix += " – |";
+                        continue;
+                    }
+                    let answer = answers.next().expect("one for each form");
+                    let fault = match answer {
+                        Ok(result) => form.fault(transport, &result),
+                        Err(exception) => Some(exception),
+                    };
+                    matrix += if fault.is_none() { " ok |" } else { " FAILS |" };
+                    if let Some(fault) = fault {
+                        let _ = writeln!(
+                            wrong,
+                            "{title} {transport:?} {version} {}: {fault}",
+                            form.name
+                        );
+                    }
+                }
+                matrix.push('\n');
+            }
+        }
+    }
+    println!("{matrix}\n–: {reasons:?}");
+    assert!(wrong.is_empty(), "{matrix}\n{wrong}");
+}

@@ -1,0 +1,600 @@
+//! `/mcp/proxy/{server}`: one server passed through, and what does not pass.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::text;
+use crate::support::gateway_stub::{Answer, GatewayStub};
+use crate::support::http::{HttpMcp, Reply, get, send};
+use crate::support::mcp_client::Era;
+use crate::support::server::{Installation, Server, Tenant};
+use crate::support::upstream::{Entry, Everything, host_of, scope_of};
+use crate::support::{PATIENCE, poll};
+
+/// A client of one server behind the gateway.
+#[derive(Clone)]
+pub(crate) struct Through {
+    /// Where its requests go.
+    pub(crate) url: String,
+    /// Its key.
+    pub(crate) key: String,
+}
+
+impl Through {
+    /// Makes one.
+    pub(crate) fn new(tenant: &Tenant, server: &str) -> Self {
+        Self { url: format!("{}/mcp/proxy/{server}", tenant.url), key: tenant.key.clone() }
+    }
+
+    /// Sends a request with more headers.
+    #[track_caller]
+    pub(crate) fn send(&self, method: &str, more: &[(&str, &str)], body: Option<&str>) -> Reply {
+        let bearer = format!("Bearer {}", self.key);
+        let mut headers = vec![
+            ("authorization", bearer.as_str()),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        headers.extend(body.map(|_| ("content-type", "application/json")));
+        headers.extend(more);
+        send(method, &self.url, &headers, body.map(|body| body.as_bytes().to_vec()))
+    }
+
+    /// Posts a message of a 2025 version.
+    #[track_caller]
+    pub(crate) fn post(&self, more: &[(&str, &str)], message: &Value) -> Reply {
+        self.send("POST", more, Some(&message.to_string()))
+    }
+
+    /// Opens a session and returns its handle.
+    #[track_caller]
+    pub(crate) fn initialize(&self, version: &str) -> String {
+        let client = json!({ "name": "pml-it", "version": "1" });
+        let params =
+            json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let hello = self.post(&[], &request("initialize", params));
+        assert_eq!(hello.status, 200, "{}", text(&hello.body));
+        assert_eq!(answer(&hello)["result"]["protocolVersion"], version);
+        let session = hello.header("mcp-session-id").to_owned();
+        let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let noted =
+            self.post(&[("mcp-session-id", &session), ("mcp-protocol-version", version)], &told);
+        assert_eq!((noted.status, noted.body.len()), (202, 0));
+        session
+    }
+
+    /// Calls a tool within a session.
+    #[track_caller]
+    pub(crate) fn call(&self, session: &str, tool: &str, arguments: Value) -> Reply {
+        let call = request("tools/call", json!({ "name": tool, "arguments": arguments }));
+        self.post(&[("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")], &call)
+    }
+
+    /// Calls a tool as 2026-07-28 has it.
+    #[track_caller]
+    pub(crate) fn call_stateless(&self, tool: &str, arguments: Value) -> Reply {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let body = Era::Stateless.request(1, "tools/call", params).to_string();
+        self.send("POST", &stateless("tools/call", tool), Some(&body))
+    }
+}
+
+fn stateless<'a>(method: &'a str, name: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    if !name.is_empty() {
+        headers.push(("mcp-name", name));
+    }
+    headers
+}
+
+fn request(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+}
+
+/// Returns the last message of an answer, be it JSON or a stream.
+#[track_caller]
+pub(crate) fn answer(reply: &Reply) -> Value {
+    let body = text(&reply.body);
+    if reply.header("content-type") != "text/event-stream" {
+        return reply.json();
+    }
+    let mut data =
+        body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+    let last = data.next_back().unwrap_or_else(|| panic!("no message: {body}"));
+    serde_json::from_str(last).unwrap()
+}
+
+/// A server that answers every request with JSON.
+fn plain_upstream() -> GatewayStub {
+    GatewayStub::start(|message| match message["id"].is_null() {
+        true => Answer::Raw(202, "text/plain", Vec::new()),
+        false => Answer::Json(
+            json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "content": [] } }),
+        ),
+    })
+}
+
+fn publish(tenant: &Tenant, namespace: &str, url: &str) {
+    Entry::http(&scope_of(tenant), namespace, url).publish(Server::shared().installation());
+}
+
+/// Every version of the protocol goes through, with sessions and without; names stay as they are.
+#[test]
+fn every_version_goes_through() {
+    let upstream = Everything::start();
+    let tenant = Server::shared().tenant();
+    publish(&tenant, "whole", &upstream.url);
+    let fqdn = format!("{}.whole", scope_of(&tenant));
+    for name in ["whole", &fqdn] {
+        let client = Through::new(&tenant, name);
+        for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+            let session = client.initialize(version);
+            let said = client.call(&session, "echo", json!({ "message": "hello" }));
+            assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{version}");
+            assert_eq!(said.header("content-type"), "text/event-stream");
+            let within = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", version)];
+            let listed = answer(&client.post(&within, &request("tools/list", json!({}))));
+            let names =
+                listed["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]);
+            assert!(names.clone().any(|name| name == "test_simple_text"), "{listed}");
+            assert_eq!(client.send("DELETE", &within, None).status, 200);
+            assert_eq!(client.post(&within, &request("tools/list", json!({}))).status, 404);
+        }
+        let said = client.call_stateless("echo", json!({ "message": "hello" }));
+        assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{}", text(&said.body));
+    }
+    // A stream is taken up where it was left.
+    let client = Through::new(&tenant, "whole");
+    let session = client.initialize("2025-11-25");
+    let said = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
+    let first = said.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    let within = [("mcp-session-id", session.as_str()), ("last-event-id", first)];
+    let mut stream = Raw::open(&client, "GET", &within, None);
+    stream.until("again");
+}
+
+/// GW-24: a session opens for the principal, the scope and the server that it is of, on every gateway.
+#[test]
+fn a_session_is_its_principals_own() {
+    let home = Installation::new();
+    let server = home.start();
+    let replica = home.replica().start();
+    let upstream = Everything::start();
+    let key = |principal: &str, scope: &str| {
+        let made = ["keys", "create", "--scope", scope, "--principal", principal];
+        home.run_well(&made).trim().to_owned()
+    };
+    for scope in ["it.one", "it.two"] {
+        home.run_well(&["scope", "create", scope]);
+        for namespace in ["first", "second"] {
+            Entry::http(scope, namespace, &upstream.url).publish(&home);
+        }
+    }
+    let client = |key: String, server: &Server, namespace: &str| {
+        Through::new(&Tenant { key, url: server.url().to_owned() }, namespace)
+    };
+    let ours = client(key("alice", "it.one"), &server, "first");
+    let session = ours.initialize("2025-11-25");
+    assert!(session.len() >= 80, "{session}");
+    let echo =
+        |client: &Through, session: &str| client.call(session, "echo", json!({ "message": "x" }));
+    assert_eq!(echo(&ours, &session).status, 200);
+    let elsewhere = client(ours.key.clone(), &replica, "first");
+    assert_eq!(
+        echo(&elsewhere, &session).status,
+        200,
+        "another gateway, another key of the principal"
+    );
+    assert_eq!(echo(&client(key("alice", "it.one"), &replica, "first"), &session).status, 200);
+    let unknown = echo(&ours, "nobodys");
+    assert_eq!(unknown.status, 404);
+    let mut other = session.clone().into_bytes();
+    other[40] ^= 1;
+    let foreign = [
+        echo(&client(key("bob", "it.one"), &server, "first"), &session),
+        echo(&client(key("alice", "it.two"), &server, "first"), &session),
+        echo(&client(ours.key.clone(), &server, "second"), &session),
+        echo(&ours, std::str::from_utf8(&other).unwrap()),
+        echo(&ours, &"A".repeat(5_000)),
+    ];
+    for reply in foreign {
+        assert_eq!((reply.status, text(&reply.body)), (404, text(&unknown.body)));
+    }
+    let bob = client(key("bob", "it.one"), &server, "first");
+    let within = [("mcp-session-id", session.as_str())];
+    assert_eq!(bob.send("GET", &within, None).status, 404);
+    assert_eq!(bob.send("DELETE", &within, None).status, 404);
+    // A response needs the session that asked for it.
+    let told = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    assert_eq!(ours.post(&[], &told).status, 400);
+    assert_eq!(bob.post(&within, &told).status, 404);
+    assert_eq!(ours.post(&within, &told).status, 202);
+    assert_eq!(echo(&ours, &session).status, 200, "nobody has ended it");
+}
+
+/// GW-08, SE-02: the caller's credential goes no further; the server's key goes there, and does not come back.
+#[test]
+fn credentials_stay_on_their_side() {
+    let upstream = Everything::start();
+    let tenant = Server::shared().tenant_that_can("execute,read,admin");
+    publish(&tenant, "bare", &upstream.url);
+    Entry::http(&scope_of(&tenant), "keyed", &upstream.url)
+        .needs("KEYED_TOKEN")
+        .publish(Server::shared().installation());
+    let (bare, keyed) = (Through::new(&tenant, "bare"), Through::new(&tenant, "keyed"));
+    let session = bare.initialize("2025-11-25");
+    let seen = text(&bare.call(&session, "seen", json!({})).body);
+    assert!(seen.contains("mcp-protocol-version"), "{seen}");
+    for canary in [&tenant.key[8..], "authorization", "x-pml-key", "x-api-key", &session] {
+        assert!(!seen.contains(canary), "{canary}: {seen}");
+    }
+    let missing = keyed.post(&[], &request("tools/list", json!({})));
+    assert_eq!((missing.status, &missing.json()["code"]), (403, &json!("API_KEY_REQUIRED")));
+    let called = keyed.call_stateless("seen", json!({})).json();
+    let told = &called["result"];
+    assert_eq!(
+        (&told["isError"], &told["structuredContent"]["error_code"]),
+        (&json!(true), &json!("API_KEY_REQUIRED"))
+    );
+    assert_eq!(told["resultType"], "complete");
+    let hosts = [host_of(&upstream.url)];
+    let body = json!({ "value": "canary-5e/1f+00", "for": "project", "hosts": hosts }).to_string();
+    let stored = Through { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
+    assert_eq!(stored.send("PUT", &[], Some(&body)).status, 201);
+    let session = keyed.initialize("2025-11-25");
+    for reply in [keyed.call(&session, "seen", json!({})), keyed.call_stateless("seen", json!({}))]
+    {
+        let seen = text(&reply.body);
+        assert!(seen.contains("authorization") && seen.contains("[redacted]"), "{seen}");
+        assert!(!seen.contains("canary-5e") && !seen.contains(&tenant.key[8..]), "{seen}");
+    }
+    let log = get(&format!("{}/api/v1/audit?limit=50", tenant.url), &[("x-api-key", &tenant.key)]);
+    let log = log.json();
+    let events = log["events"].as_array().unwrap();
+    let uses = events.iter().filter(|event| event["action"] == "secret.use");
+    assert_eq!(uses.clone().count(), 4, "one for each message: {log:#}");
+    assert_eq!(uses.clone().filter(|event| event["detail"]["tool"] == "keyed:seen").count(), 2);
+}
+
+/// GW-13, GW-14: what can be read in two ways goes nowhere; what goes on are the very bytes that were judged.
+#[test]
+fn what_is_judged_is_what_goes_on() {
+    let upstream = plain_upstream();
+    let tenant = Server::shared().tenant();
+    publish(&tenant, "exact", &upstream.url);
+    let client = Through::new(&tenant, "exact");
+    for (body, code) in [
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
+            -32600,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
+            -32600,
+        ),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","Params":{}}"#, -32600),
+        (r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":7.5,"method":"ping"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":7,"#, -32700),
+    ] {
+        let reply = client.send("POST", &[], Some(body));
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (400, &json!(code)), "{body}");
+    }
+    let call = Era::Stateless
+        .request(1, "tools/call", json!({ "name": "a", "arguments": {} }))
+        .to_string();
+    for wrong in [
+        &stateless("tools/call", "b")[..],
+        &stateless("tools/list", "a"),
+        &stateless("tools/call", ""),
+        &[("mcp-protocol-version", "2025-11-25"), ("mcp-method", "tools/call"), ("mcp-name", "a")],
+        &[],
+    ] {
+        let reply = client.send("POST", wrong, Some(&call));
+        assert_eq!(
+            (reply.status, &reply.json()["error"]["code"]),
+            (400, &json!(-32020)),
+            "{wrong:?}"
+        );
+    }
+    // A name that no rule could have, a method that nobody judged, a type that is none.
+    let odd = client.call_stateless("a.b/../c", json!({})).json();
+    assert_eq!(odd["result"]["structuredContent"]["error_code"], "TOOL_NOT_FOUND", "{odd}");
+    let unknown = client.post(&[], &request("tasks/list", json!({})));
+    assert_eq!((unknown.status, &unknown.json()["error"]["code"]), (200, &json!(-32601)));
+    for kind in [
+        [("content-type", "text/plain")].as_slice(),
+        &[("content-type", "application/json"), ("content-encoding", "gzip")],
+    ] {
+        let mut headers = vec![("x-api-key", tenant.key.as_str())];
+        headers.extend(kind);
+        let refused = send("POST", &client.url, &headers, Some(call.clone().into()));
+        assert_eq!(refused.status, 415, "{kind:?}");
+    }
+    for (headers, what) in [
+        (&[("origin", "http://evil.test")][..], "a page of elsewhere"),
+        (&[("host", "evil.test")], "a name of elsewhere"),
+    ] {
+        assert_eq!(client.send("POST", headers, Some(&call)).status, 403, "{what}");
+    }
+    assert_eq!(upstream.requests(), 0);
+    // The twins.
+    let body = "{ \"id\":1.0e0 , \"jsonrpc\":\"2.0\",\"method\":\"tools/call\" ,\"params\":{\"name\":\"a\",\"arguments\":{\"big\":123456789012345678901234567890,\"f\":1.10}}}";
+    let body = body.replace("1.0e0", "1");
+    assert_eq!(
+        client.send("POST", &[("origin", "http://localhost:6274")], Some(&body)).status,
+        200
+    );
+    assert_eq!(client.send("POST", &stateless("tools/call", "a"), Some(&call)).status, 200);
+    let heard = upstream.heard();
+    assert!(heard.len() == 2 && heard[0].ends_with(&body), "{heard:?}");
+}
+
+/// A tool runs where the operator says, whatever its server says of it; other kinds of servers do not run here.
+#[test]
+fn rules_hold_for_what_passes_through() {
+    let server = Server::shared();
+    let upstream = plain_upstream();
+    let tenant = server.tenant_that_can("execute,read,admin");
+    let scope = scope_of(&tenant);
+    let home = server.installation();
+    publish(&tenant, "fixed", &upstream.url);
+    let mut ruled = Entry::http(&scope, "ruled", &upstream.url);
+    ruled.routing = None;
+    ruled.publish(home);
+    let mut local = Entry::http(&scope, "onlylocal", &upstream.url);
+    local.routing = Some("client");
+    local.publish(home);
+    let mut stdio = Entry::http(&scope, "started", "");
+    stdio.content = json!({ "type": "stdio", "description": "Test", "install": { "command": "true", "args": [] } });
+    stdio.publish(home);
+    home.run_well(&["routing", "set", "ruled:*", "server"]);
+    home.run_well(&["routing", "set", "ruled:wipe", "client"]);
+    home.run_well(&["routing", "set", "fixed:wipe", "client"]);
+    let ruled = Through::new(&tenant, "ruled");
+    poll("the rules to arrive", PATIENCE, || {
+        let listed = ruled.post(&[], &request("tools/list", json!({})));
+        let wiped = ruled.call_stateless("wipe", json!({})).json();
+        (listed.status == 200 && wiped["result"]["isError"] == true).then_some(())
+    });
+    let before = upstream.requests();
+    let wiped = ruled.call_stateless("wipe", json!({})).json();
+    assert_eq!(wiped["result"]["structuredContent"]["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE");
+    let list = request("tools/list", json!({}));
+    let refused = Through::new(&tenant, "onlylocal").post(&[], &list);
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (403, &json!("CLIENT_TOOLS_REQUIRE_PACKAGE"))
+    );
+    let refused = Through::new(&tenant, "started").post(&[], &list);
+    assert_eq!((refused.status, &refused.json()["code"]), (501, &json!("TOOL_UNAVAILABLE")));
+    assert!(text(&refused.body).contains("`stdio` server"), "{}", text(&refused.body));
+    for unknown in ["nobodys", "local.default.nothing", "fixed:list", "..%2f", "json:parse"] {
+        let reply = Through::new(&tenant, unknown).post(&[], &list);
+        assert_eq!((reply.status, &reply.json()["code"]), (404, &json!("NOT_FOUND")), "{unknown}");
+    }
+    assert_eq!(upstream.requests(), before);
+    // The twins: another tool of the same server, and one of a server whose own row says where it runs.
+    assert_eq!(ruled.call_stateless("list", json!({})).json()["result"]["content"], json!([]));
+    let fixed = Through::new(&tenant, "fixed");
+    assert_eq!(fixed.call_stateless("wipe", json!({})).json()["result"]["content"], json!([]));
+    assert_eq!(upstream.requests(), before + 2);
+    let audit =
+        get(&format!("{}/api/v1/audit?limit=20", tenant.url), &[("x-api-key", &tenant.key)]);
+    assert!(text(&audit.body).contains("ruled:wipe"), "{}", text(&audit.body));
+    for rule in ["ruled:*", "ruled:wipe", "fixed:wipe"] {
+        home.run_well(&["routing", "unset", rule]);
+    }
+}
+
+/// The operator's quotas count what passes through, tool by tool.
+#[test]
+fn quotas_count_what_passes_through() {
+    let upstream = plain_upstream();
+    let home = Server::shared().installation();
+    let tenant = Server::shared().tenant();
+    publish(&tenant, "counted", &upstream.url);
+    home.run_well(&["quotas", "set", &scope_of(&tenant), "counted:list", "0/min"]);
+    let client = Through::new(&tenant, "counted");
+    let refused = poll("the quota to arrive", PATIENCE, || {
+        let called = client.call_stateless("list", json!({})).json()["result"].clone();
+        (called["isError"] == true).then_some(called)
+    });
+    assert_eq!(refused["structuredContent"]["error_code"], "RATE_LIMITED", "{refused}");
+    let before = upstream.requests();
+    assert_eq!(client.call_stateless("list", json!({})).json()["result"]["isError"], true);
+    assert_eq!(upstream.requests(), before);
+    // The twin.
+    assert_eq!(client.call_stateless("read", json!({})).json()["result"]["content"], json!([]));
+    home.run_well(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
+}
+
+/// GW-08, SE-13: a redirect is not followed, and a challenge of the server is not passed on.
+#[test]
+fn redirects_and_challenges_end_here() {
+    let other = GatewayStub::start(|_| Answer::Close);
+    let tenant = Server::shared().tenant();
+    let target = other.url.clone();
+    let away = GatewayStub::start(move |_| Answer::Redirect(format!("{target}/mcp")));
+    let closed = GatewayStub::start(|_| Answer::Raw(401, "application/json", b"{}".to_vec()));
+    let page = GatewayStub::start(|_| Answer::Raw(200, "text/html", b"<script>".to_vec()));
+    let gone = GatewayStub::start(|_| Answer::Close);
+    for (namespace, stub) in
+        [("away", &away), ("closed", &closed), ("page", &page), ("gone", &gone)]
+    {
+        publish(&tenant, namespace, &stub.url);
+        let client = Through::new(&tenant, namespace);
+        let refused =
+            client.post(&[("x-pml-key-any", "canary")], &request("tools/list", json!({})));
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (502, &json!("TOOL_UNAVAILABLE")),
+            "{namespace}"
+        );
+        assert_eq!(refused.header("www-authenticate"), "");
+        let called = client.call_stateless("x", json!({})).json();
+        assert_eq!(
+            called["result"]["structuredContent"]["error_code"], "TOOL_UNAVAILABLE",
+            "{namespace}"
+        );
+        assert_eq!(stub.requests(), 2, "{namespace}: nothing is sent twice");
+    }
+    assert_eq!(other.requests(), 0);
+}
+
+/// SE-13: an upstream at a private address is not connected to unless the operator says so, on no way.
+#[test]
+fn private_addresses_need_the_operators_word() {
+    let upstream = plain_upstream();
+    let port = upstream.url.rsplit(':').next().unwrap().to_owned();
+    let hosts = ["127.0.0.1", "2130706433", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"];
+    for (allowed, reached) in
+        [("", &[][..]), ("127.0.0.1", &["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]"])]
+    {
+        let home = Installation::new();
+        let server = home.start_with(&[("PML_UPSTREAM_PRIVATE_HOSTS", allowed)]);
+        let tenant = Tenant { key: home.first_key(), url: server.url().to_owned() };
+        for (index, host) in hosts.iter().enumerate() {
+            let namespace = format!("at{index}");
+            let mut entry =
+                Entry::http("local.default", &namespace, &format!("http://{host}:{port}/mcp"));
+            entry.tools = vec![
+                json!({ "name": "list", "description": "Lists", "inputSchema": { "type": "object" } }),
+            ];
+            entry.publish(&home);
+            let before = upstream.requests();
+            let passed = Through::new(&tenant, &namespace).call_stateless("list", json!({})).json();
+            let called =
+                HttpMcp::new(&tenant, Era::Stateless).call(&format!("{namespace}:list"), json!({}));
+            if reached.contains(host) {
+                assert_eq!(passed["result"]["content"], json!([]), "{host}");
+                assert!(upstream.requests() > before + 1, "{host}: {called}");
+            } else {
+                assert!(passed.to_string().contains("TOOL_UNAVAILABLE"), "{host}: {passed}");
+                assert!(called.to_string().contains("TOOL_UNAVAILABLE"), "{host}: {called}");
+                assert_eq!(upstream.requests(), before, "{host}");
+            }
+        }
+    }
+}
+
+/// GW-20: a body over the limit is refused before anything goes on.
+#[test]
+fn huge_bodies_go_nowhere() {
+    let upstream = plain_upstream();
+    let tenant = Server::shared().tenant();
+    publish(&tenant, "small", &upstream.url);
+    let client = Through::new(&tenant, "small");
+    let body = |size: usize| {
+        request("tools/call", json!({ "name": "a", "arguments": { "x": "y".repeat(size) } }))
+            .to_string()
+    };
+    assert_eq!(client.send("POST", &[], Some(&body(10 << 20))).status, 413);
+    assert_eq!(upstream.requests(), 0);
+    assert_eq!(client.send("POST", &[], Some(&body(1 << 20))).status, 200);
+}
+
+/// A raw connection to the gateway, to hang up on it and to read a stream as it comes.
+pub(crate) struct Raw {
+    socket: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Raw {
+    /// Sends a request.
+    pub(crate) fn open(
+        client: &Through,
+        method: &str,
+        more: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Self {
+        let rest = client.url.strip_prefix("http://").unwrap();
+        let (address, path) = rest.split_once('/').unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        let mut head = format!(
+            "{method} /{path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n",
+            client.key
+        );
+        for (name, value) in more {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if let Some(body) = body {
+            head +=
+                &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        }
+        socket.write_all((head + "\r\n" + body.unwrap_or_default()).as_bytes()).unwrap();
+        Self { socket, read: Vec::new() }
+    }
+
+    /// Reads until a text has come.
+    #[track_caller]
+    pub(crate) fn until(&mut self, wanted: &str) {
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut piece = [0; 4_096];
+        while !text(&self.read).contains(wanted) {
+            let count = self.socket.read(&mut piece).unwrap_or(0);
+            assert!(count > 0, "`{wanted}` does not come: {}", text(&self.read));
+            self.read.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    /// Tells whether the stream has ended, without waiting for it.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        let mut piece = [0; 4_096];
+        match self.socket.read(&mut piece) {
+            Ok(0) => true,
+            Ok(count) => {
+                self.read.extend_from_slice(&piece[..count]);
+                text(&self.read).ends_with("0\r\n\r\n")
+            }
+            Err(error) => !matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ),
+        }
+    }
+}
+
+/// Starts a server that answers a request with `head`, says nothing more, and tells when it was asked and hung up on.
+fn silent(head: &'static str) -> (String, std::sync::mpsc::Receiver<&'static str>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let (mut read, mut piece) = (Vec::new(), [0; 4_096]);
+        while !text(&read).contains("\"tools/call\"") {
+            let count = socket.read(&mut piece).unwrap();
+            read.extend_from_slice(&piece[..count]);
+        }
+        socket.write_all(head.as_bytes()).unwrap();
+        tell.send("asked").unwrap();
+        while matches!(socket.read(&mut piece), Ok(count) if count > 0) {}
+        tell.send("hung up").unwrap();
+    });
+    (url, told)
+}
+
+/// A client that hangs up hangs up on the server, before its answer and within it.
+#[test]
+fn hanging_up_reaches_the_server() {
+    let tenant = Server::shared().tenant();
+    let events = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n5\r\n: hi\n\r\n";
+    for (namespace, head) in [("unanswered", ""), ("streaming", events)] {
+        let (url, told) = silent(head);
+        publish(&tenant, namespace, &url);
+        let call = request("tools/call", json!({ "name": "a", "arguments": {} })).to_string();
+        let mut client = Raw::open(&Through::new(&tenant, namespace), "POST", &[], Some(&call));
+        assert_eq!(told.recv_timeout(PATIENCE), Ok("asked"));
+        if !head.is_empty() {
+            // The stream is given on as it comes, not at its end.
+            client.until(": hi");
+        }
+        drop(client);
+        assert_eq!(told.recv_timeout(PATIENCE), Ok("hung up"), "{namespace}");
+    }
+}

@@ -1,0 +1,13 @@
+//! What is published, found, routed and removed.
+
+pub(crate) mod capabilities;
+mod discovery;
+mod http;
+mod idempotency;
+mod ingest;
+pub(crate) mod official;
+mod publish_mcp;
+mod publish_official;
+mod routing;
+mod servers;
+mod upstream_schemas;

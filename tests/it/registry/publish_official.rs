@@ -1,0 +1,531 @@
+//! Publishing as the official registry's `mcp-publisher` does, and what the official API then tells of it.
+
+use serde_json::{Value, json};
+
+use crate::identity::keys::call;
+use crate::support::cli::text;
+use crate::support::http::{Reply, get, send};
+use crate::support::server::{Server, Tenant};
+use crate::support::upstream::scope_of;
+
+const OFFICIAL: &str = "io.modelcontextprotocol.registry/official";
+const OWN: &str = "ai.casys.pml/registry";
+const TOOLS: &str = "ai.casys.pml/tools";
+const PUBLISHER: &str = "io.modelcontextprotocol.registry/publisher-provided";
+
+fn tenant() -> Tenant {
+    Server::shared().tenant_that_can("execute,read,publish,admin")
+}
+
+fn publish(tenant: &Tenant, server: &Value) -> Reply {
+    call(&tenant.key, "POST", &format!("{}/v0.1/publish", tenant.url), Some(server))
+}
+
+#[track_caller]
+fn published(tenant: &Tenant, server: &Value) -> Value {
+    let reply = publish(tenant, server);
+    assert_eq!(reply.status, 200, "{}", text(&reply.body));
+    reply.json()
+}
+
+fn read(tenant: &Tenant, path: &str) -> Reply {
+    let bearer = format!("Bearer {}", tenant.key);
+    get(&format!("{}{path}", tenant.url), &[("authorization", &bearer)])
+}
+
+fn versions(tenant: &Tenant, name: &str, query: &str) -> Reply {
+    read(tenant, &format!("/v0.1/servers/{}/versions{query}", name.replace('/', "%2F")))
+}
+
+fn minimal(name: &str, version: &str) -> Value {
+    json!({
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": name, "description": "Keeps notes.", "version": version,
+        "packages": [{
+            "registryType": "npm", "identifier": "notes-mcp", "version": version,
+            "transport": { "type": "stdio" },
+        }],
+    })
+}
+
+/// Shapes as they are published, one of each revision of the schema, with all that clients show or ask for.
+fn shapes(scope: &str) -> Vec<Value> {
+    vec![
+        // 2025-07-09: snake case, and a status of the publisher's.
+        json!({
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-07-09/server.schema.json",
+            "name": format!("{scope}/brave"), "description": "MCP server for Brave Search API integration",
+            "status": "active", "website_url": "https://example.com/brave",
+            "repository": { "url": "https://github.com/example/servers", "source": "github", "id": "b94b5f7e" },
+            "version": "1.0.2",
+            "packages": [{
+                "registry_type": "npm", "registry_base_url": "https://registry.npmjs.org",
+                "identifier": "@example/server-brave-search", "version": "1.0.2",
+                "transport": { "type": "stdio" }, "runtime_hint": "npx",
+                "package_arguments": [{ "type": "positional", "value_hint": "mode", "value": "serve" }],
+                "environment_variables": [
+                    { "name": "BRAVE_API_KEY", "description": "The key", "is_required": true, "is_secret": true },
+                    { "name": "LOG_LEVEL", "default": "info", "choices": ["info", "debug"] },
+                ],
+            }],
+        }),
+        // 2025-09-29: camel case, named arguments with variables, an image, publisher's facts.
+        json!({
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json",
+            "name": format!("{scope}/files"), "title": "Files",
+            "description": "Model Context Protocol server for filesystem operations.",
+            "websiteUrl": "https://example.com/files",
+            "repository": { "url": "https://github.com/example/servers", "source": "github", "subfolder": "src/files" },
+            "version": "1.0.2",
+            "packages": [
+                {
+                    "registryType": "npm", "registryBaseUrl": "https://registry.npmjs.org",
+                    "identifier": "@example/server-files", "version": "1.0.2", "runtimeHint": "npx",
+                    "transport": { "type": "stdio" },
+                    "runtimeArguments": [{ "type": "named", "name": "-y" }],
+                    "packageArguments": [
+                        { "type": "positional", "valueHint": "target_dir", "description": "Path to access", "default": "/srv", "isRepeated": true },
+                        { "type": "named", "name": "--mode", "value": "{mode}", "variables": { "mode": { "choices": ["ro", "rw"], "default": "ro" } } },
+                    ],
+                    "environmentVariables": [{ "name": "LOG_LEVEL", "description": "Level", "default": "info", "placeholder": "debug" }],
+                },
+                {
+                    "registryType": "oci", "registryBaseUrl": "https://docker.io", "identifier": "mcp/files", "version": "1.0.2",
+                    "transport": { "type": "stdio" },
+                    "runtimeArguments": [{
+                        "type": "named", "name": "--mount", "value": "type=bind,src={source},dst=/project", "isRepeated": true,
+                        "variables": { "source": { "format": "filepath", "isRequired": true } },
+                    }],
+                },
+            ],
+            "_meta": { PUBLISHER: {
+                "tool": "ci-publisher", "version": "3.2.1", "build_info": { "commit": "a1b2c3", "ratio": 0.5, "nested": [null, true] },
+            } },
+        }),
+        // 2025-10-17: icons, a bundle first that nobody here can start, an own port, and a remote besides.
+        json!({
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-10-17/server.schema.json",
+            "name": format!("{scope}/hybrid"), "title": "Hybrid", "description": "Local package and remote service",
+            "icons": [
+                { "src": "https://example.com/icon.svg", "mimeType": "image/svg+xml", "sizes": ["any"], "theme": "dark" },
+                { "src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48", "96x96"] },
+            ],
+            "version": "1.5.0",
+            "packages": [
+                {
+                    "registryType": "mcpb", "identifier": "https://github.com/example/h/releases/download/v1.5.0/h.mcpb",
+                    "fileSha256": "fe333e598595000ae021bd27117db32ec69af6987f507ba7a63c90638ff633ce", "transport": { "type": "stdio" },
+                },
+                {
+                    "registryType": "pypi", "identifier": "hybrid-mcp", "version": "1.5.0", "runtimeHint": "uvx",
+                    "transport": { "type": "stdio" },
+                    "packageArguments": [{ "type": "named", "name": "--port", "format": "number", "description": "Port", "default": "8080" }],
+                },
+                {
+                    "registryType": "nuget", "identifier": "Hybrid.Mcp", "version": "1.5.0",
+                    "transport": { "type": "streamable-http", "url": "http://localhost:{port}/mcp" },
+                },
+            ],
+            "remotes": [{
+                "type": "sse", "url": "https://mcp.example.com/sse",
+                "headers": [{ "name": "X-API-Key", "description": "The key", "isRequired": true, "isSecret": true }],
+            }],
+        }),
+        // 2025-12-11: variables in the address of a second remote, a new member that nobody knows yet.
+        json!({
+            "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+            "name": format!("{scope}/clock"), "title": "Time – “now”", "description": "Tells the time, everywhere",
+            "repository": { "url": "https://gitlab.com/example/time", "source": "gitlab" },
+            "version": "2025.12.11",
+            "packages": [{
+                "registryType": "pypi", "registryBaseUrl": "https://pypi.org", "identifier": "time-mcp", "version": "2025.12.11",
+                "transport": { "type": "stdio" }, "environmentVariables": [{ "name": "TZ", "format": "string" }],
+            }],
+            "somethingNew": { "kept": [1, 2.5, "three"] },
+            "_meta": { PUBLISHER: { "com.example/listing": { "category": ["time"] } } },
+        }),
+    ]
+}
+
+/// What is published by server.json comes back as it was, in the answer, by version, and in lists.
+#[test]
+fn nothing_of_a_server_json_is_lost() {
+    let tenant = tenant();
+    for server in shapes(&scope_of(&tenant)) {
+        let name = server["name"].as_str().unwrap();
+        let answer = published(&tenant, &server);
+        assert_eq!(answer["server"], server, "{name}");
+        let meta = &answer["_meta"][OFFICIAL];
+        assert_eq!(
+            (&meta["status"], &meta["isLatest"]),
+            (&json!("active"), &json!(true)),
+            "{name}"
+        );
+        // Publishing the very same again changes nothing.
+        assert_eq!(published(&tenant, &server)["_meta"][OFFICIAL], *meta, "{name}");
+        let version = server["version"].as_str().unwrap();
+        for path in ["/latest", &format!("/{version}")] {
+            let reply = versions(&tenant, name, path);
+            assert_eq!((reply.status, &reply.json()["server"]), (200, &server), "{name}{path}");
+        }
+        assert_eq!(versions(&tenant, name, "").json()["servers"][0]["server"], server, "{name}");
+        let listed = read(&tenant, &format!("/v0.1/servers?search={name}")).json();
+        assert_eq!(listed["servers"][0]["server"], server, "{name}");
+        // The path that older clients use.
+        let old =
+            read(&tenant, &format!("/v0/servers/{}/versions/latest", name.replace('/', "%2F")));
+        assert_eq!((old.status, &old.json()["server"]), (200, &server), "{name}");
+    }
+}
+
+/// The tool's own calls: it logs in with a key, publishes at `v0`, and reads the answer.
+#[test]
+fn mcp_publisher_logs_in_with_a_key_and_publishes() {
+    let tenant = tenant();
+    let json = [("content-type", "application/json"), ("accept", "application/json")];
+    let login = |key: &str| {
+        let body = json!({ "github_token": key }).to_string().into_bytes();
+        send("POST", &format!("{}/v0/auth/github-at", tenant.url), &json, Some(body))
+    };
+    let reply = login(&tenant.key);
+    assert_eq!((reply.status, reply.header("cache-control")), (200, "private, no-store"));
+    let token = reply.json()["registry_token"].as_str().unwrap().to_owned();
+    assert!(reply.json()["expires_at"].is_i64(), "{}", reply.json());
+    let name = format!("{}/notes", scope_of(&tenant));
+    let bearer = format!("Bearer {token}");
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    let server = minimal(&name, "1.2.0");
+    let reply = send(
+        "POST",
+        &format!("{}/v0/publish", tenant.url),
+        &headers,
+        Some(server.to_string().into_bytes()),
+    );
+    assert_eq!(reply.status, 200, "{}", text(&reply.body));
+    assert_eq!(reply.json()["server"], server);
+    // A key that may not publish is told so at once, and what is no key is none.
+    let reader = Server::shared().tenant_that_can("read");
+    assert_eq!(login(&reader.key).json()["code"], "FORBIDDEN");
+    for key in ["", "ghp_canary", "pml_key_x\n", &"x".repeat(20_000)] {
+        let reply = login(key);
+        assert!([400, 401, 413].contains(&reply.status), "{}", reply.status);
+        assert_eq!(reply.header("content-type"), "application/problem+json");
+    }
+    for (method, path) in [("POST", "/v0/publish"), ("POST", "/v0.1/publish")] {
+        let body = server.to_string().into_bytes();
+        let reply = send(method, &format!("{}{path}", tenant.url), &json, Some(body));
+        assert_eq!(reply.status, 401, "{path} without a key");
+    }
+}
+
+/// Its tools are not in a server.json: none can be called until somebody says them, and the answer says so.
+#[test]
+fn programs_call_only_tools_that_somebody_listed() {
+    let tenant = tenant();
+    let name = format!("{}/notes", scope_of(&tenant));
+    let answer = published(&tenant, &minimal(&name, "1.0.0"));
+    let warning = answer["_meta"][OWN]["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.contains("no tools are listed") && warning.contains("pml publish --mcp"),
+        "{warning}"
+    );
+    assert_eq!(read(&tenant, "/mcp/notes").json()["tools"], json!([]));
+    assert_eq!(read(&tenant, "/mcp/notes:add").status, 404);
+    let mut listed = minimal(&name, "1.1.0");
+    let tool = json!({ "name": "add", "description": "Adds a note.", "inputSchema": { "type": "object" } });
+    listed["_meta"] = json!({ PUBLISHER: { TOOLS: [tool] } });
+    let answer = published(&tenant, &listed);
+    assert_eq!((&answer["server"], answer["_meta"][OWN].get("warnings")), (&listed, None));
+    assert_eq!(read(&tenant, "/mcp/notes:add").json()["tools"], json!([tool]));
+    assert_eq!(read(&tenant, "/mcp/notes@1.1.0").json()["server_json"], listed);
+}
+
+/// What cannot be published is refused with its reason, and leaves nothing behind.
+#[test]
+fn what_cannot_be_published_is_refused_with_its_reason() {
+    let tenant = tenant();
+    let scope = scope_of(&tenant);
+    let name = format!("{scope}/notes");
+    let good = minimal(&name, "1.0.0");
+    for (field, value, status, why) in [
+        ("name", json!("io.github.acme/notes"), 403, "name the server"),
+        ("name", json!("pml.mcp/notes"), 403, "name the server"),
+        ("name", json!(scope), 400, "`name`"),
+        ("name", json!(format!("{scope}/../x")), 400, "name"),
+        ("name", json!(format!("{scope}/pml")), 400, "reserved"),
+        ("name", Value::Null, 400, "`name`"),
+        ("version", json!("1.0.0-beta"), 400, "three numbers"),
+        ("version", json!("latest"), 400, "three numbers"),
+        ("description", json!(""), 400, "`description`"),
+        ("description", json!("x".repeat(101)), 400, "at most 100"),
+        ("packages", json!([]), 400, "neither started nor reached"),
+        ("/packages/0/version", json!("latest"), 400, "no immutable version"),
+        ("_meta", json!({ PUBLISHER: { TOOLS: "add" } }), 400, TOOLS),
+        ("_meta", json!({ PUBLISHER: { "blob": "x".repeat(70_000) } }), 400, "at most 65536"),
+    ] {
+        let mut server = good.clone();
+        match field.strip_prefix('/') {
+            Some(_) => *server.pointer_mut(field).unwrap() = value.clone(),
+            None => server[field] = value.clone(),
+        }
+        let reply = publish(&tenant, &server);
+        let shown = text(&reply.body).to_owned();
+        assert_eq!(reply.status, status, "{field} {value}: {shown}");
+        assert_eq!(reply.header("content-type"), "application/problem+json");
+        let body = reply.json();
+        assert!(body["detail"].as_str().unwrap().contains(why), "{field}: {shown}");
+        assert_eq!(body["error"], body["detail"]);
+    }
+    assert_eq!(versions(&tenant, &name, "").status, 404, "nothing was published");
+    published(&tenant, &good);
+    let mut other = good.clone();
+    other["title"] = json!("Other");
+    let reply = publish(&tenant, &other);
+    assert_eq!((reply.status, &reply.json()["code"]), (409, &json!("CONFLICT")));
+    // It is the same way as `POST /api/v1/servers`: one name, one audit log, one set of rights.
+    let audit = call(&tenant.key, "GET", &format!("{}/api/v1/audit", tenant.url), None).json();
+    let events = audit["events"].as_array().unwrap_or_else(|| panic!("{audit:#}"));
+    assert!(
+        events.iter().any(|it| it["action"] == "server.publish" && it["target"] == "notes"),
+        "{audit:#}"
+    );
+    let reader = Server::shared().tenant_that_can("read");
+    let reply = publish(&reader, &minimal(&format!("{}/x", scope_of(&reader)), "1.0.0"));
+    assert_eq!((reply.status, &reply.json()["code"]), (403, &json!("FORBIDDEN")));
+}
+
+/// What goes along as server.json must describe what runs.
+#[test]
+fn the_official_api_shows_what_runs() {
+    let tenant = tenant();
+    let server = minimal("io.github.acme/notes", "1.0.0");
+    let mut body = json!({
+        "name": "notes", "type": "stdio", "description": "Keeps notes.", "version": "1.0.0",
+        "install": { "command": "npx", "args": ["-y", "evil@1.0.0"] },
+        "tools": [{ "name": "add", "inputSchema": { "type": "object" } }],
+        "server_json": server,
+    });
+    let url = format!("{}/api/v1/servers", tenant.url);
+    let reply = call(&tenant.key, "POST", &url, Some(&body));
+    assert_eq!(reply.status, 400);
+    assert!(text(&reply.body).contains("a different package"), "{}", text(&reply.body));
+    body["install"]["args"] = json!(["-y", "notes-mcp@1.0.0"]);
+    assert_eq!(call(&tenant.key, "POST", &url, Some(&body)).status, 201);
+    let name = format!("{}/notes", scope_of(&tenant));
+    let found = versions(&tenant, &name, "/latest").json();
+    // Under the name that finds it; the one that it was written with is told apart.
+    let mut expected = server.clone();
+    expected["name"] = json!(name);
+    assert_eq!(found["server"], expected);
+    assert_eq!(found["_meta"][OWN]["publishedAs"], "io.github.acme/notes");
+}
+
+/// A server behind HTTP is reached through the gateway, whoever asks and however it was published.
+#[test]
+fn remotes_lead_through_the_gateway() {
+    let tenant = tenant();
+    let scope = scope_of(&tenant);
+    let name = format!("{scope}/crm");
+    let server = json!({
+        "name": name, "title": "CRM", "description": "Knows customers.", "version": "1.0.0",
+        "remotes": [
+            { "type": "sse", "url": "https://crm.internal.example/sse" },
+            {
+                "type": "streamable-http", "url": "https://crm.internal.example/mcp",
+                "headers": [{ "name": "Authorization", "value": "Bearer {CRM_TOKEN}", "isRequired": true, "isSecret": true }],
+            },
+        ],
+    });
+    let answer = published(&tenant, &server);
+    let body = json!({
+        "name": "erp", "type": "cloud", "description": "Knows orders.", "proxy_to": "https://erp.internal.example/mcp",
+        "env_required": ["ERP_TOKEN"], "tools": [{ "name": "list", "inputSchema": { "type": "object" } }],
+    });
+    assert_eq!(
+        call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body)).status,
+        201
+    );
+    let links = format!("{}/api/v1/registry-links", tenant.url);
+    let link = call(&tenant.key, "POST", &links, Some(&json!({ "name": "VS Code" }))).json();
+    let link = link["path"].as_str().unwrap();
+    let mut told = vec![answer];
+    for name in [name.clone(), format!("{scope}/erp")] {
+        let encoded = name.replace('/', "%2F");
+        told.push(versions(&tenant, &name, "/latest").json());
+        told.push(versions(&tenant, &name, "").json()["servers"][0].clone());
+        for path in
+            [format!("/v0.1/servers?search={name}"), format!("{link}/v0.1/servers?search={name}")]
+        {
+            told.push(read(&tenant, &path).json()["servers"][0].clone());
+        }
+        let linked =
+            get(&format!("{}{link}/v0.1/servers/{encoded}/versions/latest", tenant.url), &[]);
+        told.push(linked.json());
+    }
+    for found in &told {
+        assert!(!found.to_string().contains("internal.example"), "{found:#}");
+        let remotes = found["server"]["remotes"].as_array().unwrap_or_else(|| panic!("{found:#}"));
+        let namespace = found["server"]["name"].as_str().unwrap().rsplit('/').next().unwrap();
+        let variable =
+            if namespace == "crm" { "X-PML-Key-CRM-TOKEN" } else { "X-PML-Key-ERP-TOKEN" };
+        assert_eq!(remotes.len(), 1, "{found:#}");
+        assert_eq!(remotes[0]["url"], format!("{}/mcp/proxy/{scope}.{namespace}", tenant.url));
+        assert_eq!(remotes[0]["headers"][0]["value"], "Bearer {pml_api_key}");
+        assert_eq!(remotes[0]["headers"][1]["name"], variable);
+    }
+    // A `Host` that is no name of the gateway is not repeated.
+    let url = format!("{}/v0.1/servers/{}/versions/latest", tenant.url, name.replace('/', "%2F"));
+    let bearer = format!("Bearer {}", tenant.key);
+    let found = get(&url, &[("authorization", &bearer), ("host", "evil.example")]);
+    assert_eq!((found.status, &found.json()["server"]["remotes"]), (200, &json!([])));
+    // Servers of the shipped catalog likewise.
+    let listed = read(&tenant, "/v0.1/servers?limit=100&version=latest").json();
+    for one in listed["servers"].as_array().unwrap() {
+        for remote in one["server"]["remotes"].as_array().into_iter().flatten() {
+            let url = remote["url"].as_str().unwrap();
+            assert!(url.starts_with(&format!("{}/mcp/proxy/", tenant.url)), "{one:#}");
+        }
+    }
+}
+
+/// Every version is listed, each with its own status; what was yanked is found by its number only.
+#[test]
+fn versions_have_a_status_each() {
+    let tenant = tenant();
+    let name = format!("{}/notes", scope_of(&tenant));
+    for version in ["1.0.0", "1.1.0", "1.2.0", "2.0.0"] {
+        published(&tenant, &minimal(&name, version));
+    }
+    let api = format!("{}/api/v1/servers/notes", tenant.url);
+    let say = |what: &str, body: Value| {
+        let reply = call(&tenant.key, "POST", &format!("{api}/{what}"), Some(&body));
+        assert_eq!(reply.status, 200, "{}", text(&reply.body));
+    };
+    say("deprecate", json!({ "version": "1.0.0", "message": "loses notes\u{202e}" }));
+    say("yank", json!({ "version": "1.1.0" }));
+    say("yank", json!({ "version": "2.0.0" }));
+    let told = |list: &Value| -> Vec<(String, String, bool)> {
+        let servers = list["servers"].as_array().unwrap_or_else(|| panic!("{list:#}"));
+        let one = |one: &Value| {
+            let meta = &one["_meta"][OFFICIAL];
+            let word = |value: &Value| value.as_str().unwrap().to_owned();
+            (word(&one["server"]["version"]), word(&meta["status"]), meta["isLatest"] == true)
+        };
+        servers.iter().map(one).collect()
+    };
+    let expect = |all: &[(&str, &str, bool)]| -> Vec<(String, String, bool)> {
+        all.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), *c)).collect()
+    };
+    let shown = expect(&[("1.2.0", "active", true), ("1.0.0", "deprecated", false)]);
+    let whole = expect(&[
+        ("2.0.0", "deleted", false),
+        ("1.2.0", "active", true),
+        ("1.1.0", "deleted", false),
+        ("1.0.0", "deprecated", false),
+    ]);
+    assert_eq!(told(&versions(&tenant, &name, "").json()), shown);
+    assert_eq!(told(&versions(&tenant, &name, "?include_deleted=true").json()), whole);
+    let meta = |path: &str| {
+        let reply = versions(&tenant, &name, path);
+        assert_eq!(reply.status, 200, "{path}: {}", text(&reply.body));
+        reply.json()["_meta"][OFFICIAL].clone()
+    };
+    assert_eq!(meta("/1.0.0")["statusMessage"], "loses notes\\u{202e}");
+    assert_eq!(meta("/1.1.0")["status"], "deleted", "whoever names it still finds it");
+    assert_eq!(
+        (&meta("/latest")["status"], meta("/latest").get("statusMessage")),
+        (&json!("active"), None)
+    );
+    assert_eq!(versions(&tenant, &name, "/9.9.9").status, 404);
+    // The list has each version too, or the latest, or one.
+    let list = |query: &str| {
+        let mut servers =
+            told(&read(&tenant, &format!("/v0.1/servers?search={name}&{query}")).json());
+        servers.sort_by(|a, b| b.cmp(a));
+        servers
+    };
+    assert_eq!(list("limit=100"), shown);
+    assert_eq!(list("include_deleted=true"), whole);
+    assert_eq!(list("version=latest"), shown[..1]);
+    assert_eq!(list("version=1.0.0"), shown[1..]);
+    assert_eq!(list("version=1.1.0&include_deleted=true"), whole[2..3]);
+    // A page ends within the versions of a server and goes on there.
+    let mut paged = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = read(
+            &tenant,
+            &format!("/v0.1/servers?search={name}&include_deleted=true&limit=1{cursor}"),
+        )
+        .json();
+        paged.extend(told(&page));
+        match page["metadata"]["nextCursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    paged.sort_by(|a, b| b.cmp(a));
+    assert_eq!(paged, whole);
+    // Who follows changes hears of those that came after.
+    let since = meta("/1.1.0")["updatedAt"].as_str().unwrap().to_owned();
+    let changed = list(&format!("updated_since={since}"));
+    assert!(changed.contains(&whole[0]) && changed.contains(&whole[2]), "{changed:?}");
+    assert!(!changed.contains(&whole[3]), "{changed:?}");
+    // With all versions yanked there is no server to list, and each is still found by its number.
+    say("yank", json!({ "version": "1.0.0" }));
+    say("yank", json!({ "version": "1.2.0" }));
+    assert_eq!(
+        (versions(&tenant, &name, "").status, versions(&tenant, &name, "/latest").status),
+        (404, 404)
+    );
+    assert_eq!(versions(&tenant, &name, "/1.2.0").status, 200);
+    assert_eq!(told(&versions(&tenant, &name, "?include_deleted=true").json()).len(), 4);
+    // Nobody else learns of any of it.
+    let stranger = self::tenant();
+    for path in ["", "/1.0.0", "/latest", "?include_deleted=true"] {
+        assert_eq!(versions(&stranger, &name, path).status, 404, "{path}");
+    }
+    assert_eq!(call(&tenant.key, "DELETE", &api, None).status, 204);
+    let gone = told(&versions(&tenant, &name, "?include_deleted=true").json());
+    assert!(gone.iter().all(|(_, status, _)| status == "deleted"), "{gone:?}");
+}
+
+/// Who knows a server behind HTTP as `cloud` is told so, with the gateway's proxy as the place to send messages to.
+#[test]
+fn cloud_is_read_and_said_where_it_is_asked_for() {
+    let tenant = tenant();
+    let scope = scope_of(&tenant);
+    let body = json!({
+        "name": "search", "type": "cloud", "description": "Web search", "proxy_to": "https://up.example/mcp",
+        "env_required": ["SEARCH_KEY"], "tools": [{ "name": "find", "inputSchema": { "type": "object" } }],
+    });
+    let url = format!("{}/api/v1/servers", tenant.url);
+    assert_eq!(call(&tenant.key, "POST", &url, Some(&body)).status, 201);
+    let entry = read(&tenant, "/mcp/search").json();
+    assert_eq!((&entry["type"], &entry["proxy_to"]), (&json!("http"), &body["proxy_to"]));
+    for name in ["search", "search:find"] {
+        let cloud = read(&tenant, &format!("/mcp/{name}?http_as=cloud")).json();
+        assert_eq!(cloud["type"], "cloud");
+        assert_eq!(cloud["proxy_to"], format!("{}/mcp/proxy/{scope}.search", tenant.url));
+        assert_eq!(cloud["env_required"], json!(["SEARCH_KEY"]));
+        assert!(!cloud.to_string().contains("up.example"), "{cloud}");
+    }
+    // What is of another type is called what it is; a word that is neither is refused.
+    assert_eq!(read(&tenant, "/mcp/filesystem?http_as=cloud").json()["type"], "stdio");
+    assert_eq!(read(&tenant, "/mcp/search?http_as=http").json(), entry);
+    for path in ["/mcp/search?http_as=Cloud", "/mcp?http_as=deno"] {
+        assert_eq!(read(&tenant, path).status, 400, "{path}");
+    }
+    for (query, word) in [
+        ("type=cloud", "http"),
+        ("type=http&http_as=cloud", "cloud"),
+        ("type=cloud&http_as=http", "http"),
+    ] {
+        let page = read(&tenant, &format!("/mcp?search=search&namespace=search&{query}")).json();
+        let items = page["items"].as_array().unwrap();
+        assert!(
+            !items.is_empty() && items.iter().all(|item| item["type"] == word),
+            "{query}: {page:#}"
+        );
+    }
+}
