@@ -13,9 +13,10 @@ pub use file::{McpServer, Network};
 
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::{TrustError, TrustStore};
+use crate::files::atomic::{self, Existing};
+use crate::files::strict_json::{Strict, UniqueMap};
 use crate::workspace::Workspace;
-use crate::workspace::atomic::{self, Existing};
-use file::{ConfigFile, Strict, UniqueMap};
+use file::ConfigFile;
 
 /// The file's name, in the workspace's folder.
 pub const FILE: &str = ".pml.json";
@@ -242,13 +243,6 @@ pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, 
 /// Returns [`ConfigError`] when they are not a valid file.
 pub fn check(content: &[u8]) -> Result<(), ConfigError> {
     file::parse(content).map(drop)
-}
-
-/// Checks that a JSON text has no duplicate keys.
-pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
-    serde_json::from_slice::<file::Unambiguous>(content)
-        .map(drop)
-        .map_err(|error| error.to_string())
 }
 
 /// Pure tools and reading in the workspace run without a question; everything else asks.

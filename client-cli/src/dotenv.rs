@@ -9,8 +9,8 @@ use std::io::{Error, ErrorKind, Read as _};
 use adotenv::{Edit, InsertPosition, Severity};
 use rustix::fs::{AtFlags, FileType, Mode};
 
+use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
-use crate::workspace::atomic::{self, Existing};
 
 const NAME: &str = ".env";
 

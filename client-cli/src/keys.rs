@@ -16,6 +16,8 @@ use std::sync::OnceLock;
 use protocol::redaction::keys_in_use;
 use rustix::fs::{Mode, OFlags};
 
+use crate::files;
+
 pub use gateway::Gateway;
 pub use keyring::{Keyring, KeyringError};
 pub use source::{Found, KeyPlace, KeySource};
@@ -134,12 +136,7 @@ pub(crate) fn variable() -> Option<&'static str> {
 
 /// Returns the user's file of keys, `~/.config/pml/credentials`.
 pub fn user_file() -> Option<PathBuf> {
-    let configured = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let home = || std::env::home_dir().map(|home| home.join(".config"));
-    configured
-        .filter(|path| path.is_absolute())
-        .or_else(home)
-        .map(|path| path.join("pml/credentials"))
+    files::settings_folder().map(|folder| folder.join("credentials"))
 }
 
 /// Returns the user's file with the gateway of the last login, `~/.config/pml/gateway`.

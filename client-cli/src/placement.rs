@@ -22,7 +22,7 @@ use self::learned::Learned;
 use self::rules::KeptRules;
 use crate::app::App;
 use crate::consult::{self, Names, Told};
-use crate::records::RecordFile;
+use crate::files::records::RecordFile;
 use crate::tools;
 
 /// How long a plan waits for the gateway.

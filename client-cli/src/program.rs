@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::{interrupted, note, read_program};
 use crate::error::CliError;
 use crate::workspace::Workspace;
-use crate::workspace::beneath::PathError;
+use crate::workspace::path_error::PathError;
 
 /// The sealed job that makes one text of files.
 pub const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::bundle_job };

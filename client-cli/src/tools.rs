@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::local_mcp::environment::Environment;
 use crate::local_mcp::supervise::Supervisor;
 use crate::workspace::Workspace;
-use crate::workspace::beneath::PathError;
+use crate::workspace::path_error::PathError;
 use crate::workspace::protected::{Granted, Protected};
 
 /// The largest text that a native tool returns, in bytes.

@@ -1,7 +1,7 @@
 //! The folder that local tools may touch.
 
-pub mod atomic;
 pub mod beneath;
+pub mod path_error;
 pub mod protected;
 
 use std::ffi::OsString;

@@ -13,7 +13,7 @@ use protocol::Integrity;
 use rustix::fs::{Mode, OFlags};
 
 use super::{MODULE_LIMIT, Module};
-use crate::workspace::atomic::{self, Existing};
+use crate::files::atomic::{self, Existing};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "capabilities";

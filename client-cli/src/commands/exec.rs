@@ -17,7 +17,8 @@ use crate::args::Exec;
 use crate::commands::analyze::note_diagnostics;
 use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
-use crate::{config, execute, program, resume};
+use crate::files::strict_json;
+use crate::{execute, program, resume};
 
 /// Runs the command; the exit code reflects the end of the program.
 ///
@@ -34,7 +35,7 @@ pub async fn exec(
         .as_deref()
         .map(|text| {
             // Of a duplicate key, one value would be lost silently.
-            config::check_unique(text.as_bytes())?;
+            strict_json::check_unique(text.as_bytes())?;
             serde_json::from_str::<Value>(text).map_err(|error| error.to_string())
         })
         .transpose()

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::config::{self, ConfigError};
 use crate::consent::trust::TrustStore;
+use crate::files::atomic::{self, Existing};
+use crate::files::strict_json;
 use crate::workspace::Workspace;
-use crate::workspace::atomic::{self, Existing};
 
 /// The agents' project files of MCP servers.
 const AGENT_FILE: &str = ".mcp.json";
@@ -184,7 +185,7 @@ fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
         None => json!({}),
         Some(content) => {
             // Duplicate keys would be lost when the file is rewritten.
-            config::check_unique(content).map_err(refused)?;
+            strict_json::check_unique(content).map_err(refused)?;
             serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?
         }
     };

@@ -1,21 +1,14 @@
 //! The grammar of `.pml.json`.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
-
 use protocol::ToolId;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use protocol::look_alike::RESERVED_NAMESPACES;
+use serde::Deserialize;
 
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
+use crate::files::strict_json::{Strict, UniqueMap};
 use crate::local_mcp::{Remote, ServerSpec};
 use crate::tools;
-
-/// Reserved namespaces.
-const RESERVED: &[&str] = &["pml", "mcp", "proxy"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +61,7 @@ pub struct McpServer {
     pub args: Vec<String>,
     /// Its variables; `${NAME}` expands to the user's own.
     #[serde(default)]
-    pub env: UniqueMap<String>,
+    pub(crate) env: UniqueMap<String>,
     /// The folder that it runs in, relative to the workspace.
     #[serde(default)]
     pub cwd: Option<String>,
@@ -112,118 +105,6 @@ impl From<&McpServer> for ServerSpec {
     }
 }
 
-/// A value that must be written as an object. Without this an array would be
-/// read as the fields in their order, and `[]` as a file without rules.
-#[derive(Debug, Default)]
-pub(super) struct Strict<T>(pub(super) T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
-            type Value = Strict<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(access)).map(Strict)
-            }
-        }
-        deserializer.deserialize_map(Object(PhantomData))
-    }
-}
-
-/// A map that refuses duplicate keys: two readers might use different values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UniqueMap<V>(pub BTreeMap<String, V>);
-
-impl<V> Default for UniqueMap<V> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Unique<V>(PhantomData<V>);
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
-            type Value = UniqueMap<V>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-                let mut map = BTreeMap::new();
-                while let Some(key) = access.next_key::<String>()? {
-                    if map.contains_key(&key) {
-                        let key = key.escape_debug();
-                        return Err(A::Error::custom(format!("duplicate key `{key}`")));
-                    }
-                    map.insert(key, access.next_value()?);
-                }
-                Ok(UniqueMap(map))
-            }
-        }
-        deserializer.deserialize_map(Unique(PhantomData))
-    }
-}
-
-/// Any JSON without duplicate keys.
-pub(super) struct Unambiguous;
-
-impl<'de> Deserialize<'de> for Unambiguous {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyUnambiguous)
-    }
-}
-
-struct AnyUnambiguous;
-
-impl<'de> Visitor<'de> for AnyUnambiguous {
-    type Value = Unambiguous;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Unambiguous, A::Error> {
-        while access.next_element::<Unambiguous>()?.is_some() {}
-        Ok(Unambiguous)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Unambiguous, A::Error> {
-        UniqueMap::<Unambiguous>::deserialize(MapAccessDeserializer::new(access))?;
-        Ok(Unambiguous)
-    }
-}
-
 /// Reads the file.
 pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     if content.starts_with(b"\xef\xbb\xbf") {
@@ -248,7 +129,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
             return Err(unusable(&reason));
         }
         ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
-        if RESERVED.contains(&name.as_str()) {
+        if RESERVED_NAMESPACES.contains(&name.as_str()) {
             return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
         }
         if tools::is_native(name) && !entry.0.replaces_native {

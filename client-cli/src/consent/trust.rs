@@ -13,7 +13,10 @@ use protocol::Integrity;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::atomic::{self, Existing};
+use crate::files::{
+    self,
+    atomic::{self, Existing},
+};
 
 /// The variable that allows `pml trust` where no human sits at a terminal.
 pub const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";
@@ -80,12 +83,7 @@ impl TrustStore {
     /// # Errors
     /// Returns [`TrustError::NoHome`] when neither is set.
     pub fn of_user() -> Result<Self, TrustError> {
-        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-        let home = || std::env::home_dir().map(|home| home.join(".local/state"));
-        let state = state.filter(|path| path.is_absolute()).or_else(home);
-        Ok(Self::in_folder(
-            state.filter(|path| path.is_absolute()).ok_or(TrustError::NoHome)?.join("pml"),
-        ))
+        files::records_folder().map(Self::in_folder).ok_or(TrustError::NoHome)
     }
 
     /// Uses another folder.

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use protocol::{Integrity, ToolDescriptor};
 use rustix::fs::{Mode, OFlags};
 
+use crate::files::atomic::{self, Existing};
 use crate::local_mcp::ServerSpec;
-use crate::workspace::atomic::{self, Existing};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "tools";

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use protocol::discovery::{DiscoverFilter, Lookup};
 use protocol::ranking::{self, Described, Intent};
 use protocol::{Routing, ToolId, ToolUseType};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::glob;
 use crate::app::App;
-use crate::records::{RecordFile, age, now};
+use crate::files::dated::Answers;
+use crate::files::records::{RecordFile, age, now};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "discovered";
@@ -22,28 +22,11 @@ const RECORD_LIMIT: usize = 4 * 1024 * 1024;
 const TOOLS_LIMIT: usize = RECORD_LIMIT / 2;
 /// The largest tool that is stored, in bytes; one rarely has more than 4 KiB.
 const TOOL_LIMIT: usize = 64 * 1024;
-/// An unchanged answer is written again after this many seconds.
-const FRESH: u64 = 60;
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Record {
-    version: u32,
-    tools: BTreeMap<ToolId, Entry>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
-    /// The time of the gateway's answer, in seconds since 1970.
-    at: u64,
-    /// Its description, including schemas.
-    tool: Value,
-}
 
 /// The tools that one gateway returned for one API key.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    file: RecordFile,
-    record: Record,
+    answers: Answers<Value>,
 }
 
 /// A question that the gateway has answered.
@@ -75,15 +58,12 @@ impl Remembered {
     }
 
     fn read(file: RecordFile) -> Self {
-        let record = file.read().and_then(|text| serde_json::from_slice(&text).ok());
-        let record = record.filter(|record: &Record| record.version == 1).unwrap_or_default();
-        Self { file, record }
+        Self { answers: Answers::read(file) }
     }
 
     /// Stores answers; returns whether they contain anything new.
     fn learn(&mut self, answers: &[Answered]) -> bool {
         let mut changed = false;
-        let at = now();
         for answered in answers {
             let told = answered.tools.iter().filter_map(|tool| {
                 let id = tool["id"].as_str()?.parse::<ToolId>().ok()?;
@@ -92,38 +72,30 @@ impl Remembered {
             let told: BTreeMap<ToolId, Value> = told.collect();
             if answered.complete {
                 // A tool that should have been in the answer no longer exists.
-                let before = self.record.tools.len();
-                let gone = |id: &ToolId, entry: &Entry| {
-                    !told.contains_key(id) && fits(&answered.lookup, id, &entry.tool)
-                };
-                self.record.tools.retain(|id, entry| !gone(id, entry));
-                changed |= self.record.tools.len() != before;
+                changed |= self
+                    .answers
+                    .forget(|id, tool| !told.contains_key(id) && fits(&answered.lookup, id, tool));
             }
             for (id, tool) in told {
-                let known = self.record.tools.get(&id);
-                if known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= FRESH) {
-                    self.record.tools.insert(id, Entry { at, tool });
-                    changed = true;
-                }
+                changed |= self.answers.keep(id, tool);
             }
         }
         changed
     }
 
     fn save(&self) -> Result<(), std::io::Error> {
-        let mut newest: Vec<(&ToolId, &Entry)> = self.record.tools.iter().collect();
-        newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
-        let (mut tools, mut room) = (BTreeMap::new(), TOOLS_LIMIT);
-        for (id, entry) in newest {
-            let size = entry.tool.to_string().len();
-            if size > TOOL_LIMIT {
-                continue;
+        let (mut room, mut is_full) = (TOOLS_LIMIT, false);
+        self.answers.write(|tool| {
+            let size = tool.to_string().len();
+            if is_full || size > TOOL_LIMIT {
+                return false;
             }
-            let Some(rest) = room.checked_sub(size) else { break };
-            room = rest;
-            tools.insert(id.clone(), entry.clone());
-        }
-        self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
+            match room.checked_sub(size) {
+                Some(rest) => room = rest,
+                None => is_full = true,
+            }
+            !is_full
+        })
     }
 
     /// Returns the stored tools that match, in the gateway's form, each with its score and its age.
@@ -133,7 +105,7 @@ impl Remembered {
             _ => None,
         };
         let now = now();
-        let found = self.record.tools.iter().filter(|(id, entry)| {
+        let found = self.answers.tools().iter().filter(|(id, entry)| {
             passes(&entry.tool, filter) && (intent.is_some() || fits(lookup, id, &entry.tool))
         });
         let found = found.map(|(id, entry)| {
@@ -153,7 +125,7 @@ impl Remembered {
 
     /// Returns the ids of all that is remembered.
     pub(super) fn ids(&self) -> Vec<Value> {
-        self.record.tools.keys().map(|id| json!(id)).collect()
+        self.answers.tools().keys().map(|id| json!(id)).collect()
     }
 }
 
@@ -209,7 +181,11 @@ mod tests {
     }
 
     fn open(folder: &tempfile::TempDir) -> Remembered {
-        Remembered::read(RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT))
+        Remembered::read(record(folder))
+    }
+
+    fn record(folder: &tempfile::TempDir) -> RecordFile {
+        RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT)
     }
 
     fn pattern(pattern: &str) -> Lookup {
@@ -258,12 +234,11 @@ mod tests {
         for n in 0..100 {
             let mut one = tool(&format!("x:t{n}"));
             one["description"] = "é".repeat(30_000 / 2).into();
-            let entry = Entry { at: n, tool: one };
-            first.record.tools.insert(format!("x:t{n}").parse().unwrap(), entry);
+            first.answers.keep_of(format!("x:t{n}").parse().unwrap(), n, one);
         }
         let mut large = tool("x:large");
         large["description"] = "x".repeat(TOOL_LIMIT).into();
-        first.record.tools.insert("x:large".parse().unwrap(), Entry { at: 1_000, tool: large });
+        first.answers.keep_of("x:large".parse().unwrap(), 1_000, large);
         first.save().unwrap();
         let found = open(&folder).find(&pattern("*"), None);
         let found = ids(&found);
@@ -279,7 +254,7 @@ mod tests {
         for text in
             ["", "{", "[]", "{\"version\":2,\"tools\":{}}", "{\"version\":1,\"tools\":{\"x\":1}}"]
         {
-            open(&folder).file.write(text.as_bytes()).unwrap();
+            record(&folder).write(text.as_bytes()).unwrap();
             assert_eq!(open(&folder).find(&pattern("*"), None), [] as [Value; 0], "{text}");
         }
     }

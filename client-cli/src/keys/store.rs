@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::{ApiKey, Gateway, KeyError, read_keys, read_private};
-use crate::workspace::atomic::{self, Existing};
+use crate::files::atomic::{self, Existing};
 
 /// Stores the API key for a gateway's origin, replacing an earlier one.
 ///

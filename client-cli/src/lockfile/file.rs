@@ -10,10 +10,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::config;
+use crate::files::atomic::{self, Existing};
+use crate::files::strict_json;
 use crate::local_mcp::environment::Source;
 use crate::workspace::Workspace;
-use crate::workspace::atomic::{self, Existing};
 
 /// The file's format; another one is refused, never read halfway.
 const VERSION: u32 = 1;
@@ -100,7 +100,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
     if bytes.len() > FILE_LIMIT {
         return Err(invalid("it is larger than 1 MiB"));
     }
-    config::check_unique(&bytes).map_err(invalid)?;
+    strict_json::check_unique(&bytes).map_err(invalid)?;
     let content: Content = serde_json::from_slice(&bytes).map_err(invalid)?;
     if content.version != VERSION {
         return Err(invalid(format!(

@@ -3,14 +3,11 @@
 //! They are stored per workspace, gateway and key, outside of every workspace, so that a repository cannot supply
 //! them. They are used while the gateway is unreachable, for plans only, which show their age.
 
-use std::collections::BTreeMap;
-use std::io;
-
 use protocol::{ToolId, ToolUse};
-use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::records::{RecordFile, now};
+use crate::files::dated::Answers;
+use crate::files::records::{RecordFile, now};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "routing";
@@ -18,27 +15,11 @@ const FOLDER: &str = "routing";
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
 /// The most tools that are remembered; the oldest are forgotten first.
 const TOOLS: usize = 2_000;
-/// An unchanged answer is written again after this many seconds.
-const FRESH: u64 = 60;
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Record {
-    version: u32,
-    tools: BTreeMap<ToolId, Entry>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
-    /// The time of the gateway's answer, in seconds since 1970.
-    at: u64,
-    tool: ToolUse,
-}
 
 /// The stored answers of one gateway, for one API key, in one workspace.
 #[derive(Debug)]
 pub(super) struct Learned {
-    file: RecordFile,
-    record: Record,
+    answers: Answers<ToolUse>,
     changed: bool,
 }
 
@@ -60,38 +41,25 @@ impl Learned {
     }
 
     fn read(file: RecordFile) -> Self {
-        let record = file.read().and_then(|text| serde_json::from_slice(&text).ok());
-        let record = record.filter(|record: &Record| record.version == 1).unwrap_or_default();
-        Self { file, record, changed: false }
+        Self { answers: Answers::read(file), changed: false }
     }
 
     /// Returns the stored answer about a tool, and its age in seconds.
     pub(super) fn of(&self, id: &ToolId) -> Option<(&ToolUse, u64)> {
-        let entry = self.record.tools.get(id)?;
+        let entry = self.answers.tools().get(id)?;
         Some((&entry.tool, now().saturating_sub(entry.at)))
     }
 
     /// Stores an answer: its content, and the names that it does not have.
     pub(super) fn learn(&mut self, told: &[ToolUse], missing: &[ToolId]) {
-        let at = now();
         for tool in told {
             // The gateway has no names for tools that only this machine has.
             let Some(id) = tool.fqdn.as_ref().and_then(|_| tool.id.parse::<ToolId>().ok()) else {
                 continue;
             };
-            let is_news = self
-                .record
-                .tools
-                .get(&id)
-                .is_none_or(|known| known.tool != *tool || at.abs_diff(known.at) >= FRESH);
-            if is_news {
-                self.record.tools.insert(id, Entry { at, tool: tool.clone() });
-                self.changed = true;
-            }
+            self.changed |= self.answers.keep(id, tool.clone());
         }
-        for id in missing {
-            self.changed |= self.record.tools.remove(id).is_some();
-        }
+        self.changed |= self.answers.forget(|id, _| missing.contains(id));
     }
 
     /// Writes it down, if there is anything new.
@@ -99,17 +67,15 @@ impl Learned {
         if !self.changed {
             return;
         }
-        if let Err(error) = self.write() {
+        let mut room = TOOLS;
+        let written = self.answers.write(|_| {
+            let fits = room > 0;
+            room = room.saturating_sub(1);
+            fits
+        });
+        if let Err(error) = written {
             tracing::debug!(%error, "Could not store the gateway's answer");
         }
-    }
-
-    fn write(&self) -> Result<(), io::Error> {
-        let mut tools: Vec<(&ToolId, &Entry)> = self.record.tools.iter().collect();
-        tools.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
-        tools.truncate(TOOLS);
-        let tools = tools.into_iter().map(|(id, entry)| (id.clone(), entry.clone())).collect();
-        self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
     }
 }
 
@@ -152,10 +118,10 @@ mod tests {
             let file = RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT);
             file.write(text.as_bytes()).unwrap();
             let mut learned = Learned::read(file.clone());
-            assert!(learned.record.tools.is_empty(), "{text}");
+            assert!(learned.answers.tools().is_empty(), "{text}");
             learned.learn(&[tool("x:y", "server")], &[]);
             learned.save();
-            assert_eq!(Learned::read(file).record.tools.len(), 1, "{text}");
+            assert_eq!(Learned::read(file).answers.tools().len(), 1, "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use protocol::{Routing, RoutingRules, ToolId};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::records::{RecordFile, now};
+use crate::files::records::{RecordFile, now};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "rules";

@@ -6,86 +6,15 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::Workspace;
+use super::path_error::{PathError, shown};
 use super::protected::{Deed, Guard};
 
 /// How often a resolution that raced with a rename is retried.
 const RACE_RETRIES: usize = 16;
-
-/// Why a path beneath the workspace cannot be used.
-///
-/// The messages contain the path as it was given, and reveal nothing about the file there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
-    /// The path leads outside.
-    #[error("`{path}` is outside the workspace: {reason}")]
-    Outside {
-        /// The path, escaped for display.
-        path: String,
-        /// How it leads outside.
-        reason: &'static str,
-    },
-    /// The path names something that programs may not touch, or not without a question.
-    #[error("`{path}` is protected: {reason}")]
-    Protected {
-        /// The path, escaped for display.
-        path: String,
-        /// Why, as the rest of the sentence.
-        reason: &'static str,
-    },
-    /// The file has a different type than the tool needs.
-    #[error("`{path}` is {found}, not {wanted}")]
-    Kind {
-        /// The path, escaped for display.
-        path: String,
-        /// The kind of the file.
-        found: &'static str,
-        /// The file or folder that the tool works on.
-        wanted: &'static str,
-    },
-    /// The kernel cannot contain paths.
-    #[error("this system cannot restrict paths to the workspace: `openat2` is not available")]
-    Unsupported,
-    /// Any other answer of the system.
-    #[error("`{path}`: {}", describe(*.errno))]
-    System {
-        /// The path, escaped for display.
-        path: String,
-        /// The system's error.
-        errno: Errno,
-    },
-}
-
-impl PathError {
-    /// Returns whether the path does not exist.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::System { errno: Errno::NOENT, .. })
-    }
-}
-
-/// Returns a path escaped and shortened for a message.
-pub fn shown(path: &str) -> String {
-    let mut out: String = path.chars().take(512).flat_map(char::escape_debug).collect();
-    if path.chars().nth(512).is_some() {
-        out.push('…');
-    }
-    out.replace("\\'", "'").replace("\\\"", "\"")
-}
-
-fn describe(errno: Errno) -> String {
-    match errno {
-        Errno::NOENT => "no such file or directory".to_owned(),
-        Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
-        Errno::NOTDIR => "a part of the path is not a directory".to_owned(),
-        Errno::NAMETOOLONG => "the name is too long".to_owned(),
-        Errno::LOOP => "too many symbolic links".to_owned(),
-        Errno::NOSPC => "no space left on the device".to_owned(),
-        other => other.to_string(),
-    }
-}
 
 /// A file or folder that was opened, with the path it really has.
 #[derive(Debug)]
@@ -355,9 +284,4 @@ pub fn kind_name(kind: FileType) -> &'static str {
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
         FileType::Unknown => "of an unknown kind",
     }
-}
-
-/// Returns the facts of a name in a folder without following a link.
-pub(crate) fn stat_name(folder: impl AsFd, name: &str) -> Result<Stat, Errno> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }

@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 use rustix::fs::OFlags;
 
 use super::Workspace;
+use super::path_error::{PathError, shown};
+use crate::files;
 
 /// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,11 +187,7 @@ pub(super) struct Special {
 
 /// Finds the user's own protected places beneath a workspace.
 pub(super) fn of_machine(root: &Path) -> Vec<Special> {
-    let own = [
-        crate::consent::trust::TrustStore::of_user().ok().map(|store| store.folder().to_owned()),
-        crate::keys::user_file().and_then(|file| file.parent().map(Path::to_owned)),
-        std::env::current_exe().ok(),
-    ];
+    let own = [files::records_folder(), files::settings_folder(), std::env::current_exe().ok()];
     let reason = "it contains PML's records and permissions";
     let own = own.into_iter().flatten().map(|place| (place, Access::Own, reason));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -274,13 +272,8 @@ impl Reach<'_> {
     /// Refuses a deed at a protected place that was not granted.
     ///
     /// # Errors
-    /// Returns [`PathError::Protected`](super::beneath::PathError::Protected).
-    pub fn allow(
-        &self,
-        given: &str,
-        real: &Path,
-        deed: Deed,
-    ) -> Result<(), super::beneath::PathError> {
+    /// Returns [`PathError::Protected`].
+    pub fn allow(&self, given: &str, real: &Path, deed: Deed) -> Result<(), PathError> {
         match self.workspace.protection(real, deed) {
             Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
                 Err(place.refused(given))
@@ -292,9 +285,9 @@ impl Reach<'_> {
 
 impl Protected {
     /// Returns the refusal of an access; `given` is the path as the program wrote it.
-    pub fn refused(&self, given: &str) -> super::beneath::PathError {
-        let path = super::beneath::shown(given);
-        super::beneath::PathError::Protected { path, reason: self.reason }
+    pub fn refused(&self, given: &str) -> PathError {
+        let path = shown(given);
+        PathError::Protected { path, reason: self.reason }
     }
 }
 

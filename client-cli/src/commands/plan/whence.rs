@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::style::{Part, Style};
 use super::text::Basis;
+use crate::files::records::age;
 use crate::placement::{Asked, Placed, Placement, Source};
-use crate::records::age;
 
 /// Returns the notes on the sides in the plan itself.
 pub(super) fn basis(placement: &Placement) -> Basis {

@@ -9,7 +9,7 @@ use similar::{Algorithm, DiffOp, TextDiff};
 
 use super::{Look, failed, invalid, read, write};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::beneath::shown;
+use crate::workspace::path_error::shown;
 use crate::workspace::protected::{Deed, Reach};
 
 /// Lines of context around a change.

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 
 use super::glob::{self, Pattern};
 use super::{Cancelled, Look, failed, read};
+use crate::files::stat_name;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
-use crate::workspace::beneath::{Opened, PathError, shown, stat_name};
+use crate::workspace::beneath::Opened;
+use crate::workspace::path_error::{PathError, shown};
 
 /// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;

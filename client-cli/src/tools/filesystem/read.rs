@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::{Look, failed, invalid, too_large};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
-use crate::workspace::beneath::{Opened, PathError, shown};
+use crate::workspace::beneath::Opened;
+use crate::workspace::path_error::{PathError, shown};
 use crate::workspace::protected::{Deed, Guard, Reach};
 
 /// The size of a read.

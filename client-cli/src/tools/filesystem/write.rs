@@ -8,9 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Look, failed, read};
+use crate::files::atomic::{self, Existing};
+use crate::files::stat_name;
 use crate::tools::{NativeError, arguments};
-use crate::workspace::atomic::{self, Existing};
-use crate::workspace::beneath::{PathError, Place, kind_name, shown, stat_name};
+use crate::workspace::beneath::{Place, kind_name};
+use crate::workspace::path_error::{PathError, shown};
 use crate::workspace::protected::{Deed, Reach};
 
 /// How often a write that raced with another is retried.

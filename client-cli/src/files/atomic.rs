@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::beneath::stat_name;
+use super::stat_name;
 
 /// Whether a file may already exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
+pub(crate) enum Existing {
     /// It is replaced.
     Replaced,
     /// The write fails with `EEXIST`.
@@ -25,7 +25,7 @@ pub enum Existing {
 ///
 /// # Errors
 /// Returns the system's error; nothing is left behind.
-pub fn write(
+pub(crate) fn write(
     folder: impl AsFd,
     name: &str,
     content: &[u8],
@@ -56,7 +56,7 @@ pub fn write(
 ///
 /// # Errors
 /// Returns `EEXIST` when the new name is taken and must be preserved.
-pub fn rename(
+pub(crate) fn rename(
     from: impl AsFd,
     old: &str,
     to: impl AsFd,

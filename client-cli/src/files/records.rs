@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use protocol::Integrity;
 use rustix::fs::{Mode, OFlags};
 
-use crate::workspace::atomic::{self, Existing};
+use super::atomic::{self, Existing};
 
 /// One such file; only the user can read it.
 #[derive(Debug, Clone)]

@@ -1,0 +1,87 @@
+//! Answers by tool, each with its time, in one record file.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+
+use protocol::ToolId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::records::{RecordFile, now};
+
+/// An unchanged answer is written again after this many seconds.
+const FRESH: u64 = 60;
+
+#[derive(Serialize, Deserialize)]
+struct Record<T> {
+    version: u32,
+    tools: BTreeMap<ToolId, Dated<T>>,
+}
+
+/// An answer and its time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Dated<T> {
+    /// In seconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) tool: T,
+}
+
+/// The answers of one record file.
+#[derive(Debug)]
+pub(crate) struct Answers<T> {
+    file: RecordFile,
+    tools: BTreeMap<ToolId, Dated<T>>,
+}
+
+impl<T: Clone + PartialEq + Serialize + DeserializeOwned> Answers<T> {
+    /// Reads the answers; an unreadable file is treated as absent.
+    pub(crate) fn read(file: RecordFile) -> Self {
+        let record = file.read().and_then(|text| serde_json::from_slice(&text).ok());
+        let record = record.filter(|record: &Record<T>| record.version == 1);
+        Self { file, tools: record.map_or_else(BTreeMap::new, |record| record.tools) }
+    }
+
+    /// Returns the answers by their tools.
+    pub(crate) fn tools(&self) -> &BTreeMap<ToolId, Dated<T>> {
+        &self.tools
+    }
+
+    /// Keeps an answer of now; returns whether it is worth writing.
+    pub(crate) fn keep(&mut self, id: ToolId, tool: T) -> bool {
+        let at = now();
+        let known = self.tools.get(&id);
+        let is_news =
+            known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= FRESH);
+        if is_news {
+            self.tools.insert(id, Dated { at, tool });
+        }
+        is_news
+    }
+
+    /// Forgets the answers that `is_gone` names; returns whether there were any.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&ToolId, &T) -> bool) -> bool {
+        let before = self.tools.len();
+        self.tools.retain(|id, known| !is_gone(id, &known.tool));
+        self.tools.len() != before
+    }
+
+    /// Writes those of the answers, the newest first, that `has_room` accepts.
+    ///
+    /// # Errors
+    /// Returns the system's error; then the previous file remains.
+    pub(crate) fn write(&self, has_room: impl FnMut(&T) -> bool) -> Result<(), io::Error> {
+        let mut newest: Vec<_> = self.tools.iter().collect();
+        newest.sort_by_key(|(_, known)| Reverse(known.at));
+        let mut has_room = has_room;
+        newest.retain(|(_, known)| has_room(&known.tool));
+        let tools = newest.into_iter().map(|(id, known)| (id.clone(), known.clone())).collect();
+        self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
+    }
+
+    /// Keeps an answer of another time.
+    #[cfg(test)]
+    pub(crate) fn keep_of(&mut self, id: ToolId, at: u64, tool: T) {
+        self.tools.insert(id, Dated { at, tool });
+    }
+}
