@@ -1,12 +1,10 @@
 //! The user's own MCP servers: one process each, shared by all calls.
 
-pub mod environment;
 mod error;
 mod fetch;
 mod remote;
 mod server;
 pub mod spawn;
-pub mod supervise;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -20,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub use remote::Remote;
 
-use crate::programs::Program;
+use crate::processes::programs::Program;
 use crate::workspace::Workspace;
-use environment::{Environment, Source, check_variable};
+use crate::processes::environment::{Environment, Source, check_variable};
 use server::Server;
-use supervise::Supervisor;
+use crate::processes::supervise::Supervisor;
 
 /// The start command of a server, or its address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

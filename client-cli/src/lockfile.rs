@@ -205,8 +205,8 @@ mod tests {
     use rustix::fs::Mode;
 
     use super::*;
-    use crate::local_mcp::environment::Source;
-    use crate::programs::Program;
+    use crate::processes::environment::Source;
+    use crate::processes::programs::Program;
 
     fn entry(args: &[&str]) -> RegistryEntry {
         let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({

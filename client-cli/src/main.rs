@@ -6,12 +6,12 @@ use clap::Parser as _;
 use client_cli::analyser::ANALYSE;
 use client_cli::args::Cli;
 use client_cli::program::BUNDLE;
-use client_cli::{commands, keys, local_mcp};
+use client_cli::{commands, keys, processes};
 
 fn main() -> ExitCode {
     // Sealed children and supervisors are this same program; they never get past here.
     sandbox::child_main_if_requested(&[ANALYSE, BUNDLE]);
-    local_mcp::supervise::main_if_requested();
+    processes::supervise::main_if_requested();
     // Child processes must not find the API key in the environment.
     keys::take_variable();
     commands::run(Cli::parse())

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::local_mcp::environment::Environment;
-use crate::local_mcp::supervise::Supervisor;
+use crate::processes::environment::Environment;
+use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
 use crate::workspace::protected::{Granted, Protected};

@@ -1,6 +1,7 @@
 //! The folder that local tools may touch.
 
 pub mod beneath;
+pub mod dotenv;
 pub mod path_error;
 pub mod protected;
 

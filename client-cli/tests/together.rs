@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use client_cli::local_mcp::environment::Environment;
-use client_cli::local_mcp::supervise::Supervisor;
+use client_cli::processes::environment::Environment;
+use client_cli::processes::supervise::Supervisor;
 use client_cli::tools::NativeTools;
 use client_cli::workspace::Workspace;
 use client_cli::workspace::protected::Granted;

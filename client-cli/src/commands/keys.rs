@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::args::{KeysCommand, Settings};
 use crate::commands::{hidden, note, say};
-use crate::dotenv;
+use crate::workspace::dotenv;
 use crate::error::CliError;
 use crate::workspace::Workspace;
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::{ApiKey, Gateway, KEY_LIMIT, KeyError};
-use crate::programs::Programs;
+use crate::processes::programs::Programs;
 
 /// The variable that switches the keyring off.
 const KEYRING_VARIABLE: &str = "PML_KEYRING";

@@ -1,7 +1,7 @@
 //! The errors of a local MCP server.
 
-use super::environment::EnvironmentError;
-use crate::programs::ProgramError;
+use crate::processes::environment::EnvironmentError;
+use crate::processes::programs::ProgramError;
 
 /// Why a local MCP server returned no result.
 #[derive(Debug, thiserror::Error)]

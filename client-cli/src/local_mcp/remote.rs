@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::LocalMcpError;
-use super::environment::{Environment, EnvironmentError};
+use crate::processes::environment::{Environment, EnvironmentError};
 use super::spawn::{LINE_LIMIT, LastWords, Session, StartFailure, greeting};
 use crate::http_client::{self, Credential};
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::remote::{self, Prepared, Redactor};
 use super::spawn::{self, Launch, Session, StartFailure};
 use super::{Grant, LocalMcpError, ServerSpec, Shared};
-use crate::programs::{Program, ProgramError};
+use crate::processes::programs::{Program, ProgramError};
 
 /// A server that lived this long has not crashed "in a row".
 const HEALTHY: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::fetch;
-use super::supervise::{Input, Supervisor};
+use crate::processes::supervise::{Input, Supervisor};
 
 /// The longest line that a server may send, in bytes: a tool result of 8 MiB occurs in it twice, as text and as
 /// structured content, with escapes.

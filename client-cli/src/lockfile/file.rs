@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::atomic::{self, Existing};
 use crate::files::strict_json;
-use crate::local_mcp::environment::Source;
+use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 
 /// The file's format; another one is refused, never read halfway.

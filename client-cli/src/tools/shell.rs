@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::{NativeError, arguments};
-use crate::local_mcp::environment::Environment;
-use crate::local_mcp::supervise::{Input, Supervisor};
+use crate::processes::environment::Environment;
+use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
 
 /// The maximum number of bytes kept of each output stream.

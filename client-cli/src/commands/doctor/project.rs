@@ -12,7 +12,7 @@ use crate::cloud::Cloud;
 use crate::config::{Config, Trust};
 use crate::consent::trust::TrustStore;
 use crate::keys::{self, Gateway, KeySource};
-use crate::programs::{ProgramError, Programs};
+use crate::processes::programs::{ProgramError, Programs};
 use crate::workspace::Workspace;
 
 /// The agents' configuration files of MCP servers, and the member that lists them.

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dotenv;
-use crate::programs::Programs;
+use crate::workspace::dotenv;
+use crate::processes::programs::Programs;
 use crate::workspace::Workspace;
 
 /// Variables that every child may see: what programs need to find themselves,
