@@ -8,6 +8,7 @@ pub mod init;
 pub mod keys;
 mod login;
 pub mod plan;
+pub mod program;
 pub mod publish;
 pub mod remark;
 pub mod trust;
@@ -30,7 +31,7 @@ use crate::args::{Cli, Command, KeysCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
-use crate::{logging, program, stdio};
+use crate::{logging, stdio};
 
 /// The maximum number of bytes read of a program's file: enough to report how far it exceeds the limit.
 const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;

@@ -4,7 +4,6 @@
 //! scoring. Without a gateway the others are still found, along with its earlier answers, and the answer states what
 //! is missing.
 
-pub mod known;
 mod remembered;
 
 use std::collections::HashMap;

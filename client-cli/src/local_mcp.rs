@@ -2,6 +2,7 @@
 
 mod error;
 mod fetch;
+pub mod known;
 mod remote;
 mod server;
 pub mod spawn;
@@ -18,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub use remote::Remote;
 
-use crate::processes::programs::Program;
-use crate::workspace::Workspace;
 use crate::processes::environment::{Environment, Source, check_variable};
-use server::Server;
+use crate::processes::programs::Program;
 use crate::processes::supervise::Supervisor;
+use crate::workspace::Workspace;
+use server::Server;
 
 /// The start command of a server, or its address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

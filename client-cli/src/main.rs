@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use client_cli::analyser::ANALYSE;
 use client_cli::args::Cli;
-use client_cli::program::BUNDLE;
-use client_cli::{commands, keys, processes};
+use client_cli::commands::program::BUNDLE;
+use client_cli::gateway::keys;
+use client_cli::{commands, processes};
 
 fn main() -> ExitCode {
     // Sealed children and supervisors are this same program; they never get past here.

@@ -19,9 +19,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::capabilities::Capability;
-use crate::cloud::CallName;
 use crate::discover;
 use crate::failure;
+use crate::gateway::cloud::CallName;
 use crate::local_run::{LocalRun, Wish};
 use crate::targets::{Resolver, Target};
 

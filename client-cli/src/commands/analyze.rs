@@ -11,9 +11,9 @@ use crate::analyser::Analyser;
 use crate::args::Analyze;
 use crate::commands::exec::for_terminal;
 use crate::commands::plan::draw;
+use crate::commands::program::{locate_diagnostics, place_text};
 use crate::commands::{note, say};
 use crate::error::CliError;
-use crate::program::{locate_diagnostics, place_text};
 
 /// Runs the command; exit code 2 for a program that cannot run.
 ///

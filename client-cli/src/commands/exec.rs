@@ -12,13 +12,14 @@ use protocol::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::program;
 use crate::app::App;
 use crate::args::Exec;
 use crate::commands::analyze::note_diagnostics;
 use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
 use crate::files::strict_json;
-use crate::{execute, program, resume};
+use crate::{execute, resume};
 
 /// Runs the command; the exit code reflects the end of the program.
 ///

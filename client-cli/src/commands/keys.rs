@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::args::{KeysCommand, Settings};
 use crate::commands::{hidden, note, say};
-use crate::workspace::dotenv;
 use crate::error::CliError;
 use crate::workspace::Workspace;
+use crate::workspace::dotenv;
 
 /// The longest value, in bytes; the gateway takes no longer one.
 const VALUE_LIMIT: usize = 8 * 1024;

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{hidden, interrupted, note, say};
 use crate::args::Settings;
-use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::keys::{self, ApiKey, Gateway, KeyPlace, KeySource, Keyring};
+use crate::gateway::cloud::Cloud;
+use crate::gateway::keys::{self, ApiKey, Gateway, KeyPlace, KeySource, Keyring};
 use crate::workspace::Workspace;
 
 /// The most of stdin that is read for a key, in bytes.

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::args::{self, GraphFormat};
 use crate::commands::analyze::note_diagnostics;
+use crate::commands::program::locate_diagnostics;
 use crate::commands::say;
 use crate::error::CliError;
 use crate::placement::Placement;
-use crate::program::locate_diagnostics;
 
 pub use style::Style;
 pub use text::{Basis, text, text_on};

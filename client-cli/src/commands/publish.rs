@@ -1,5 +1,6 @@
 //! `pml publish FILE|-`: publishes a program under a name, so that other programs can call it.
 
+mod remote;
 pub mod server;
 
 use std::process::ExitCode;

@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::LocalMcpError;
-use crate::processes::environment::{Environment, EnvironmentError};
 use super::spawn::{LINE_LIMIT, LastWords, Session, StartFailure, greeting};
 use crate::http_client::{self, Credential};
+use crate::processes::environment::{Environment, EnvironmentError};
 
 /// A written value that is shorter occurs in honest results by chance.
 const SHORTEST_WRITTEN: usize = 8;

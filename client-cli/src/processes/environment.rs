@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::dotenv;
 use crate::processes::programs::Programs;
 use crate::workspace::Workspace;
+use crate::workspace::dotenv;
 
 /// Variables that every child may see: what programs need to find themselves,
 /// the user's language, and the network set-up of the user's machine.
@@ -290,7 +290,7 @@ impl Environment {
     ///
     /// # Errors
     /// Returns [`EnvironmentError::Missing`] for one that is not set.
-    pub(super) fn expand(&self, text: &str) -> Result<(String, Vec<String>), EnvironmentError> {
+    pub(crate) fn expand(&self, text: &str) -> Result<(String, Vec<String>), EnvironmentError> {
         let mut out = String::new();
         let mut used = Vec::new();
         let mut rest = text;

@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::args::Settings;
-use crate::cloud::Cloud;
 use crate::config::{Config, Trust};
 use crate::consent::trust::TrustStore;
-use crate::keys::{self, Gateway, KeySource};
+use crate::gateway::cloud::Cloud;
+use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::processes::programs::{ProgramError, Programs};
 use crate::workspace::Workspace;
 

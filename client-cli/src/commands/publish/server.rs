@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::remote;
 use crate::app::App;
 use crate::args::Publish;
 use crate::commands::{interrupted, note, read_program, say};
 use crate::error::CliError;
-use crate::remote_mcp;
 
 /// The content of the file; the server itself lists its tools.
 #[derive(Debug, Deserialize)]
@@ -172,7 +172,7 @@ async fn tools(
             let key = key.transpose()?;
             let with = variable.map(|name| format!(" with `{}`", shown(name))).unwrap_or_default();
             note(&format!("Asks {}{with}\n", shown(url)));
-            Ok(remote_mcp::tools(url, key.as_deref(), stop).await?)
+            Ok(remote::tools(url, key.as_deref(), stop).await?)
         }
         (Kind::Stdio, ..) => Err(CliError::cannot_run(
             "a `stdio` server needs `install`, and cannot have `proxy_to`",

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use protocol::{Integrity, ToolDescriptor};
 use rustix::fs::{Mode, OFlags};
 
+use super::ServerSpec;
 use crate::files::atomic::{self, Existing};
-use crate::local_mcp::ServerSpec;
 
 /// The folder next to the user's records.
 const FOLDER: &str = "tools";

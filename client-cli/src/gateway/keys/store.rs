@@ -102,7 +102,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::keys::from_file;
+    use crate::gateway::keys::from_file;
 
     fn gateway(url: &str) -> Gateway {
         Gateway::choose(Some(url), None, None, None).unwrap()

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub use api::OwnKey;
 
 use crate::capabilities::MODULE_LIMIT;
+use crate::gateway::keys::{ApiKey, Gateway, KeySource};
 use crate::http_client::{self, Credential};
-use crate::keys::{ApiKey, Gateway, KeySource};
 
 /// The MCP version of calls to the gateway.
 const MCP_VERSION: &str = "2026-07-28";
