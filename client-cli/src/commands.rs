@@ -11,20 +11,20 @@ pub mod plan;
 pub mod program;
 pub mod publish;
 pub mod remark;
+mod terminal;
 pub mod trust;
 pub mod unpublish;
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
-use std::path::Path;
+use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
-use protocol::redaction::keys_in_use;
-use protocol::{CODE_FIELD_LIMIT, ErrorCode};
+use protocol::ErrorCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use self::terminal::{note, say};
 use crate::analyser::Analyser;
 use crate::app::App;
 use crate::args::{Cli, Command, KeysCommand, Settings};
@@ -32,9 +32,6 @@ use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::{logging, stdio};
-
-/// The maximum number of bytes read of a program's file: enough to report how far it exceeds the limit.
-const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
 
 /// Runs the chosen command and returns its exit code. Failures go to stderr, or
 /// with `--json` as an error envelope to stdout.
@@ -214,62 +211,4 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
         stop.cancel();
     });
     Ok(())
-}
-
-/// Reads a program from a file, or from stdin for `-`.
-///
-/// # Errors
-/// Returns the problem of the file: unreadable, too large or not UTF-8.
-pub(crate) async fn read_program(
-    path: &Path,
-    stop: &CancellationToken,
-) -> Result<String, CliError> {
-    let path = path.to_owned();
-    // A terminal or a FIFO may never end; a signal must still end the command.
-    let read = tokio::task::spawn_blocking(move || read_blocking(&path));
-    tokio::select! {
-        read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
-        () = stop.cancelled() => Err(interrupted()),
-    }
-}
-
-/// Returns the error for a command that was ended by a signal.
-pub(crate) fn interrupted() -> CliError {
-    CliError::from_code(ErrorCode::Cancelled, "interrupted by a signal")
-}
-
-fn read_blocking(path: &Path) -> Result<String, CliError> {
-    let shown = path.display();
-    let mut bytes = Vec::new();
-    // One byte beyond the limit distinguishes too large from just small enough.
-    let limit = FILE_LIMIT as u64 + 1;
-    let read = if path.as_os_str() == "-" {
-        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| CliError::cannot_run(format!("cannot read `{shown}`: {error}")))?;
-    if bytes.len() > FILE_LIMIT {
-        return Err(CliError::from_code(
-            ErrorCode::SourceTooLarge,
-            format!("`{shown}` has more than {FILE_LIMIT} bytes"),
-        ));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        CliError::cannot_run(format!("`{shown}` is not UTF-8 text: byte {at} is not valid"))
-    })
-}
-
-/// Writes to stdout; a closed pipe is an error, never a panic.
-fn say(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| CliError::failed(format!("cannot write to stdout: {error}")))
-}
-
-/// Writes to stderr; there is nowhere to report a failure of it.
-pub(crate) fn note(text: &str) {
-    let _ = std::io::stderr().lock().write_all(keys_in_use().text(text).as_bytes());
 }

@@ -4,15 +4,14 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::{Bundle, Diagnostic};
+use analysis::Bundle;
 use protocol::{RoutingRules, Side};
 
+use super::plan::draw;
+use super::program::{locate_diagnostics, note_diagnostics};
+use super::terminal::{for_terminal, say};
 use crate::analyser::Analyser;
 use crate::args::Analyze;
-use crate::commands::exec::for_terminal;
-use crate::commands::plan::draw;
-use crate::commands::program::{locate_diagnostics, place_text};
-use crate::commands::{note, say};
 use crate::error::CliError;
 
 /// Runs the command; exit code 2 for a program that cannot run.
@@ -46,23 +45,6 @@ pub async fn analyze(
         }
     }
     Ok(if analysis.can_run() { ExitCode::SUCCESS } else { ExitCode::from(2) })
-}
-
-/// Shows diagnostics of a program on stderr, each with its line.
-pub(super) fn note_diagnostics<'d>(
-    diagnostics: impl IntoIterator<Item = &'d Diagnostic>,
-    program: &Bundle,
-) {
-    for diagnostic in diagnostics {
-        note(&format!(
-            "{}: {} ({}) [{}]\n{}\n",
-            diagnostic.severity.as_str(),
-            protocol::escape_text(&diagnostic.message),
-            place_text(program, diagnostic.line, diagnostic.column),
-            diagnostic.code.as_str(),
-            diagnostic.code_frame()
-        ));
-    }
 }
 
 fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use protocol::ErrorCode;
 use serde_json::json;
 
-use super::say;
+use super::terminal::say;
 use crate::args::{Doctor, Settings};
 use crate::error::CliError;
 use project::{Finding, State};

@@ -12,11 +12,10 @@ use protocol::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::program;
+use super::program::{self, note_diagnostics};
+use super::terminal::{for_terminal, interrupted, note, say};
 use crate::app::App;
 use crate::args::Exec;
-use crate::commands::analyze::note_diagnostics;
-use crate::commands::{interrupted, note, say};
 use crate::error::CliError;
 use crate::files::strict_json;
 use crate::{execute, resume};
@@ -208,16 +207,6 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     }
 }
 
-/// A result may contain terminal escape sequences from a file or a server. A terminal gets them escaped; a pipe gets
-/// the bytes.
-pub(super) fn for_terminal(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        other => protocol::escape_text(other.encode_utf8(&mut [0; 4])),
-    };
-    text.chars().map(shown).collect()
-}
-
 /// Text as it is, everything else as JSON.
 fn render_result(result: &Value) -> Result<String, CliError> {
     match result {
@@ -226,19 +215,5 @@ fn render_result(result: &Value) -> Result<String, CliError> {
         other => serde_json::to_string_pretty(other)
             .map(|text| text + "\n")
             .map_err(|error| CliError::failed(error.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// AP-02: a result cannot steer the terminal that shows it.
-    #[test]
-    fn results_on_a_terminal_are_escaped() {
-        assert_eq!(
-            for_terminal("a\tä\n\u{1b}]52;c;x\u{7}\u{202e}"),
-            "a\tä\n\\u{1b}]52;c;x\\u{7}\\u{202e}"
-        );
     }
 }

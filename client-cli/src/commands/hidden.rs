@@ -4,7 +4,7 @@ use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use tokio_util::sync::CancellationToken;
 
-use super::{interrupted, note};
+use super::terminal::{interrupted, note};
 use crate::error::CliError;
 
 /// Prompts for a line on the terminal that stdin is.

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::hidden;
+use super::terminal::{note, say};
 use crate::app::App;
 use crate::args::{KeysCommand, Settings};
-use crate::commands::{hidden, note, say};
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::dotenv;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use protocol::{ErrorCode, escape_text};
 use tokio_util::sync::CancellationToken;
 
-use super::{hidden, interrupted, note, say};
+use super::hidden;
+use super::terminal::{interrupted, note, say};
 use crate::args::Settings;
 use crate::config::Config;
 use crate::consent::trust::TrustStore;

@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::{self, GraphFormat};
-use crate::commands::analyze::note_diagnostics;
 use crate::commands::program::locate_diagnostics;
-use crate::commands::say;
+use crate::commands::program::note_diagnostics;
+use crate::commands::terminal::say;
 use crate::error::CliError;
 use crate::placement::Placement;
 

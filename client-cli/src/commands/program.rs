@@ -8,13 +8,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use analysis::{Bundle, Bundled, FileDiagnostic, Needed, Sources};
+use analysis::{Bundle, Bundled, Diagnostic, FileDiagnostic, Needed, Sources};
 use protocol::{ErrorBody, ErrorCode, escape_text};
 use sandbox::{JobFailure, JobLimits, JobPool};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::{interrupted, note, read_program};
+use super::terminal::{interrupted, note, read_program};
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
@@ -116,6 +116,23 @@ pub fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
             origin.column
         ),
         None => format!("line {line}, column {column}"),
+    }
+}
+
+/// Shows diagnostics of a program on stderr, each with its line.
+pub(super) fn note_diagnostics<'d>(
+    diagnostics: impl IntoIterator<Item = &'d Diagnostic>,
+    program: &Bundle,
+) {
+    for diagnostic in diagnostics {
+        note(&format!(
+            "{}: {} ({}) [{}]\n{}\n",
+            diagnostic.severity.as_str(),
+            protocol::escape_text(&diagnostic.message),
+            place_text(program, diagnostic.line, diagnostic.column),
+            diagnostic.code.as_str(),
+            diagnostic.code_frame()
+        ));
     }
 }
 

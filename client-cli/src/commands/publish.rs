@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Publish;
-use crate::commands::analyze::note_diagnostics;
-use crate::commands::{interrupted, note, say};
+use crate::commands::program::note_diagnostics;
+use crate::commands::terminal::{interrupted, note, say};
 use crate::error::CliError;
 
 /// Runs the command.

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::unpublish::{name_it, path};
 use crate::app::App;
 use crate::args::Deprecate;
-use crate::commands::{interrupted, say};
+use crate::commands::terminal::{interrupted, say};
 use crate::error::CliError;
 
 /// Runs `pml deprecate`.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use crate::args::Settings;
-use crate::commands::{note, say};
+use crate::commands::terminal::{note, say};
 use crate::config;
 use crate::consent::trust::{NONINTERACTIVE, TrustStore, may_trust};
 use crate::error::CliError;

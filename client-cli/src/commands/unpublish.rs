@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Unpublish;
-use crate::commands::{interrupted, note, say};
+use crate::commands::terminal::{interrupted, note, say};
 use crate::error::CliError;
 
 /// Runs the command.

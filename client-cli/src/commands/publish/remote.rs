@@ -24,7 +24,7 @@ const PAGES_LIMIT: usize = 100;
 /// # Errors
 /// Returns `TOOL_UNAVAILABLE` when it is unreachable or its answer is invalid, and `INVALID_REQUEST` for an address
 /// that no secret may be sent to.
-pub async fn tools(
+pub(super) async fn tools(
     address: &str,
     key: Option<&str>,
     cancel: &CancellationToken,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::remote;
 use crate::app::App;
 use crate::args::Publish;
-use crate::commands::{interrupted, note, read_program, say};
+use crate::commands::terminal::{interrupted, note, read_program, say};
 use crate::error::CliError;
 
 /// The content of the file; the server itself lists its tools.
