@@ -4,6 +4,7 @@ mod error;
 mod fetch;
 pub mod known;
 mod remote;
+mod running;
 mod server;
 pub mod spawn;
 

@@ -1,0 +1,210 @@
+//! The life of one server's process: its start after earlier failures, its use, its end when idle.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
+
+use super::remote::{self, Prepared};
+use super::spawn::{self, Launch, Session, StartFailure};
+use super::{LocalMcpError, Shared};
+
+/// A server that lived this long has not crashed "in a row".
+const HEALTHY: Duration = Duration::from_secs(60);
+
+/// The delay before a start, by the number of consecutive failures; the last value repeats. It allows fewer than ten
+/// starts a minute in any case.
+const BACK_OFF: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// A wait up to this long is waited; a longer one is an error.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long to wait for the exit code of a server whose pipe has closed.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
+
+/// The state of a server's start.
+pub(super) enum Start {
+    Program(Launch),
+    Connection(Box<Prepared>),
+}
+
+/// The place of a server's process, empty before its first start and after each end.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) running: Option<Arc<Running>>,
+    failures: u32,
+    not_before: Option<Instant>,
+    last_failure: String,
+}
+
+/// A server that was started.
+pub(super) struct Running {
+    pub(super) session: Session,
+    since: Instant,
+    pub(super) calls: AtomicUsize,
+    last_use: SyncMutex<Instant>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("group", &self.session.group).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    pub(super) fn is_alive(&self) -> bool {
+        !self.session.service.peer().is_transport_closed() && self.session.ended.borrow().is_none()
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let last = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.calls.load(Ordering::SeqCst) == 0).then_some(last)
+    }
+
+    /// Returns why the server ended, once its pipe is closed.
+    pub(super) async fn epitaph(&self) -> String {
+        let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
+        let fault = self.session.words.fault().map(|fault| format!("was stopped because {fault}"));
+        fault.or(exit).unwrap_or_else(|| "closed its output".to_owned())
+    }
+}
+
+/// A running server that is not idle while this lives.
+pub(super) struct Use(pub(super) Arc<Running>);
+
+impl Use {
+    pub(super) fn new(running: &Arc<Running>) -> Self {
+        running.calls.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(running))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        *self.0.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts a server into its slot, after the wait that earlier failures ask for.
+pub(super) async fn start(
+    server: String,
+    shared: Arc<Shared>,
+    launch: Start,
+    mut slot: OwnedMutexGuard<Slot>,
+) -> Result<Use, LocalMcpError> {
+    if let Some(dead) = slot.running.take() {
+        let lived = dead.since.elapsed();
+        slot.last_failure = format!("it {}", dead.epitaph().await);
+        slot.failures = if lived >= HEALTHY { 1 } else { slot.failures + 1 };
+        slot.not_before = Some(Instant::now() + back_off(slot.failures));
+        end(&dead).await;
+    }
+    if let Some(not_before) = slot.not_before {
+        let wait = not_before.saturating_duration_since(Instant::now());
+        if wait > PATIENCE {
+            return Err(LocalMcpError::BackingOff {
+                server,
+                failures: slot.failures,
+                wait_s: wait.as_secs() + 1,
+                last: slot.last_failure.clone(),
+            });
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(not_before) => {}
+            () = shared.closing.cancelled() => {}
+        }
+    }
+    let starting = async {
+        match &launch {
+            Start::Program(launch) => {
+                spawn::start(&shared.supervisor, launch, shared.timing.start).await
+            }
+            Start::Connection(prepared) => remote::connect(prepared, shared.timing.start).await,
+        }
+    };
+    let started = tokio::select! {
+        biased;
+        // Dropping the start closes the child's input, which ends it.
+        () = shared.closing.cancelled() => return Err(LocalMcpError::Cancelled { server }),
+        started = starting => started,
+    };
+    match started {
+        Ok(session) => {
+            tracing::debug!(server, "Started an MCP server");
+            let now = Instant::now();
+            let running = Arc::new(Running {
+                session,
+                since: now,
+                calls: AtomicUsize::new(0),
+                last_use: SyncMutex::new(now),
+            });
+            let taken = Use::new(&running);
+            tokio::spawn(stop_when_idle(
+                Arc::downgrade(&running),
+                Arc::downgrade(OwnedMutexGuard::mutex(&slot)),
+                shared.timing.idle,
+            ));
+            slot.running = Some(running);
+            Ok(taken)
+        }
+        Err(StartFailure { reason, stderr }) => {
+            tracing::debug!(server, reason, "Could not start an MCP server");
+            slot.failures += 1;
+            slot.not_before = Some(Instant::now() + back_off(slot.failures));
+            slot.last_failure.clone_from(&reason);
+            Err(LocalMcpError::Start { server, reason, stderr })
+        }
+    }
+}
+
+fn back_off(failures: u32) -> Duration {
+    let index = (failures.max(1) as usize - 1).min(BACK_OFF.len() - 1);
+    BACK_OFF[index]
+}
+
+/// Ends a server that no call has used for a while.
+async fn stop_when_idle(
+    running: std::sync::Weak<Running>,
+    slot: std::sync::Weak<Mutex<Slot>>,
+    idle: Duration,
+) {
+    let mut wait = idle;
+    loop {
+        tokio::time::sleep(wait).await;
+        let (Some(running), Some(slot)) = (running.upgrade(), slot.upgrade()) else { return };
+        let mut slot = slot.lock().await;
+        // Calls start under this lock, so none can start here.
+        let since = running.idle_since().map(|since| since.elapsed());
+        if since.is_some_and(|since| since >= idle) {
+            if slot.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, &running)) {
+                slot.running = None;
+            }
+            end(&running).await;
+            return;
+        }
+        wait = since.map_or(idle, |since| idle - since).max(Duration::from_millis(10));
+    }
+}
+
+/// Closes a server's input, which its supervisor takes as the order to end it,
+/// and waits for the end.
+pub(super) async fn end(running: &Running) {
+    running.session.service.cancellation_token().cancel();
+    let limit = Duration::from_secs(5);
+    if spawn::exit_within(&mut running.session.ended.clone(), limit).await.is_none()
+        && let Some(group) = running.session.group.and_then(rustix::process::Pid::from_raw)
+    {
+        // The supervisor itself hangs: the group is all that can still be named.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
