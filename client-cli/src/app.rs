@@ -167,7 +167,7 @@ impl App {
 
     /// Returns whether this machine answers a tool without asking the registry.
     pub fn is_local(&self, id: &ToolId) -> bool {
-        self.is_configured(id) || is_native(id)
+        self.is_configured(id) || tools::is_native_tool(id)
     }
 
     /// Returns whether a server of `.pml.json` answers a tool.
@@ -416,22 +416,12 @@ fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud
     Cloud::new(gateway, keys)
 }
 
-/// Registers the servers of `.pml.json`; `private_mcps` hide `mcpServers`, and a server replaces a native namespace
-/// only with `override`.
+/// Registers the servers of `.pml.json`; `private_mcps` hide `mcpServers`.
 fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody> {
     for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
         if local.knows(namespace) {
             tracing::warn!("`{namespace}` in `private_mcps` hides the one in `mcpServers`");
             continue;
-        }
-        if tools::is_native(namespace) && !server.replaces_native {
-            return Err(ErrorBody::new(
-                ErrorCode::ConfigInvalid,
-                format!(
-                    "`.pml.json` names an MCP server `{namespace}`, which would replace a native \
-                     tool; rename it, or add `\"override\": true`"
-                ),
-            ));
         }
         local
             .add(namespace, ServerSpec::from(server))
@@ -457,10 +447,6 @@ fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
 fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
     let message = format!("the registry's entry `{}` does not contain a start command", entry.fqdn);
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
-}
-
-fn is_native(id: &ToolId) -> bool {
-    id.is_plain() && tools::descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
 }
 
 /// Returns this program's own file, which also runs sealed children and supervisors.

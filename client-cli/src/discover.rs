@@ -114,7 +114,7 @@ async fn tools_here(
     cancel: &CancellationToken,
 ) -> (Vec<FoundTool>, Vec<String>) {
     let mut found = Vec::new();
-    for namespace in tools::NAMESPACES.iter().filter(|name| !app.is_configured_namespace(name)) {
+    for namespace in tools::namespaces().filter(|name| !app.is_configured_namespace(name)) {
         let descriptors = tools::descriptors(namespace).iter().cloned();
         found.extend(descriptors.filter_map(|tool| found_here(namespace, tool, Vec::new())));
     }

@@ -88,8 +88,8 @@ impl NativeTools {
         granted: Granted,
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
-        match tool.namespace() {
-            "filesystem" => {
+        match Native::of(tool.namespace()) {
+            Some(Native::Filesystem) => {
                 let workspace = Arc::clone(&self.workspace);
                 let action = tool.action().to_owned();
                 let done = cancel.clone();
@@ -104,13 +104,8 @@ impl NativeTools {
                     Err(NativeError::new(ErrorCode::Internal, format!("tool `{tool}` crashed")))
                 })
             }
-            "shell" if tool.action() == "exec" => {
-                let shell = shell::Shell {
-                    workspace: &self.workspace,
-                    environment: &self.environment,
-                    supervisor: &self.supervisor,
-                };
-                shell.exec(arguments, cancel).await
+            Some(Native::Shell) if tool.action() == "exec" => {
+                self.shell().exec(arguments, cancel).await
             }
             _ => Err(unknown(tool.as_str())),
         }
@@ -122,41 +117,73 @@ impl NativeTools {
     /// # Errors
     /// Returns what the call itself would fail with.
     pub fn check(&self, tool: &ToolId, arguments: &Value) -> Result<Vec<Protected>, NativeError> {
-        match tool.namespace() {
-            "filesystem" => filesystem::check(&self.workspace, tool.action(), arguments.clone()),
-            "shell" if tool.action() == "exec" => {
-                let shell = shell::Shell {
-                    workspace: &self.workspace,
-                    environment: &self.environment,
-                    supervisor: &self.supervisor,
-                };
-                shell.check(arguments.clone()).map(|()| Vec::new())
+        match Native::of(tool.namespace()) {
+            Some(Native::Filesystem) => {
+                filesystem::check(&self.workspace, tool.action(), arguments.clone())
+            }
+            Some(Native::Shell) if tool.action() == "exec" => {
+                self.shell().check(arguments.clone()).map(|()| Vec::new())
             }
             _ => Ok(Vec::new()),
         }
     }
+    fn shell(&self) -> shell::Shell<'_> {
+        shell::Shell {
+            workspace: &self.workspace,
+            environment: &self.environment,
+            supervisor: &self.supervisor,
+        }
+    }
 }
 
-/// The namespaces that `pml` itself implements.
-pub const NAMESPACES: &[&str] = &["filesystem", "shell", "pml"];
+/// A namespace that `pml` itself implements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Native {
+    Filesystem,
+    Shell,
+    /// Its tools are answered by `discover`, which knows more than a native tool does.
+    Pml,
+}
+
+/// The namespaces that `pml` itself implements: the only list of them.
+const NAMESPACES: &[(&str, Native)] =
+    &[("filesystem", Native::Filesystem), ("shell", Native::Shell), ("pml", Native::Pml)];
+
+impl Native {
+    fn of(namespace: &str) -> Option<Self> {
+        NAMESPACES.iter().find(|(name, _)| *name == namespace).map(|(_, native)| *native)
+    }
+
+    fn descriptors(self) -> &'static [ToolDescriptor] {
+        static SHELL: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![shell::descriptor()]);
+        static PML: LazyLock<Vec<ToolDescriptor>> =
+            LazyLock::new(|| vec![protocol::discovery::search_tools()]);
+        match self {
+            Self::Filesystem => filesystem::descriptors(),
+            Self::Shell => &SHELL,
+            Self::Pml => &PML,
+        }
+    }
+}
+
+/// Returns the namespaces that `pml` itself implements.
+pub fn namespaces() -> impl Iterator<Item = &'static str> + Clone {
+    NAMESPACES.iter().map(|(name, _)| *name)
+}
 
 /// Returns whether a namespace is implemented by `pml` itself.
 pub fn is_native(namespace: &str) -> bool {
-    NAMESPACES.contains(&namespace)
+    Native::of(namespace).is_some()
+}
+
+/// Returns whether an id names a tool of `pml` itself, not of the registry.
+pub fn is_native_tool(id: &ToolId) -> bool {
+    id.is_plain() && descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
 }
 
 /// Returns the native tools of a namespace; empty when it is not native.
 pub fn descriptors(namespace: &str) -> &'static [ToolDescriptor] {
-    static SHELL: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![shell::descriptor()]);
-    // Answered by `discover`, which knows more than a native tool does.
-    static OWN: LazyLock<Vec<ToolDescriptor>> =
-        LazyLock::new(|| vec![protocol::discovery::search_tools()]);
-    match namespace {
-        "filesystem" => filesystem::descriptors(),
-        "shell" => &SHELL,
-        "pml" => &OWN,
-        _ => &[],
-    }
+    Native::of(namespace).map_or(&[], Native::descriptors)
 }
 
 fn unknown(tool: &str) -> NativeError {

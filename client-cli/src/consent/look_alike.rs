@@ -10,7 +10,7 @@ pub(super) fn of(tool: &ToolId) -> Option<String> {
     if tools::is_native(name) {
         return None;
     }
-    let native = look_alike::among(name, tools::NAMESPACES.iter().copied());
+    let native = look_alike::among(name, tools::namespaces());
     native.map(str::to_owned).or_else(|| look_alike::of_shipped(name))
 }
 

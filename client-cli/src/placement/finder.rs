@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::learned::Learned;
 use super::rules::KeptRules;
-use super::{Asked, Placed, Placement, Reached, Source};
+use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::App;
 use crate::capabilities::kept;
 use crate::consent::permissions::Verdict;
@@ -150,7 +150,7 @@ impl<'a> Finder<'a> {
             let sends_to = self.app.remote_of(id).map(|remote| remote.origin());
             return Placed { sends_to, ..plain(Side::Client, Source::Config) };
         }
-        if self.app.is_local(id) || id.is_plain() && tools::is_native(id.namespace()) {
+        if is_of_pml(self.app, id) {
             return plain(Side::Client, Source::Native);
         }
         if let Some(tool) = self.told.get(id) {
