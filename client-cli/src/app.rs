@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::analyser::Analyser;
 use crate::args::Settings;
+use crate::capabilities::Target;
 use crate::config::{self, Config};
 use crate::consent::approvals::Approvals;
 use crate::consent::permissions::Permissions;
@@ -28,7 +29,6 @@ use crate::local_mcp::{Grant, LocalMcpError, LocalServers, Remote, ServerSpec, T
 use crate::lockfile::Lockfile;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
-use crate::targets::Target;
 use crate::tools::{self, NativeTools};
 use crate::workspace::Workspace;
 use crate::workspace::protected::{Granted, Protected};

@@ -1,4 +1,5 @@
-//! Capabilities that run on this machine: programs of others, limited to what this `pml` finds in them.
+//! Where a program's tools are, and the capabilities among them: programs of others, limited to what this `pml` finds
+//! in them.
 
 mod kept;
 
@@ -10,8 +11,6 @@ use protocol::{
     EntryType, ErrorBody, ErrorCode, Fqdn, Integrity, McpDependency, RegistryEntry, Routing,
     ToolDescriptor, ToolId, ToolUse, ToolUseType,
 };
-
-use crate::targets::Target;
 
 pub(crate) use kept::{keep, kept};
 
@@ -112,6 +111,38 @@ pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
     });
     let version = (parts.next()??, parts.next()??, parts.next()??);
     parts.next().is_none().then_some(version)
+}
+
+/// The location of a program's tool.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A tool built into the CLI.
+    Native,
+    /// An MCP server on this machine that the user's configuration names.
+    Configured,
+    /// An MCP server on this machine that the registry describes.
+    Registered(Arc<RegistryEntry>),
+    /// A capability, whose program runs on this machine.
+    Capability(Arc<Capability>),
+    /// The gateway.
+    Gateway {
+        /// The gateway's name of the tool.
+        name: ToolId,
+        /// The key that a call needs and the gateway does not have.
+        lacks_key: Option<String>,
+    },
+}
+
+impl Target {
+    /// Returns the side that it is on.
+    pub fn routing(&self) -> Routing {
+        match self {
+            Self::Gateway { .. } => Routing::Server,
+            Self::Native | Self::Configured | Self::Registered(_) | Self::Capability(_) => {
+                Routing::Client
+            }
+        }
+    }
 }
 
 /// A capability that can run here.

@@ -18,12 +18,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::capabilities::Target;
 use crate::consult::{self, Word, consult};
 use crate::failure;
 use crate::local_run::{Ended, LocalRun};
 use crate::router::Router;
 use crate::run::PausedRun;
-use crate::targets::{self, Resolver, Target};
+use crate::targets::{self, Resolver};
 
 /// The time limit for resolving everything that a program reaches.
 const LOOK_UP: Duration = Duration::from_secs(90);

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::capabilities;
+use crate::capabilities::{self, Target};
 use crate::consent::approvals::{Answer, Question, Start};
 use crate::consent::permissions::Verdict;
 use crate::run::RunEvent;
-use crate::targets::{Target, refuse_denied};
+use crate::targets::refuse_denied;
 use crate::workspace::protected::{Granted, Protected};
 
 /// How long to wait for further identical calls before a question is asked.

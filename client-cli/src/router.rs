@@ -18,12 +18,12 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::capabilities::Capability;
+use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::failure;
 use crate::gateway::cloud::CallName;
 use crate::local_run::{LocalRun, Wish};
-use crate::targets::{Resolver, Target};
+use crate::targets::Resolver;
 
 /// The maximum number of concurrent calls of one program.
 const WORKING: usize = 64;

@@ -9,49 +9,17 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::{
-    CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry,
-    Routing, Scope, ToolId, ToolUse, ToolUseType, escape_text,
+    CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, Routing, Scope,
+    ToolId, ToolUse, ToolUseType, escape_text,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::capabilities::{self, Capability, Module};
+use crate::capabilities::{self, Capability, Module, Target};
 use crate::consent::permissions::Verdict;
 use crate::consult::{self, Told};
 use crate::tools;
-
-/// The location of a program's tool.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// A tool built into the CLI.
-    Native,
-    /// An MCP server on this machine that the user's configuration names.
-    Configured,
-    /// An MCP server on this machine that the registry describes.
-    Registered(Arc<RegistryEntry>),
-    /// A capability, whose program runs on this machine.
-    Capability(Arc<Capability>),
-    /// The gateway.
-    Gateway {
-        /// The gateway's name of the tool.
-        name: ToolId,
-        /// The key that a call needs and the gateway does not have.
-        lacks_key: Option<String>,
-    },
-}
-
-impl Target {
-    /// Returns the side that it is on.
-    pub fn routing(&self) -> Routing {
-        match self {
-            Self::Gateway { .. } => Routing::Server,
-            Self::Native | Self::Configured | Self::Registered(_) | Self::Capability(_) => {
-                Routing::Client
-            }
-        }
-    }
-}
 
 /// Finds the targets of one program.
 pub(crate) struct Resolver<'a> {
