@@ -17,16 +17,14 @@ use crate::analyser::Analyser;
 use crate::args::Settings;
 use crate::capabilities::Target;
 use crate::config::{self, Config};
-use crate::consent::approvals::Approvals;
+use crate::consent::lockfile::Lockfile;
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::TrustStore;
-use crate::create::Finished;
 use crate::files::records;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{Grant, LocalMcpError, LocalServers, Remote, ServerSpec, Timing};
-use crate::lockfile::Lockfile;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::tools::{self, NativeTools};
@@ -35,10 +33,6 @@ use crate::workspace::protected::{Granted, Protected};
 
 /// One project, opened.
 pub struct App {
-    /// The paused runs of this process.
-    pub approvals: Arc<Approvals>,
-    /// The programs of its last runs.
-    pub finished: Finished,
     /// The registry's servers that may start here.
     pub lockfile: Lockfile,
     workspace: Arc<Workspace>,
@@ -85,8 +79,6 @@ impl App {
         let cloud = open_cloud(settings, &config, workspace.root());
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
-            approvals: Arc::default(),
-            finished: Finished::default(),
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
             permissions: RwLock::new(config.permissions),
@@ -387,7 +379,6 @@ impl App {
 
     /// Ends every child of this process in order.
     pub async fn shut_down(&self) {
-        self.approvals.end_all();
         self.local.shutdown().await;
     }
 }

@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::remembered::{Answered, Remembered};
 use crate::app::App;
-use crate::consent::permissions::{Permissions, Verdict};
+use crate::consent::decision::why_refused;
+use crate::consent::permissions::Permissions;
 use crate::tools;
 
 /// The time limit of the gateway's answer; local results need not wait for it.
@@ -69,7 +70,7 @@ pub async fn discover(
     if remote.missing.is_some() {
         here.extend(kept_capabilities(app)?);
     }
-    here.retain(|tool| permissions.decide(&tool.id).verdict != Verdict::Deny);
+    here.retain(|tool| why_refused(&permissions, &tool.id).is_none());
     let merge = Merge { app, permissions: &permissions, request: &request, limit };
     let none = Vec::new();
     let list = |at: usize| remote.lists.get(at).unwrap_or(&none);
@@ -231,7 +232,7 @@ impl Merge<'_> {
     fn callable_there(&self, id: &ToolId) -> bool {
         !self.app.is_configured(id)
             && !tools::is_native(id.namespace())
-            && self.permissions.decide(id).verdict != Verdict::Deny
+            && why_refused(self.permissions, id).is_none()
     }
 
     fn both(&self, mut here: Vec<FoundTool>, there: &[Value]) -> Vec<Told> {

@@ -5,6 +5,7 @@
 //! reported as unknown.
 
 mod finder;
+pub(crate) mod inquiry;
 mod learned;
 mod rules;
 
@@ -18,10 +19,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::finder::Finder;
+use self::inquiry::{Names, Told};
 use self::learned::Learned;
 use self::rules::KeptRules;
 use crate::app::App;
-use crate::consult::{self, Names, Told};
 use crate::files::records::RecordFile;
 use crate::tools;
 
@@ -148,7 +149,7 @@ impl Placement {
             ))
         } else {
             let answer = async {
-                let names = consult::ask_names(app, &to_ask, cancel).await?;
+                let names = inquiry::ask_names(app, &to_ask, cancel).await?;
                 let (heard, ()) = tokio::join!(finder.hear(names, cancel), KeptRules::refresh(app));
                 heard
             };

@@ -26,14 +26,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::{create, discover, execute, progress, resume};
+use crate::discover;
+use crate::run::{Runs, create, execute, progress, resume};
 
 /// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
 ///
 /// # Errors
 /// Returns an error when the handshake fails for another reason than the end of stdin.
 pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
-    let handler = StdioHandler { app: Arc::clone(&app) };
+    let runs = Arc::new(Runs::of(app));
+    let handler = StdioHandler { runs: Arc::clone(&runs) };
     let served = async {
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {
@@ -61,14 +63,14 @@ pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()>
         ended = served => ended,
         () = stop.cancelled() => Ok(()),
     };
-    app.shut_down().await;
+    runs.shut_down().await;
     ended
 }
 
 /// Answers MCP requests of the agent that started us.
 #[derive(Clone)]
 struct StdioHandler {
-    app: Arc<App>,
+    runs: Arc<Runs>,
 }
 
 impl ServerHandler for StdioHandler {
@@ -166,28 +168,28 @@ impl StdioHandler {
         arguments: Value,
         cancel: CancellationToken,
     ) -> CallToolResult {
-        let app = &self.app;
+        let runs = &self.runs;
         if meta_tools::EXECUTE.is(name) {
             return envelope_result(&match parse::<ExecuteRequest>(name, arguments) {
-                Ok(request) => execute::execute(app, request, cancel).await,
+                Ok(request) => execute::execute(runs, request, cancel).await,
                 Err(error) => Envelope::error(error),
             });
         }
         if meta_tools::CONTINUE.is(name) {
             return envelope_result(&match parse::<ContinueRequest>(name, arguments) {
-                Ok(request) => resume::resume(app, &request, cancel).await,
+                Ok(request) => resume::resume(runs, &request, cancel).await,
                 Err(error) => Envelope::error(error),
             });
         }
         if meta_tools::CREATE.is(name) {
             return envelope_result(&match parse::<CreateRequest>(name, arguments) {
-                Ok(request) => create::create(app, request, cancel).await,
+                Ok(request) => create::create(runs, request, cancel).await,
                 Err(error) => Envelope::error(error),
             });
         }
         if meta_tools::DISCOVER.is(name) {
             let found = match parse::<DiscoverRequest>(name, arguments) {
-                Ok(request) => discover::discover(app, request, &cancel).await,
+                Ok(request) => discover::discover(&runs.app, request, &cancel).await,
                 Err(error) => Err(error),
             };
             return match found {
@@ -222,7 +224,7 @@ impl StdioHandler {
         );
         let request =
             ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
-        match execute::execute(&self.app, request, cancel).await {
+        match execute::execute(&self.runs, request, cancel).await {
             Envelope::Success(success) => {
                 CallToolResult::structured(json!({ "value": success.result }))
             }

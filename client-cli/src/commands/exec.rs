@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::args::Exec;
 use crate::error::CliError;
 use crate::files::strict_json;
-use crate::{execute, resume};
+use crate::run::{Runs, execute, resume};
 
 /// Runs the command; the exit code reflects the end of the program.
 ///
@@ -60,7 +60,8 @@ pub async fn exec(
         }),
         ..ExecuteRequest::default()
     };
-    let mut envelope = execute::execute(&app, request, stop.clone()).await;
+    let runs = Runs::of(app);
+    let mut envelope = execute::execute(&runs, request, stop.clone()).await;
     // Only a person at a terminal can approve here; a pipe cannot.
     let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     while let Envelope::ApprovalRequired(approval) = &envelope {
@@ -72,18 +73,18 @@ pub async fn exec(
             // The question is still on the terminal's current line; the output begins on a new one.
             () = stop.cancelled() => {
                 note("\n");
-                app.shut_down().await;
+                runs.shut_down().await;
                 return Err(interrupted());
             }
         };
-        envelope = resume::resume(&app, &decision, stop.clone()).await;
+        envelope = resume::resume(&runs, &decision, stop.clone()).await;
     }
     let analysis = match exec.json {
         true => None,
         // It is known from the run.
-        false => app.analyser()?.analyse(&program.code).await.ok(),
+        false => runs.app.analyser()?.analyse(&program.code).await.ok(),
     };
-    app.shut_down().await;
+    runs.shut_down().await;
     if let Envelope::Error(failed) = &mut envelope {
         program::locate(&program, &mut failed.error);
     }

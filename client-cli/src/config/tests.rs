@@ -1,5 +1,5 @@
 use super::*;
-use crate::consent::permissions::Verdict;
+use crate::consent::decision::{Call, Decision, decide};
 
 struct Project {
     folder: tempfile::TempDir,
@@ -36,6 +36,14 @@ fn id(text: &str) -> ToolId {
     text.parse().unwrap()
 }
 
+fn decision(config: &Config, tool: &str) -> &'static str {
+    match decide(&config.permissions, &id(tool), Call::default()) {
+        Decision::Run => "run",
+        Decision::Ask { .. } => "asked",
+        Decision::Refused { .. } => "refused",
+    }
+}
+
 const FULL: &str = r#"{
   "workspace": ".",
   "cloud": { "url": "https://gateway.test" },
@@ -53,8 +61,8 @@ fn an_untrusted_file_only_restricts() {
     let project = Project::new(Some(FULL));
     let config = project.load().unwrap();
     assert_eq!(config.trust, Trust::Untrusted);
-    assert_eq!(config.permissions.decide(&id("git:log")).verdict, Verdict::Ask);
-    assert_eq!(config.permissions.decide(&id("shell:exec")).verdict, Verdict::Deny);
+    assert_eq!(decision(&config, "git:log"), "asked");
+    assert_eq!(decision(&config, "shell:exec"), "refused");
     assert!(config.mcp_servers.is_empty() && config.private_mcps.is_empty());
     assert_eq!(config.cloud_url, None);
     assert_eq!(
@@ -79,8 +87,8 @@ fn an_untrusted_file_only_restricts() {
         assert!(warned.contains(&format!("`{name}` in")), "{warned}");
     }
     assert!(!warned.contains("trust"), "{warned}");
-    assert_eq!(config.permissions.decide(&id("git:log")).verdict, Verdict::Allow);
-    assert_eq!(config.permissions.decide(&id("shell:exec")).verdict, Verdict::Deny);
+    assert_eq!(decision(&config, "git:log"), "run");
+    assert_eq!(decision(&config, "shell:exec"), "refused");
     assert_eq!(config.mcp_servers["notes"].args, ["${workspace}"]);
     assert_eq!(config.cloud_url.as_deref(), Some("https://gateway.test"));
 
@@ -202,7 +210,7 @@ fn always_writes_exactly_that_tool() {
     let new = Project::new(None);
     add_allow(&new.workspace, &new.store, &id("notes:add")).unwrap();
     assert_eq!(rules(&new.workspace).allow, ["notes:add".parse().unwrap()]);
-    assert_eq!(new.load().unwrap().permissions.decide(&id("notes:add")).verdict, Verdict::Allow);
+    assert_eq!(decision(&new.load().unwrap(), "notes:add"), "run");
 }
 
 /// CL-14: two CLIs that say "always" at once lose nothing.

@@ -18,10 +18,10 @@ pub struct PermissionRules {
     pub deny: Vec<ToolPattern>,
 }
 
-/// The decision about a call.
+/// The kind of rule that covers a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It runs.
+pub(super) enum Verdict {
+    /// It runs without a question.
     Allow,
     /// The human decides.
     Ask,
@@ -29,15 +29,15 @@ pub enum Verdict {
     Deny,
 }
 
-/// A verdict with what it rests on.
+/// What the rules say about a tool. Only [`decide`](super::decision::decide) makes a decision of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// The decision.
-    pub verdict: Verdict,
+pub(super) struct Ruling {
+    /// The kind of rule.
+    pub(super) verdict: Verdict,
     /// The rule that decided; `None` when no rule covers the tool.
-    pub rule: Option<ToolPattern>,
+    pub(super) rule: Option<ToolPattern>,
     /// The reason, for people: the rule and its file.
-    pub reason: String,
+    pub(super) reason: String,
 }
 
 /// The permissions of a run.
@@ -69,17 +69,17 @@ impl Permissions {
         self.rules.allow.iter().any(|pattern| {
             covers(pattern, true)
                 && match pattern {
-                    ToolPattern::Tool(id) => self.decide(id).verdict == Verdict::Allow,
+                    ToolPattern::Tool(id) => self.rule_on(id).verdict == Verdict::Allow,
                     _ => true,
                 }
         }) && !self.rules.deny.iter().any(|pattern| covers(pattern, false))
     }
 
-    /// Decides about a tool.
+    /// Returns what the rules say about a tool.
     ///
     /// The kind of rule decides, not how specific it is: nothing in `allow`
     /// weakens a `deny`.
-    pub fn decide(&self, tool: &ToolId) -> Decision {
+    pub(super) fn rule_on(&self, tool: &ToolId) -> Ruling {
         let lists = [
             (Verdict::Deny, "deny", &self.rules.deny),
             (Verdict::Allow, "allow", &self.rules.allow),
@@ -93,11 +93,11 @@ impl Permissions {
             });
             if let Some(rule) = covering.max_by_key(|pattern| pattern.specificity()) {
                 let reason = format!("`{name}` has `{rule}` in `{}`", self.source);
-                return Decision { verdict, rule: Some(rule.clone()), reason };
+                return Ruling { verdict, rule: Some(rule.clone()), reason };
             }
         }
         let reason = format!("no rule in `{}` matches `{tool}`", self.source);
-        Decision { verdict: Verdict::Ask, rule: None, reason }
+        Ruling { verdict: Verdict::Ask, rule: None, reason }
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn verdict(permissions: &Permissions, tool: &str) -> Verdict {
-        permissions.decide(&tool.parse().unwrap()).verdict
+        permissions.rule_on(&tool.parse().unwrap()).verdict
     }
 
     /// CL-08: no `allow`, however specific, weakens a `deny`.
@@ -159,7 +159,7 @@ mod tests {
             text.parse::<ToolId>().expect_err(text);
         }
         let wire = ToolId::from_wire("filesystem__read_file").unwrap();
-        assert_eq!(denied.decide(&wire).verdict, Verdict::Deny);
+        assert_eq!(denied.rule_on(&wire).verdict, Verdict::Deny);
     }
 
     /// A version or a full name is no way round a `deny`, and no way into an `allow`.
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn a_decision_names_its_rule_and_file() {
-        let decision = permissions(&["*", "git:*"], &[], &[]).decide(&"git:log".parse().unwrap());
+        let decision = permissions(&["*", "git:*"], &[], &[]).rule_on(&"git:log".parse().unwrap());
         assert_eq!(decision.reason, "`allow` has `git:*` in `.pml.json`");
-        let decision = permissions(&[], &[], &[]).decide(&"git:log".parse().unwrap());
+        let decision = permissions(&[], &[], &[]).rule_on(&"git:log".parse().unwrap());
         assert_eq!(decision.reason, "no rule in `.pml.json` matches `git:log`");
         assert_eq!(decision.rule, None);
     }

@@ -11,13 +11,13 @@ use protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::inquiry::{self, Names};
 use super::learned::Learned;
 use super::rules::KeptRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::App;
 use crate::capabilities::kept;
-use crate::consent::permissions::Verdict;
-use crate::consult::{self, Names};
+use crate::consent::decision::{has_ask_rule, why_refused};
 use crate::tools;
 
 /// The known facts about a program's tools.
@@ -58,14 +58,14 @@ impl<'a> Finder<'a> {
         self.scope = names.scope.clone();
         let mut below = BTreeSet::new();
         for tool in names.told.iter().filter(|tool| self.is_of_own_scope(tool)) {
-            below.extend(consult::listed(tool)?);
+            below.extend(inquiry::listed(tool)?);
         }
         let known: BTreeSet<&str> = names.told.iter().map(|tool| tool.id.as_str()).collect();
         below.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
         let below: Vec<ToolId> = below.into_iter().collect();
         let inner = match below.as_slice() {
             [] => Names::default(),
-            below => consult::ask_names(self.app, below, cancel).await?,
+            below => inquiry::ask_names(self.app, below, cancel).await?,
         };
         for names in [names, inner] {
             if let Some(learned) = &mut self.learned {
@@ -116,8 +116,10 @@ impl<'a> Finder<'a> {
             .collect();
         let mut notes = self.notes(&tools);
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
-        let asks =
-            analysis.tools.iter().find(|id| consult::has_ask_rule(self.app, [*id].into_iter()));
+        let asks = analysis
+            .tools
+            .iter()
+            .find(|id| has_ask_rule(&self.app.permissions(), [*id].into_iter()));
         if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
             // Only here somebody can be asked.
             runs_on = Side::Client;
@@ -128,7 +130,7 @@ impl<'a> Finder<'a> {
         }
         notes.append(&mut self.warnings);
         let gateway = self.app.cloud()?.gateway().to_string();
-        let text_goes_to = consult::sends_text(self.app, analysis).await?.then(|| gateway.clone());
+        let text_goes_to = inquiry::sends_text(self.app, analysis).await?.then(|| gateway.clone());
         Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
     }
 
@@ -212,10 +214,10 @@ impl<'a> Finder<'a> {
         if tool.kind == ToolUseType::Tool || depth == 0 {
             return placed(tool.routing.into(), None);
         }
-        let below = consult::listed(tool).unwrap_or_default();
+        let below = inquiry::listed(tool).unwrap_or_default();
         // A rule may name in full what the program names in short.
-        let full = consult::full_name(tool);
-        let asks = consult::has_ask_rule(self.app, below.iter().chain(&full));
+        let full = inquiry::full_name(tool);
+        let asks = has_ask_rule(&self.app.permissions(), below.iter().chain(&full));
         let side = if asks { Side::Client } else { tool.routing.into() };
         let is_own = self.is_of_own_scope(tool);
         let mut sends = false;
@@ -246,12 +248,8 @@ impl<'a> Finder<'a> {
     fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, placed) in tools {
-            let decision = self.app.permissions().decide(id);
-            if decision.verdict == Verdict::Deny {
-                notes.push(format!(
-                    "`{id}` is denied, so the program is refused: {}",
-                    decision.reason
-                ));
+            if let Some(reason) = why_refused(&self.app.permissions(), id) {
+                notes.push(format!("`{id}` is denied, so the program is refused: {reason}"));
             }
             if placed.source == Source::Config {
                 let namespace = id.namespace();
@@ -280,16 +278,14 @@ impl<'a> Finder<'a> {
                 notes.push(format!("`{id}` is not registered, so the program is refused"));
             }
             for below in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
-                let decision = self.app.permissions().decide(below);
-                if decision.verdict == Verdict::Deny {
+                if let Some(reason) = why_refused(&self.app.permissions(), below) {
                     notes.push(format!(
-                        "`{id}` calls `{below}`, which is denied, so the program is refused: {}",
-                        decision.reason
+                        "`{id}` calls `{below}`, which is denied, so the program is refused: {reason}"
                     ));
                 }
                 let told = self.told.get(id);
                 if told.is_some_and(|tool| tool.routing == Routing::Server)
-                    && consult::has_ask_rule(self.app, [below].into_iter())
+                    && has_ask_rule(&self.app.permissions(), [below].into_iter())
                 {
                     notes.push(format!(
                         "a rule of yours asks about `{below}`, so `{id}`, which calls it, runs here"

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
 use self::file::{FILE, Grants, Locked, invalid, read, write};
-use crate::consent::approvals::Start;
-use crate::consent::trust::TrustStore;
+use super::question::Start;
+use super::trust::TrustStore;
 use crate::local_mcp::Grant;
 use crate::workspace::Workspace;
 

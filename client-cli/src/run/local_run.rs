@@ -12,12 +12,11 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::paused::RunEvent;
 use crate::app::App;
 use crate::capabilities::{self, Target};
-use crate::consent::approvals::{Answer, Question, Start};
-use crate::consent::permissions::Verdict;
-use crate::run::RunEvent;
-use crate::targets::refuse_denied;
+use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
+use crate::consent::question::{Answer, Question, Start};
 use crate::workspace::protected::{Granted, Protected};
 
 /// How long to wait for further identical calls before a question is asked.
@@ -141,16 +140,6 @@ pub(crate) struct Wish<'a> {
     pub(crate) clocks: &'a [WallClock],
 }
 
-/// Whether a call needs a human's approval.
-enum Asked {
-    /// It may run.
-    No,
-    /// For this reason, and to start this first.
-    Yes { reason: String, start: Option<Start> },
-    /// Because of the protected places that it touches, whatever a rule allows.
-    ForPlaces,
-}
-
 impl LocalRun {
     /// Creates a run; `events` receives its questions, and `cancel` ends it.
     pub(crate) fn new(
@@ -252,18 +241,12 @@ impl LocalRun {
     ) -> Result<Granted, ErrorBody> {
         let Wish { id, target, .. } = *wish;
         let is_native = matches!(target, Target::Native);
-        if matches!(self.rules(id, target)?, Asked::No) && !is_native {
+        if self.decide(id, target, &[])? == Decision::Run && !is_native {
             return Ok(Granted::default());
         }
         let places = self.app.check_call(id, target, wish.arguments)?;
         let granted = Granted::of(&places);
-        let rules = |places: &[Protected]| {
-            self.rules(id, target).map(|asked| match asked {
-                Asked::No if !places.is_empty() => Asked::ForPlaces,
-                asked => asked,
-            })
-        };
-        if let Asked::No = rules(&places)? {
+        if self.decide(id, target, &places)? == Decision::Run {
             return Ok(granted);
         }
         let _human_decides: Vec<_> = wish.clocks.iter().map(WallClock::pause).collect();
@@ -276,16 +259,14 @@ impl LocalRun {
         // The question before this one may have been answered for this call, or with "always".
         if waits.is_allowed() {
             // The start may not have been pinned for the call that was asked about.
-            if let Asked::No | Asked::Yes { start: None, .. } = self.rules(id, target)? {
+            if let Decision::Run | Decision::Ask { start: None, .. } =
+                self.decide(id, target, &[])?
+            {
                 return Ok(granted);
             }
         }
-        let (reason, start) = match rules(&places)? {
-            Asked::No => return Ok(granted),
-            Asked::Yes { reason, start } => (reason, start),
-            Asked::ForPlaces => {
-                ("a rule cannot allow access to a protected place".to_owned(), None)
-            }
+        let Decision::Ask { reason, start, .. } = self.decide(id, target, &places)? else {
+            return Ok(granted);
         };
         let count = tokio::select! {
             count = waits.settle() => count,
@@ -340,7 +321,7 @@ impl LocalRun {
             }
         }
         // A rule that the user wrote before they answered holds.
-        self.rules(id, target)?;
+        self.decide(id, target, &[])?;
         if starts {
             self.approve_start(id, target, shown)?;
         }
@@ -381,10 +362,18 @@ impl LocalRun {
         }
     }
 
-    /// Decides by the rules only whether the human is asked.
-    fn rules(&self, id: &ToolId, target: &Target) -> Result<Asked, ErrorBody> {
-        refuse_denied(&self.app, id, "")?;
-        let decision = self.app.permissions().decide(id);
+    /// Decides about a call that leads to these protected places: it runs, or it is asked about.
+    ///
+    /// # Errors
+    /// Returns `PERMISSION_DENIED`, and why a start cannot be described.
+    fn decide(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        places: &[Protected],
+    ) -> Result<Decision, ErrorBody> {
+        // A denied call is refused before anything is read for it.
+        refuse_denied(&self.app.permissions(), id, "")?;
         let start = match target {
             Target::Registered(entry) => match self.app.grant(entry, id)? {
                 Some(grant) => self.app.lockfile.question(entry, &grant)?,
@@ -396,11 +385,11 @@ impl LocalRun {
             }
             Target::Native | Target::Configured | Target::Gateway { .. } => None,
         };
-        let may_run =
-            decision.verdict == Verdict::Allow || self.state().always.contains(&id.unversioned());
-        if may_run && start.is_none() {
-            return Ok(Asked::No);
+        let allowed_in_run = self.state().always.contains(&id.unversioned());
+        let call = Call { allowed_in_run, start, places, ..Call::default() };
+        match decide(&self.app.permissions(), id, call) {
+            Decision::Refused { reason } => Err(denied(id, "", &reason)),
+            decision => Ok(decision),
         }
-        Ok(Asked::Yes { reason: decision.reason, start })
     }
 }

@@ -4,8 +4,7 @@
 //! a tool `pml:create`, with the program itself in the question. An `allow` rule is sufficient for the visibilities
 //! `private` and `project`; `org` and `public` are asked about each time.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use protocol::{
     CreateRequest, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, Visibility, meta_tools,
@@ -14,45 +13,26 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::Runs;
+use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
-use crate::consent::approvals::{Answer, Question};
-use crate::consent::permissions::Verdict;
-use crate::run::{PausedRun, RunEvent};
-
-/// The number of remembered programs of earlier runs.
-const REMEMBERED: usize = 64;
-
-/// The programs of the last runs of this process that ended with success.
-#[derive(Default)]
-pub struct Finished(Mutex<VecDeque<(String, String)>>);
-
-impl Finished {
-    /// Remembers the program of a run, if it ended with success.
-    pub fn remember(&self, envelope: &Envelope, code: &str) {
-        let Envelope::Success(success) = envelope else { return };
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if runs.len() == REMEMBERED {
-            runs.pop_front();
-        }
-        runs.push_back((success.run.execution_id.clone(), code.to_owned()));
-    }
-
-    fn code(&self, execution_id: &str) -> Option<String> {
-        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.iter().find(|(id, _)| id == execution_id).map(|(_, code)| code.clone())
-    }
-}
+use crate::consent::decision::{Call, Decision, decide, why_refused};
+use crate::consent::question::{Answer, Question};
 
 /// Publishes a program.
-pub async fn create(app: &Arc<App>, request: CreateRequest, cancel: CancellationToken) -> Envelope {
-    match prepare(app, request).await {
+pub(crate) async fn create(
+    runs: &Runs,
+    request: CreateRequest,
+    cancel: CancellationToken,
+) -> Envelope {
+    match prepare(runs, request).await {
         Ok(new) => {
             let code_hash = Integrity::of(new.code().as_bytes());
-            let inner = Arc::clone(app);
+            let inner = Arc::clone(&runs.app);
             let run = PausedRun::start(code_hash, move |events, stop| async move {
                 publish(&inner, &new, &events, &stop).await.unwrap_or_else(Envelope::error)
             });
-            run.follow(&app.approvals, &cancel).await
+            runs.approvals.follow(run, &cancel).await
         }
         Err(error) => Envelope::error(error),
     }
@@ -72,8 +52,9 @@ impl New {
 }
 
 /// Finds the program and checks whether it can be published; if this returns an error, nobody was asked.
-async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, ErrorBody> {
-    if let Some(known) = request.execution_id.as_deref().and_then(|id| app.finished.code(id)) {
+async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBody> {
+    let app = &runs.app;
+    if let Some(known) = request.execution_id.as_deref().and_then(|id| runs.finished.code(id)) {
         if request.code.as_ref().is_some_and(|code| *code != known) {
             let message = "`code` is not the program of the run that `execution_id` names";
             return Err(ErrorBody::new(ErrorCode::CodeHashMismatch, message));
@@ -99,9 +80,8 @@ async fn prepare(app: &Arc<App>, mut request: CreateRequest) -> Result<New, Erro
     app.read_permissions()?;
     let tool = ToolId::new("pml", "create")
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
-    let decision = app.permissions().decide(&tool);
-    if decision.verdict == Verdict::Deny {
-        let message = format!("tool `{tool}` is denied: {}", decision.reason);
+    if let Some(reason) = why_refused(&app.permissions(), &tool) {
+        let message = format!("tool `{tool}` is denied: {reason}");
         return Err(ErrorBody::new(ErrorCode::PermissionDenied, message));
     }
     if !app.cloud()?.has_key().await {
@@ -134,7 +114,6 @@ async fn publish(
 
 /// Returns why the human has to be asked, or `None`.
 fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
-    let decision = app.permissions().decide(&new.tool);
     let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
     let who = match new.request.visibility {
         Some(Visibility::Private) => "only you can see it there",
@@ -145,17 +124,17 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
             "its visibility is unchanged; on first publish, everybody in your project can read and run it"
         }
     };
-    match decision.verdict {
-        Verdict::Deny => Err(ErrorBody::new(
+    let call = Call { always_asked: !near, ..Call::default() };
+    match decide(&app.permissions(), &new.tool, call) {
+        Decision::Refused { reason } => Err(ErrorBody::new(
             ErrorCode::PermissionDenied,
-            format!("tool `{}` is denied: {}", new.tool, decision.reason),
+            format!("tool `{}` is denied: {reason}", new.tool),
         )),
-        Verdict::Allow if near => Ok(None),
-        _ => Ok(Some(format!(
-            "the text of the program leaves this machine for {} and stays there as `{}`; {who}; {}",
+        Decision::Run => Ok(None),
+        Decision::Ask { reason, .. } => Ok(Some(format!(
+            "the text of the program leaves this machine for {} and stays there as `{}`; {who}; {reason}",
             app.cloud()?.gateway(),
             protocol::escape_text(&new.request.name),
-            decision.reason,
         ))),
     }
 }

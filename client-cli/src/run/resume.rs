@@ -1,19 +1,19 @@
 //! Answers to paused runs: ours go on here, the gateway's are passed on.
 
-use std::sync::Arc;
-
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
+use super::Runs;
 use crate::app::App;
-use crate::consent::approvals::Answer;
+use crate::consent::question::Answer;
 
 /// Continues or ends the run that `decision` names.
-pub async fn resume(
-    app: &Arc<App>,
+pub(crate) async fn resume(
+    runs: &Runs,
     decision: &ContinueRequest,
     cancel: CancellationToken,
 ) -> Envelope {
+    let app = &runs.app;
     if decision.workflow_id.starts_with("ws_") {
         return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
     }
@@ -21,7 +21,7 @@ pub async fn resume(
     if let Err(error) = app.read_permissions() {
         return Envelope::error(error);
     }
-    let resumed = match app.approvals.resume(&decision.workflow_id) {
+    let resumed = match runs.approvals.resume(&decision.workflow_id) {
         Ok(resumed) => resumed,
         Err(error) => return Envelope::error(error),
     };
@@ -32,7 +32,7 @@ pub async fn resume(
     };
     // The program may have ended without waiting for this call; then the end is reported.
     let _ = resumed.answer.send(answer);
-    resumed.run.follow(&app.approvals, &cancel).await
+    runs.approvals.follow(resumed.run, &cancel).await
 }
 
 async fn forward(

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::capabilities::{Capability, Target};
 use crate::discover;
-use crate::failure;
 use crate::gateway::cloud::CallName;
-use crate::local_run::{LocalRun, Wish};
-use crate::targets::Resolver;
+use crate::run::failure;
+use crate::run::local_run::{LocalRun, Wish};
+use crate::run::resolver::Resolver;
 
 /// The maximum number of concurrent calls of one program.
 const WORKING: usize = 64;

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::capabilities::{self, Capability, Module, Target};
-use crate::consent::permissions::Verdict;
-use crate::consult::{self, Told};
+use crate::consent::decision::{has_ask_rule, refuse_denied};
+use crate::placement::inquiry::{self, Told};
 use crate::tools;
 
 /// Finds the targets of one program.
@@ -90,7 +90,7 @@ impl<'a> Resolver<'a> {
                 json!(id.program_action())
             );
             let ids = std::slice::from_ref(id);
-            consult::look_up(self.app, &code, ids, None, self.cancel).await?.tools
+            inquiry::look_up(self.app, &code, ids, None, self.cancel).await?.tools
         };
         let known = told.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
@@ -134,7 +134,7 @@ impl<'a> Resolver<'a> {
         }
         let tool = known.ok_or_else(|| unsaid(id.as_str()))?;
         check_answer(id, tool)?;
-        if let Some(full) = consult::full_name(tool) {
+        if let Some(full) = inquiry::full_name(tool) {
             // A rule may name in full what the program names in short.
             self.refuse_denied(&full)?;
         }
@@ -142,12 +142,14 @@ impl<'a> Resolver<'a> {
             (ToolUseType::Tool, Routing::Server) => Ok(self.gateway(id, tool)),
             (ToolUseType::Tool, Routing::Client) => self.server_of(id, tool).await,
             (ToolUseType::Capability, routing) => {
-                let listed = consult::listed(tool)?;
+                let listed = inquiry::listed(tool)?;
                 for below in &listed {
                     self.refuse_denied_below(id, below)?;
                 }
                 // Only here somebody can be asked.
-                if routing == Routing::Server && !consult::has_ask_rule(self.app, listed.iter()) {
+                if routing == Routing::Server
+                    && !has_ask_rule(&self.app.permissions(), listed.iter())
+                {
                     return Ok(self.gateway(id, tool));
                 }
                 let module = self.module(id, tool).await?;
@@ -171,12 +173,12 @@ impl<'a> Resolver<'a> {
     fn refuse_denied(&self, id: &ToolId) -> Result<(), ErrorBody> {
         match self.within.last() {
             Some(caller) => self.refuse_denied_below(&caller.id, id),
-            None => refuse_denied(self.app, id, ""),
+            None => refuse_denied(&self.app.permissions(), id, ""),
         }
     }
 
     fn refuse_denied_below(&self, caller: &ToolId, id: &ToolId) -> Result<(), ErrorBody> {
-        refuse_denied(self.app, id, &format!(", and capability `{caller}` calls it"))
+        refuse_denied(&self.app.permissions(), id, &format!(", and capability `{caller}` calls it"))
     }
 
     /// Finds the MCP server that a tool of the registry belongs to, as it starts here.
@@ -318,7 +320,7 @@ impl<'a> Resolver<'a> {
                 Told::default()
             } else {
                 let (code, tools) = (&module.code, &analysis.tools);
-                consult::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
+                inquiry::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
             };
             let rules = if told.scope.as_ref() == Some(&scope) {
                 HashMap::new()
@@ -345,19 +347,6 @@ impl<'a> Resolver<'a> {
             format!("capability `{id}` is nested too deeply; the limit is {CAPABILITY_DEPTH}");
         Err(ErrorBody::new(ErrorCode::TooComplex, message))
     }
-}
-
-/// Refuses a tool that a rule denies; `why` says how the program reaches it.
-///
-/// # Errors
-/// Returns `PERMISSION_DENIED`.
-pub(crate) fn refuse_denied(app: &App, id: &ToolId, why: &str) -> Result<(), ErrorBody> {
-    let decision = app.permissions().decide(id);
-    if decision.verdict != Verdict::Deny {
-        return Ok(());
-    }
-    let message = format!("tool `{id}` is denied{why}: {}", decision.reason);
-    Err(ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": id })))
 }
 
 /// Returns whether a namespace without a scope belongs to this machine, so that the registry has no influence on it.

@@ -1,0 +1,175 @@
+//! The only decision about a call, whoever makes it and wherever its tool is: a program, an agent by the tool's name, a
+//! capability, a call that is forwarded, or the publication of a program.
+
+use protocol::{ErrorBody, ErrorCode, ToolId};
+use serde_json::json;
+
+use super::permissions::{Permissions, Ruling, Verdict};
+use super::question::Start;
+use crate::workspace::protected::Protected;
+
+/// What counts about a call besides its tool.
+#[derive(Debug, Default)]
+pub(crate) struct Call<'a> {
+    /// A human allowed the tool for the rest of the run.
+    pub(crate) allowed_in_run: bool,
+    /// What has to be started or approved first.
+    pub(crate) start: Option<Start>,
+    /// The protected places that it touches.
+    pub(crate) places: &'a [Protected],
+    /// Its effect needs approval each time, whatever a rule allows.
+    pub(crate) always_asked: bool,
+}
+
+/// The decision about a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It runs.
+    Run,
+    /// A human decides.
+    Ask {
+        /// The reason, for people.
+        reason: String,
+        /// What has to be started or approved first.
+        start: Option<Start>,
+        /// A rule covers the tool; otherwise it is the default to ask.
+        by_rule: bool,
+    },
+    /// Refused, whatever anybody approves.
+    Refused {
+        /// The reason, for people.
+        reason: String,
+    },
+}
+
+/// Decides about a call.
+pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -> Decision {
+    let Ruling { verdict, rule, reason } = permissions.rule_on(tool);
+    let is_allowed = verdict == Verdict::Allow || call.allowed_in_run;
+    if verdict == Verdict::Deny {
+        Decision::Refused { reason }
+    } else if !is_allowed || call.always_asked || call.start.is_some() {
+        Decision::Ask { reason, start: call.start, by_rule: rule.is_some() }
+    } else if !call.places.is_empty() {
+        let reason = "a rule cannot allow access to a protected place".to_owned();
+        Decision::Ask { reason, start: None, by_rule: false }
+    } else {
+        Decision::Run
+    }
+}
+
+/// Returns why a tool never runs, if a rule denies it.
+pub(crate) fn why_refused(permissions: &Permissions, tool: &ToolId) -> Option<String> {
+    match decide(permissions, tool, Call::default()) {
+        Decision::Refused { reason } => Some(reason),
+        Decision::Run | Decision::Ask { .. } => None,
+    }
+}
+
+/// Refuses a tool that a rule denies; `why` says how the program reaches it.
+///
+/// # Errors
+/// Returns `PERMISSION_DENIED`.
+pub(crate) fn refuse_denied(
+    permissions: &Permissions,
+    tool: &ToolId,
+    why: &str,
+) -> Result<(), ErrorBody> {
+    match why_refused(permissions, tool) {
+        Some(reason) => Err(denied(tool, why, &reason)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the error of a refused tool.
+pub(crate) fn denied(tool: &ToolId, why: &str, reason: &str) -> ErrorBody {
+    let message = format!("tool `{tool}` is denied{why}: {reason}");
+    ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": tool }))
+}
+
+/// Returns whether a rule asks about one of these tools.
+///
+/// The default of asking when no rule matches applies only to programs that run on this machine or get data from it.
+pub(crate) fn has_ask_rule<'a>(
+    permissions: &Permissions,
+    mut tools: impl Iterator<Item = &'a ToolId>,
+) -> bool {
+    tools.any(|tool| {
+        let decision = decide(permissions, tool, Call::default());
+        matches!(decision, Decision::Ask { by_rule: true, .. })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consent::permissions::PermissionRules;
+    use crate::workspace::protected::Guard;
+
+    fn permissions() -> Permissions {
+        let list = |text: &str| vec![text.parse().unwrap()];
+        let rules = PermissionRules { allow: list("a:*"), ask: list("b:*"), deny: list("c:*") };
+        Permissions::new(rules, ".pml.json")
+    }
+
+    fn start() -> Start {
+        Start { what: "it".to_owned(), grants: Vec::new(), hash: None }
+    }
+
+    /// Decides about a call in every circumstance; returns one letter for each.
+    fn letters(tool: &str) -> String {
+        let place =
+            Protected { real: ".git/config".into(), guard: Guard::Asked, reason: "Git runs it" };
+        let places = [place];
+        let calls = [
+            Call::default(),
+            Call { allowed_in_run: true, ..Call::default() },
+            Call { start: Some(start()), ..Call::default() },
+            Call { places: &places, ..Call::default() },
+            Call { always_asked: true, ..Call::default() },
+            Call { allowed_in_run: true, start: Some(start()), ..Call::default() },
+            Call { allowed_in_run: true, places: &places, ..Call::default() },
+        ];
+        let letter = |call| match decide(&permissions(), &tool.parse().unwrap(), call) {
+            Decision::Run => 'r',
+            Decision::Ask { by_rule: true, .. } => 'A',
+            Decision::Ask { by_rule: false, .. } => 'a',
+            Decision::Refused { .. } => '-',
+        };
+        calls.into_iter().map(letter).collect()
+    }
+
+    /// A denied tool never runs, and what an `allow` cannot cover is asked about whatever it covers.
+    #[test]
+    fn every_circumstance_is_decided() {
+        assert_eq!(letters("a:x"), "rrAaAAa");
+        assert_eq!(letters("b:x"), "ArAAAAa");
+        assert_eq!(letters("c:x"), "-------");
+        assert_eq!(letters("d:x"), "araaaaa");
+    }
+
+    #[test]
+    fn a_question_names_what_it_is_about() {
+        let tool = "a:x".parse().unwrap();
+        let call = Call { start: Some(start()), ..Call::default() };
+        let reason = "`allow` has `a:*` in `.pml.json`".to_owned();
+        let asked = Decision::Ask { reason, start: Some(start()), by_rule: true };
+        assert_eq!(decide(&permissions(), &tool, call), asked);
+    }
+
+    /// Only a rule about a tool keeps a program here, not the default of asking.
+    #[test]
+    fn the_default_is_no_rule() {
+        let tools = ["a:x", "b:x", "c:x", "d:x"].map(|tool| tool.parse().unwrap());
+        let asks = tools.each_ref().map(|tool| has_ask_rule(&permissions(), [tool].into_iter()));
+        assert_eq!(asks, [false, true, false, false]);
+        let refused =
+            tools.each_ref().map(|tool| refuse_denied(&permissions(), tool, ", as I say").is_err());
+        assert_eq!(refused, [false, false, true, false]);
+        let error = refuse_denied(&permissions(), &tools[2], ", and `x` calls it").unwrap_err();
+        assert_eq!(
+            error.message,
+            "tool `c:x` is denied, and `x` calls it: `deny` has `c:*` in `.pml.json`"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Questions to the human, rendered from the very call that waits.
+
+use std::time::{Duration, SystemTime};
+
+use protocol::{Approval, ApprovalType, Integrity, ToolId, escape_text};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::look_alike;
+use crate::workspace::protected::Protected;
+
+/// The time limit of a question.
+pub const EXPIRY: Duration = Duration::from_secs(300);
+
+/// The displayed length of one argument's text; the rest is represented by its length and hash.
+const SHOWN_TEXT: usize = 2_000;
+
+/// What has to be started or approved before a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Its identity: its name, its hash, and the command or the program.
+    pub what: String,
+    /// The variables that it receives, one line each.
+    pub grants: Vec<String>,
+    /// The hash of all of that, as it is pinned.
+    pub hash: Option<Integrity>,
+}
+
+/// A question for a human.
+#[derive(Debug)]
+pub struct Question {
+    /// The tool that wants to run.
+    pub tool: ToolId,
+    /// The capabilities that call it, the outermost first; none for the program itself.
+    pub through: Vec<ToolId>,
+    /// The arguments of the call that waits.
+    pub arguments: Value,
+    /// The reason for the question: the rule that applies.
+    pub reason: String,
+    /// The number of calls with these arguments that wait for the answer.
+    pub count: u64,
+    /// The protected places that it touches.
+    pub places: Vec<Protected>,
+    /// The server or capability that has to be started or installed first, if any.
+    pub start: Option<Start>,
+    /// The address that receives the call, if its server is not on this machine.
+    pub sends_to: Option<String>,
+    /// Takes the answer.
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// The human's decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This call may run.
+    Once,
+    /// This call may run, and the tool from now on.
+    Always,
+    /// The run ends.
+    Abort,
+}
+
+/// Renders a question from the very arguments that will be used.
+pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
+    let arguments = question.arguments.to_string();
+    let way = question.through.iter().map(|id| format!("{} → ", id.call_form()));
+    let way: String = way.collect();
+    let times = match question.count {
+        0 | 1 => String::new(),
+        count => format!(" {count} times"),
+    };
+    let mut description = format!("Run `{way}{}`{times} with {}", question.tool, shown(&arguments));
+    for place in question.places.iter().rev() {
+        let path = shown(&place.real.to_string_lossy());
+        description = format!("Protected place `{path}`: {}\n{description}", place.reason);
+    }
+    if let Some(other) = look_alike::of(&question.tool) {
+        description = format!(
+            "Mind the name: `{}` is not `{other}`\n{description}",
+            question.tool.namespace()
+        );
+    }
+    if let Some(start) = &question.start {
+        // Each line is shown for itself: a long command hides nothing of what follows it.
+        let lines: Vec<String> =
+            start.grants.iter().map(|line| format!("{}\n", shown(line))).collect();
+        description = format!("Start {}\n{}{description}", shown(&start.what), lines.concat());
+    }
+    if let Some(place) = &question.sends_to {
+        description = format!("Send to {}\n{description}", shown(place));
+    }
+    let expires: chrono::DateTime<chrono::Utc> = (SystemTime::now() + EXPIRY).into();
+    Approval {
+        approval_required: true,
+        approval_type: if question.start.is_some() {
+            ApprovalType::Dependency
+        } else {
+            ApprovalType::ToolPermission
+        },
+        workflow_id: workflow_id.to_owned(),
+        description,
+        context: context(question, &arguments, code_hash),
+        options: options(question).into_iter().map(str::to_owned).collect(),
+        expires_at: expires.to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+    }
+}
+
+/// Returns the possible answers: a protected place is never allowed permanently.
+fn options(question: &Question) -> Vec<&'static str> {
+    match question.places.is_empty() {
+        true => vec!["continue", "always", "abort"],
+        false => vec!["continue", "abort"],
+    }
+}
+
+/// Describes the subject of the question. The description's content is included only where a client could use it
+/// separately.
+fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value {
+    let mut context =
+        json!({ "tool": question.tool, "reason": question.reason, "code_hash": code_hash });
+    // The call that waits has the arguments; a model that reads a megabyte of them is of no use to anybody.
+    if arguments.len() <= SHOWN_TEXT {
+        context["arguments"] = question.arguments.clone();
+    } else {
+        context["arguments_hash"] = json!(Integrity::of(arguments.as_bytes()));
+    }
+    if question.count > 1 {
+        context["count"] = question.count.into();
+    }
+    if !question.places.is_empty() {
+        let places = question.places.iter().map(|place| {
+            json!({ "path": escape_text(&place.real.to_string_lossy()), "reason": place.reason })
+        });
+        context["protected"] = places.collect();
+    }
+    if !question.through.is_empty() {
+        context["through"] = json!(question.through);
+    }
+    if let Some(start) = &question.start {
+        context["start"] = escape_text(&start.what).into();
+        if !start.grants.is_empty() {
+            let grants: Vec<String> = start.grants.iter().map(|line| escape_text(line)).collect();
+            context["grants"] = json!(grants);
+        }
+        if let Some(hash) = start.hash {
+            context["start_hash"] = json!(hash);
+        }
+    }
+    if let Some(place) = &question.sends_to {
+        context["sends_to"] = escape_text(place).into();
+    }
+    context
+}
+
+/// Shows a text whole, or head and tail with its length and hash: never cut silently.
+fn shown(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= SHOWN_TEXT {
+        return escape_text(text);
+    }
+    let head: String = text.chars().take(SHOWN_TEXT / 2).collect();
+    let tail: String = text.chars().skip(count - SHOWN_TEXT / 2).collect();
+    format!(
+        "{} … [{count} characters in all, {}] … {}",
+        escape_text(&head),
+        Integrity::of(text.as_bytes()),
+        escape_text(&tail)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AP-02, AP-03: text for a human is escaped, and a long text is summarized, not silently cut.
+    #[test]
+    fn texts_are_shown_whole_or_told() {
+        assert_eq!(shown("a\u{202e}b\x1b[2J\n"), "a\\u{202e}b\\u{1b}[2J\\u{a}");
+        let long = format!("{}END", "x".repeat(65_536));
+        let text = shown(&long);
+        assert!(text.contains("65539 characters in all, sha256-") && text.ends_with("END"));
+    }
+}

@@ -1,0 +1,31 @@
+//! The programs of the last runs, which can be published by the name of their run.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use protocol::Envelope;
+
+/// The number of remembered programs of earlier runs.
+const REMEMBERED: usize = 64;
+
+/// The programs of the last runs of this process that ended with success.
+#[derive(Default)]
+pub(crate) struct Finished(Mutex<VecDeque<(String, String)>>);
+
+impl Finished {
+    /// Remembers the program of a run, if it ended with success.
+    pub(crate) fn remember(&self, envelope: &Envelope, code: &str) {
+        let Envelope::Success(success) = envelope else { return };
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() == REMEMBERED {
+            runs.pop_front();
+        }
+        runs.push_back((success.run.execution_id.clone(), code.to_owned()));
+    }
+
+    /// Returns the program of a run.
+    pub(crate) fn code(&self, execution_id: &str) -> Option<String> {
+        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.iter().find(|(id, _)| id == execution_id).map(|(_, code)| code.clone())
+    }
+}

@@ -1,0 +1,104 @@
+//! One run on this machine: alive, asking, or ended.
+
+use std::time::Duration;
+
+use protocol::{Envelope, ErrorBody, ErrorCode, Integrity};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::progress;
+use crate::consent::question::Question;
+
+/// The events that a run sends to its follower.
+pub enum RunEvent {
+    /// It waits for a human.
+    Asks(Box<Question>),
+    /// A tool call of it has ended.
+    CallEnded,
+    /// It ended.
+    Ended(Box<Envelope>),
+}
+
+/// What a run does that concerns its follower.
+pub(crate) enum Next {
+    /// It waits for a human.
+    Asks(Box<Question>),
+    /// It ended.
+    Ended(Box<Envelope>),
+}
+
+/// A run that proceeds by itself and can be followed until it asks or ends.
+pub struct PausedRun {
+    events: mpsc::UnboundedReceiver<RunEvent>,
+    cancel: CancellationToken,
+    code_hash: Integrity,
+    task: Option<JoinHandle<()>>,
+}
+
+impl PausedRun {
+    /// Starts a run. `story` receives the sender for its questions and returns the end.
+    pub fn start<F>(
+        code_hash: Integrity,
+        story: impl FnOnce(mpsc::UnboundedSender<RunEvent>, CancellationToken) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Envelope> + Send + 'static,
+    {
+        let (sender, events) = mpsc::unbounded_channel();
+        let cancel = CancellationToken::new();
+        let story = story(sender.clone(), cancel.clone());
+        let task = tokio::spawn(async move {
+            let envelope = story.await;
+            // There may be no receiver: the run was dropped.
+            let _ = sender.send(RunEvent::Ended(Box::new(envelope)));
+        });
+        Self { events, cancel, code_hash, task: Some(task) }
+    }
+
+    /// Returns the hash of its program.
+    pub(crate) fn code_hash(&self) -> Integrity {
+        self.code_hash
+    }
+
+    /// Waits until the run ends or asks. When `caller` is cancelled, so is the run.
+    pub(crate) async fn next(&mut self, caller: &CancellationToken) -> Next {
+        loop {
+            let event = tokio::select! {
+                event = self.events.recv() => event,
+                () = caller.cancelled(), if !self.cancel.is_cancelled() => {
+                    self.cancel.cancel();
+                    continue;
+                }
+            };
+            match event {
+                Some(RunEvent::Asks(question)) if self.cancel.is_cancelled() => drop(question),
+                Some(RunEvent::Asks(question)) => return Next::Asks(question),
+                Some(RunEvent::CallEnded) => progress::call_ended(),
+                Some(RunEvent::Ended(envelope)) => return Next::Ended(envelope),
+                // The story always ends with an envelope; only a panic does not.
+                None => {
+                    let error =
+                        ErrorBody::new(ErrorCode::Internal, "the run ended without an answer");
+                    return Next::Ended(Box::new(Envelope::error(error)));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for PausedRun {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        let Some(task) = self.task.take() else { return };
+        // The story ends by itself once it is cancelled; this only limits the wait.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let abort = task.abort_handle();
+                if tokio::time::timeout(Duration::from_secs(5), task).await.is_err() {
+                    abort.abort();
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a program needs and who runs it, before anything of it runs.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use analysis::Analysis;
+use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId, ToolUse};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::consult::{self, Word, consult};
+use super::resolver::Resolver;
+use crate::app::App;
+use crate::capabilities::Target;
+use crate::consent::decision::refuse_denied;
+use crate::placement::inquiry::Told;
+
+/// The time limit for resolving everything that a program reaches.
+const LOOK_UP: Duration = Duration::from_secs(90);
+
+/// A program that is about to run here.
+pub(super) struct LocalProgram {
+    pub(super) code: String,
+    pub(super) args: Value,
+    pub(super) analysis: Arc<Analysis>,
+    pub(super) targets: HashMap<ToolId, Target>,
+    pub(super) warnings: Vec<String>,
+    pub(super) tools_used: Vec<ToolUse>,
+    pub(super) timeout_ms: Option<NonZeroU64>,
+}
+
+/// A program that was checked and resolved.
+pub(super) enum Prepared {
+    /// It runs here.
+    Local(Box<LocalProgram>),
+    /// The gateway has answered already.
+    Answered(Box<Envelope>),
+}
+
+/// Determines what the program needs and who runs it; if this returns an error, nothing has run and nobody was asked.
+pub(super) async fn prepare(
+    app: &Arc<App>,
+    request: ExecuteRequest,
+    cancel: &CancellationToken,
+) -> Result<Prepared, ErrorBody> {
+    let code = request.code.clone().ok_or_else(|| {
+        ErrorBody::new(ErrorCode::InvalidRequest, "`code` is missing: the program to run")
+    })?;
+    let args = match request.args.clone() {
+        None | Some(Value::Null) => json!({}),
+        Some(args @ Value::Object(_)) => args,
+        Some(_) => {
+            return Err(ErrorBody::new(ErrorCode::InvalidRequest, "`args` is not an object"));
+        }
+    };
+    let analysis = app.analyser()?.analyse(&code).await?;
+    if let Some(error) = analysis.error_body() {
+        return Err(error);
+    }
+    // The user may have edited the rules since the last program.
+    app.read_permissions()?;
+    for id in &analysis.tools {
+        refuse_denied(&app.permissions(), id, "")?;
+    }
+    let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
+    let (told, alone) = match consult(app, request, &analysis, &args, cancel).await? {
+        Word::RunHere(told) => (told, false),
+        Word::RunAlone(warnings) => (Told { warnings, ..Default::default() }, true),
+        Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
+    };
+    // Our own analysis determines what may be called; the gateway only says where it is.
+    let mut resolver = Resolver::new(app, alone, cancel);
+    let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told.tools));
+    let targets = tokio::select! {
+        found = found => found.unwrap_or_else(|_| Err(too_slow()))?,
+        () = cancel.cancelled() => {
+            return Err(ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled"));
+        }
+    };
+    let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
+        Some(Target::Capability(capability)) => capability.tool_use(id),
+        _ => {
+            let known = told.tools.iter().find(|tool| tool.id == id.as_str());
+            known.cloned().unwrap_or_else(|| consult::local_tool_use(id))
+        }
+    });
+    let tools_used = tools_used.collect();
+    Ok(Prepared::Local(Box::new(LocalProgram {
+        code,
+        args,
+        analysis,
+        targets,
+        tools_used,
+        warnings: told.warnings,
+        timeout_ms,
+    })))
+}
+
+fn too_slow() -> ErrorBody {
+    let message = format!(
+        "the gateway did not describe the program's capabilities within {} s",
+        LOOK_UP.as_secs()
+    );
+    ErrorBody::new(ErrorCode::GatewayUnreachable, message)
+}
