@@ -7,10 +7,10 @@ use protocol::{ErrorBody, ErrorCode};
 use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
 
 /// The sealed job that every child of this program can run.
-pub const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
+pub(crate) const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
 
 /// Analyses programs in a killable child.
-pub struct Analyser {
+pub(crate) struct Analyser {
     jobs: JobPool,
 }
 
@@ -19,7 +19,7 @@ impl Analyser {
     ///
     /// # Errors
     /// Returns an error when no sealed child can be started on this machine.
-    pub fn start() -> Result<Self, SandboxError> {
+    pub(crate) fn start() -> Result<Self, SandboxError> {
         Ok(Self { jobs: JobPool::new(ANALYSE, JobLimits::default(), 1)? })
     }
 
@@ -27,7 +27,7 @@ impl Analyser {
     ///
     /// # Errors
     /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE` when no child can be started.
-    pub async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+    pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }

@@ -32,9 +32,9 @@ use crate::workspace::Workspace;
 use crate::workspace::protected::{Granted, Protected};
 
 /// One project, opened.
-pub struct App {
+pub(crate) struct App {
     /// The registry's servers that may start here.
-    pub lockfile: Lockfile,
+    pub(crate) lockfile: Lockfile,
     workspace: Arc<Workspace>,
     store: TrustStore,
     permissions: RwLock<Permissions>,
@@ -54,7 +54,7 @@ impl App {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` for a file that does not parse: it is never "no rules".
-    pub fn open(settings: &Settings) -> Result<Arc<Self>, ErrorBody> {
+    pub(crate) fn open(settings: &Settings) -> Result<Arc<Self>, ErrorBody> {
         let workspace = Workspace::find(settings.workspace.as_deref()).map_err(config_error)?;
         if let Some(warning) = workspace.warning() {
             tracing::warn!("{warning}");
@@ -98,7 +98,7 @@ impl App {
     ///
     /// # Errors
     /// Returns the error of its URL or key file.
-    pub fn cloud(&self) -> Result<&Cloud, ErrorBody> {
+    pub(crate) fn cloud(&self) -> Result<&Cloud, ErrorBody> {
         self.cloud.as_ref().map_err(Clone::clone)
     }
 
@@ -106,7 +106,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
-    pub fn analyser(&self) -> Result<&Analyser, ErrorBody> {
+    pub(crate) fn analyser(&self) -> Result<&Analyser, ErrorBody> {
         let started = self.analyser.get_or_init(|| Analyser::start().map_err(sandbox_error));
         started.as_ref().map_err(Clone::clone)
     }
@@ -115,7 +115,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
-    pub fn sandboxes(&self) -> Result<&Pool, ErrorBody> {
+    pub(crate) fn sandboxes(&self) -> Result<&Pool, ErrorBody> {
         start_pool(&self.sandboxes, PoolConfig::default())
     }
 
@@ -126,14 +126,14 @@ impl App {
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
-    pub fn nested_sandboxes(&self) -> Result<&Pool, ErrorBody> {
+    pub(crate) fn nested_sandboxes(&self) -> Result<&Pool, ErrorBody> {
         let places = PoolConfig::default();
         let max_running = places.max_running * CAPABILITY_DEPTH;
         start_pool(&self.nested, PoolConfig { max_running, ..places })
     }
 
     /// Returns the permissions in force.
-    pub fn permissions(&self) -> Permissions {
+    pub(crate) fn permissions(&self) -> Permissions {
         self.permissions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -141,7 +141,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why it could not be written.
-    pub fn allow_always(&self, id: &ToolId) -> Result<(), ErrorBody> {
+    pub(crate) fn allow_always(&self, id: &ToolId) -> Result<(), ErrorBody> {
         config::add_allow(&self.workspace, &self.store, id).map_err(config_error)?;
         self.read_permissions()
     }
@@ -151,46 +151,46 @@ impl App {
     /// # Errors
     /// Returns `CONFIG_INVALID` for a file that does not parse: the rules before it
     /// are not those that the user wants now.
-    pub fn read_permissions(&self) -> Result<(), ErrorBody> {
+    pub(crate) fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
         *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = config.permissions;
         Ok(())
     }
 
     /// Returns whether this machine answers a tool without asking the registry.
-    pub fn is_local(&self, id: &ToolId) -> bool {
+    pub(crate) fn is_local(&self, id: &ToolId) -> bool {
         self.is_configured(id) || tools::is_native_tool(id)
     }
 
     /// Returns whether a server of `.pml.json` answers a tool.
-    pub fn is_configured(&self, id: &ToolId) -> bool {
+    pub(crate) fn is_configured(&self, id: &ToolId) -> bool {
         id.is_plain() && self.configured.contains(id.namespace())
     }
 
     /// Returns the server behind HTTP of `.pml.json` that answers a tool.
-    pub fn remote_of(&self, id: &ToolId) -> Option<Remote> {
+    pub(crate) fn remote_of(&self, id: &ToolId) -> Option<Remote> {
         let spec = self.is_configured(id).then(|| self.local.spec(id.namespace()))?;
         spec?.remote
     }
 
     /// Returns whether a server of `.pml.json` has a namespace.
-    pub fn is_configured_namespace(&self, namespace: &str) -> bool {
+    pub(crate) fn is_configured_namespace(&self, namespace: &str) -> bool {
         self.configured.contains(namespace)
     }
 
     /// Returns the namespaces of the servers of `.pml.json`, sorted.
-    pub fn configured_namespaces(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn configured_namespaces(&self) -> impl Iterator<Item = &str> {
         self.configured.iter().map(String::as_str)
     }
 
     /// Returns the last known tools of a server in `.pml.json`.
-    pub fn known_tools(&self, namespace: &str) -> Option<Arc<Vec<ToolDescriptor>>> {
+    pub(crate) fn known_tools(&self, namespace: &str) -> Option<Arc<Vec<ToolDescriptor>>> {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }
 
     /// Lists the tools of a server in `.pml.json`, if it runs. With `may_start`, a server whose tools are unknown is
     /// started for this.
-    pub async fn list_tools(
+    pub(crate) async fn list_tools(
         &self,
         namespace: &str,
         may_start: bool,
@@ -214,7 +214,7 @@ impl App {
     }
 
     /// Lists the tools of a running server in the background, if they are not known yet.
-    pub fn learn_tools(self: &Arc<Self>, namespace: &str) {
+    pub(crate) fn learn_tools(self: &Arc<Self>, namespace: &str) {
         if self.known_tools(namespace).is_some() {
             return;
         }
@@ -225,12 +225,12 @@ impl App {
     }
 
     /// Returns the folder of the workspace.
-    pub fn workspace(&self) -> &Path {
+    pub(crate) fn workspace(&self) -> &Path {
         self.workspace.root()
     }
 
     /// Returns the folder of the user's own records, which no workspace can ship.
-    pub fn records(&self) -> &Path {
+    pub(crate) fn records(&self) -> &Path {
         self.store.folder()
     }
 
@@ -239,7 +239,7 @@ impl App {
     ///
     /// # Errors
     /// Returns the tool's own error with its code.
-    pub async fn call_native(
+    pub(crate) async fn call_native(
         &self,
         id: &ToolId,
         arguments: Value,
@@ -255,7 +255,7 @@ impl App {
     ///
     /// # Errors
     /// Returns what the call itself would fail with.
-    pub fn check_call(
+    pub(crate) fn check_call(
         &self,
         id: &ToolId,
         target: &Target,
@@ -293,7 +293,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why the server did not answer.
-    pub async fn call_local(
+    pub(crate) async fn call_local(
         &self,
         id: &ToolId,
         arguments: Value,
@@ -307,7 +307,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why it cannot be started, or did not answer.
-    pub async fn call_registered(
+    pub(crate) async fn call_registered(
         &self,
         entry: &RegistryEntry,
         id: &ToolId,
@@ -333,7 +333,11 @@ impl App {
     ///
     /// # Errors
     /// Returns what the start would fail with.
-    pub fn grant(&self, entry: &RegistryEntry, id: &ToolId) -> Result<Option<Grant>, ErrorBody> {
+    pub(crate) fn grant(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+    ) -> Result<Option<Grant>, ErrorBody> {
         let Some(install) = &entry.install else { return Ok(None) };
         let folder = self.folder_of(&server_of(entry, id)?);
         let spec = ServerSpec::of_registry(install, folder);
@@ -351,7 +355,7 @@ impl App {
     ///
     /// # Errors
     /// Returns why it did not start or answer.
-    pub async fn tools_of(
+    pub(crate) async fn tools_of(
         &self,
         namespace: &str,
         install: &Install,
@@ -372,13 +376,13 @@ impl App {
     }
 
     /// Returns a variable of the user's environment, or of the workspace's `.env`; an empty one is none.
-    pub fn variable(&self, name: &str) -> Option<String> {
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let environment = Environment::load(&self.workspace);
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
     /// Ends every child of this process in order.
-    pub async fn shut_down(&self) {
+    pub(crate) async fn shut_down(&self) {
         self.local.shutdown().await;
     }
 }

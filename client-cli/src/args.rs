@@ -16,37 +16,37 @@ Start here:
   pml exec program.ts      run a program; `-` reads it from stdin
   pml plan program.ts      see what a program will and may do, and what leaves your machine
   pml analyze program.ts   see which tools a program calls and where it would run")]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// The settings that every command reads.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The project's folder. File tools cannot leave it.
     ///
     /// Default: PML_WORKSPACE, else the nearest parent with `.git`, `deno.json`,
     /// `package.json` or `.pml.json`, else the current folder.
     #[arg(long, global = true, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
 
     /// The gateway; also PML_CLOUD_URL and `cloud.url` in a trusted `.pml.json`.
     #[arg(long, global = true, value_name = "URL")]
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
 
     /// The log level on stderr: `error`, `warn`, `info`, `debug`, `trace`, or per module.
     #[arg(long, env = "PML_LOG", global = true, default_value = "warn", value_name = "FILTER")]
-    pub log: String,
+    pub(crate) log: String,
 }
 
 /// The commands of `pml`.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Serve MCP on stdin and stdout; agents start this command.
     Stdio,
     /// Run a program and print its result.
@@ -96,7 +96,7 @@ pub enum Command {
 
 /// `pml keys …`
 #[derive(Debug, Subcommand)]
-pub enum KeysCommand {
+pub(crate) enum KeysCommand {
     /// Store a secret; the value comes from stdin or a prompt without echo.
     Set {
         /// The variable, for example `TAVILY_API_KEY`.
@@ -142,18 +142,18 @@ pub enum KeysCommand {
 #[command(after_help = "\
 Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool,
 request); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
-pub struct Exec {
+pub(crate) struct Exec {
     /// The program's file; `-` reads stdin.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// A JSON object that the program reads as `args`.
     #[arg(long, value_name = "JSON")]
-    pub args: Option<String>,
+    pub(crate) args: Option<String>,
     /// The wall-time limit in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    pub timeout_ms: Option<NonZeroU64>,
+    pub(crate) timeout_ms: Option<NonZeroU64>,
     /// Print the whole answer as JSON and never prompt; a call that needs approval exits with code 3.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Parses a number of milliseconds; the error for a number with a unit contains the converted number.
@@ -180,18 +180,18 @@ fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 it can run, even with warnings; 1 it is too large for a diagram; 2 it cannot run.")]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The program's file; `-` reads stdin.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Print a diagram of the calls and the data flow between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
-    pub graph: Option<GraphFormat>,
+    pub(crate) graph: Option<GraphFormat>,
     /// Do not ask the gateway where tools run. Without this flag, only the tools' names are sent.
     #[arg(long)]
-    pub offline: bool,
+    pub(crate) offline: bool,
 }
 
 /// The format of a graph.
@@ -219,30 +219,30 @@ secrets from the environment or `.env`, and publishes it with the tools that it 
   pml publish --mcp server.json
 
 Exit codes: 0 published; 1 refused; 2 it cannot run or cannot be a capability; 4 the gateway is unavailable.")]
-pub struct Publish {
+pub(crate) struct Publish {
     /// The program's file, or with --mcp the server's description; `-` reads stdin.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// The name under which programs call it; with --mcp, its namespace, overriding the one in the file.
     #[arg(long, value_name = "NAMESPACE.ACTION", required_unless_present = "mcp")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Publish an MCP server.
     #[arg(long)]
-    pub mcp: bool,
+    pub(crate) mcp: bool,
     /// Three numbers, `1.2.0`. Default: 0.1.0, then the next patch.
     #[arg(long, value_name = "VERSION")]
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// Visibility. Default: unchanged; `project` on first publish.
     #[arg(long, value_parser = visibility())]
-    pub visibility: Option<Visibility>,
+    pub(crate) visibility: Option<Visibility>,
     /// The description. Default: the program's first comment, or the file's description.
     #[arg(long, value_name = "TEXT")]
-    pub description: Option<String>,
+    pub(crate) description: Option<String>,
     /// Publish nothing; print the request that would be sent.
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Print the answer as JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `pml deprecate`
@@ -254,15 +254,15 @@ Examples:
   pml deprecate words.shout 'use words.upper'     all its versions
   pml deprecate notes@0.1.0 'loses notes'         one version of a server
   pml deprecate words.shout --undo                clear the deprecation")]
-pub struct Deprecate {
+pub(crate) struct Deprecate {
     /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server, optionally with `@VERSION`.
-    pub name: String,
+    pub(crate) name: String,
     /// The reason, and what to use instead.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
-    pub message: Option<String>,
+    pub(crate) message: Option<String>,
     /// Clear the deprecation.
     #[arg(long)]
-    pub undo: bool,
+    pub(crate) undo: bool,
 }
 
 /// `pml unpublish`
@@ -273,12 +273,12 @@ deleted, callers who could see it get 410 GONE, and the name is never reused. To
 yank it instead.
 
 Exit codes: 0 deleted; 1 refused or not found; 2 there is no terminal to ask on; 4 the gateway is unavailable.")]
-pub struct Unpublish {
+pub(crate) struct Unpublish {
     /// `NAMESPACE.ACTION` of a capability, or `NAMESPACE` of a server.
-    pub name: String,
+    pub(crate) name: String,
     /// Do not prompt.
     #[arg(long, short)]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// Parses a visibility.
@@ -298,27 +298,27 @@ fn visibility() -> impl TypedValueParser<Value = Visibility> {
 #[command(after_help = "\
 Exit codes: 0 no problem found, even with warnings; 2 a file or setting is invalid; 3 the gateway rejects the API key;
 4 programs cannot be sandboxed here, or the gateway that you named is unreachable.")]
-pub struct Doctor {
+pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `pml analyze`
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 it can run, even with warnings; 2 it cannot.")]
-pub struct Analyze {
+pub(crate) struct Analyze {
     /// The program's file; `-` reads stdin.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Print the program with its imports inlined, as it will run.
     #[arg(long, conflicts_with_all = ["json", "graph"])]
-    pub bundle: bool,
+    pub(crate) bundle: bool,
     /// Print a diagram of the calls and the data flow between them.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
-    pub graph: Option<GraphFormat>,
+    pub(crate) graph: Option<GraphFormat>,
 }
 
 #[cfg(test)]

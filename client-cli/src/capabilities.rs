@@ -19,21 +19,21 @@ pub(crate) const MODULE_LIMIT: usize = 1024 * 1024;
 
 /// The program of a capability, verified against its entry: the hashes of both were computed here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Module {
+pub(crate) struct Module {
     /// The id under which programs call it.
-    pub id: ToolId,
+    pub(crate) id: ToolId,
     /// Its full name, without a pin.
-    pub name: Fqdn,
+    pub(crate) name: Fqdn,
     /// Major, minor and patch.
-    pub version: (u64, u64, u64),
+    pub(crate) version: (u64, u64, u64),
     /// The hash of its entry's content, which has the hash of the program.
-    pub integrity: Integrity,
+    pub(crate) integrity: Integrity,
     /// Its calls at publication, sorted.
-    pub calls: Vec<String>,
+    pub(crate) calls: Vec<String>,
     /// The `stdio` servers that it was published against.
-    pub mcp_deps: Vec<McpDependency>,
+    pub(crate) mcp_deps: Vec<McpDependency>,
     /// The program.
-    pub code: String,
+    pub(crate) code: String,
     /// Both, as they were served.
     text: String,
 }
@@ -44,7 +44,7 @@ impl Module {
     /// # Errors
     /// Returns `GATEWAY_BAD_ANSWER` for what is no module of a capability, `INTEGRITY_MISMATCH` when a hash is not
     /// that of the bytes.
-    pub fn read(text: String) -> Result<Self, ErrorBody> {
+    pub(crate) fn read(text: String) -> Result<Self, ErrorBody> {
         let bad = |what: &str| {
             let message = format!("the registry's answer is not a capability: {what}");
             ErrorBody::new(ErrorCode::GatewayBadAnswer, message)
@@ -73,12 +73,12 @@ impl Module {
     }
 
     /// Returns whether it is the version that an id names, if it names one.
-    pub fn is_version(&self, id: &ToolId) -> bool {
+    pub(crate) fn is_version(&self, id: &ToolId) -> bool {
         id.version().is_none_or(|wanted| version(wanted) == Some(self.version))
     }
 
     /// Returns its own description, as a tool.
-    pub fn descriptor(&self) -> Option<ToolDescriptor> {
+    pub(crate) fn descriptor(&self) -> Option<ToolDescriptor> {
         let (entry, _) = RegistryEntry::from_module(&self.text)?;
         let described = entry.description;
         entry.tools.into_iter().next().or_else(|| {
@@ -93,7 +93,7 @@ impl Module {
     }
 
     /// Returns the name of this very version, `acme.web.maths.double@0.1.0`.
-    pub fn versioned(&self) -> String {
+    pub(crate) fn versioned(&self) -> String {
         format!("{}@{}", self.name, version_text(self.version))
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
 
 /// The location of a program's tool.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub(crate) enum Target {
     /// A tool built into the CLI.
     Native,
     /// An MCP server on this machine that the user's configuration names.
@@ -135,7 +135,7 @@ pub enum Target {
 
 impl Target {
     /// Returns the side that it is on.
-    pub fn routing(&self) -> Routing {
+    pub(crate) fn routing(&self) -> Routing {
         match self {
             Self::Gateway { .. } => Routing::Server,
             Self::Native | Self::Configured | Self::Registered(_) | Self::Capability(_) => {
@@ -147,25 +147,29 @@ impl Target {
 
 /// A capability that can run here.
 #[derive(Debug)]
-pub struct Capability {
+pub(crate) struct Capability {
     /// Its program.
-    pub module: Module,
+    pub(crate) module: Module,
     /// The result of our own analysis of it; it can run, and is not dynamic.
-    pub analysis: Arc<Analysis>,
+    pub(crate) analysis: Arc<Analysis>,
     /// The tools that it declares, and where each runs.
-    pub targets: HashMap<ToolId, Target>,
+    pub(crate) targets: HashMap<ToolId, Target>,
     /// The full names that its short names resolve to in its own scope, if that is not the caller's: a rule about the
     /// caller's tool of that name does not allow them.
-    pub rules: HashMap<ToolId, ToolId>,
+    pub(crate) rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
-    pub below: BTreeSet<ToolId>,
+    pub(crate) below: BTreeSet<ToolId>,
     /// The nesting depth of capabilities here, including itself.
-    pub height: usize,
+    pub(crate) height: usize,
 }
 
 impl Capability {
     /// Puts together what was found about a capability.
-    pub fn new(module: Module, analysis: Arc<Analysis>, targets: HashMap<ToolId, Target>) -> Self {
+    pub(crate) fn new(
+        module: Module,
+        analysis: Arc<Analysis>,
+        targets: HashMap<ToolId, Target>,
+    ) -> Self {
         let mut below: BTreeSet<ToolId> = targets.keys().cloned().collect();
         let mut height = 1;
         for target in targets.values() {
@@ -178,13 +182,13 @@ impl Capability {
     }
 
     /// Returns the names under which the rules see the tools that it calls.
-    pub fn seen_as(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
+    pub(crate) fn seen_as(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
         self.rules = rules;
         self
     }
 
     /// Describes it as the tool `id` of a run, with what this `pml` found that it reaches.
-    pub fn tool_use(&self, id: &ToolId) -> ToolUse {
+    pub(crate) fn tool_use(&self, id: &ToolId) -> ToolUse {
         let Module { name, integrity, .. } = &self.module;
         ToolUse {
             id: id.to_string(),
@@ -199,7 +203,7 @@ impl Capability {
     }
 
     /// Returns the servers that are not what it was published against, by the names of their tools.
-    pub fn changed_servers(&self) -> BTreeSet<&str> {
+    pub(crate) fn changed_servers(&self) -> BTreeSet<&str> {
         let servers = self.targets.iter().filter_map(|(id, target)| match target {
             Target::Registered(entry) => Some((id.namespace(), entry.integrity)),
             _ => None,
@@ -214,7 +218,7 @@ impl Capability {
     }
 
     /// Returns an error of this capability, as its caller sees it.
-    pub fn error(&self, code: ErrorCode, what: &str) -> ErrorBody {
+    pub(crate) fn error(&self, code: ErrorCode, what: &str) -> ErrorBody {
         ErrorBody::new(code, format!("capability `{}`: {what}", self.module.id))
     }
 }

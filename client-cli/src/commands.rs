@@ -1,19 +1,19 @@
 //! One file per command.
 
-pub mod analyze;
+pub(crate) mod analyze;
 mod doctor;
-pub mod exec;
+pub(crate) mod exec;
 mod hidden;
-pub mod init;
-pub mod keys;
+pub(crate) mod init;
+pub(crate) mod keys;
 mod login;
-pub mod plan;
-pub mod program;
-pub mod publish;
-pub mod remark;
+pub(crate) mod plan;
+pub(crate) mod program;
+pub(crate) mod publish;
+pub(crate) mod remark;
 mod terminal;
-pub mod trust;
-pub mod unpublish;
+pub(crate) mod trust;
+pub(crate) mod unpublish;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ use crate::{logging, stdio};
 
 /// Runs the chosen command and returns its exit code. Failures go to stderr, or
 /// with `--json` as an error envelope to stdout.
-pub fn run(cli: Cli) -> ExitCode {
+pub(crate) fn run(cli: Cli) -> ExitCode {
     let json = match &cli.command {
         Command::Exec(exec) => exec.json,
         Command::Plan(plan) => plan.json,

@@ -9,7 +9,7 @@ use protocol::ToolId;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
-pub use file::{McpServer, Network};
+pub(crate) use file::McpServer;
 
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::{TrustError, TrustStore};
@@ -19,14 +19,14 @@ use crate::workspace::Workspace;
 use file::ConfigFile;
 
 /// The file's name, in the workspace's folder.
-pub const FILE: &str = ".pml.json";
+pub(crate) const FILE: &str = ".pml.json";
 
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
 /// Why `.pml.json` cannot be used. The program stops; an unreadable file is never treated as one without rules.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// It is not valid.
     #[error("`{file}` line {line} column {column}: {reason}")]
     Invalid {
@@ -60,7 +60,7 @@ pub enum ConfigError {
 
 /// The trust in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
+pub(crate) enum Trust {
     /// There is no file.
     NoFile,
     /// The user has trusted this content.
@@ -71,25 +71,25 @@ pub enum Trust {
 
 /// The settings in force.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub(crate) struct Config {
     /// The trust in the file.
-    pub trust: Trust,
+    pub(crate) trust: Trust,
     /// The names of an untrusted file's settings that are ignored.
-    pub ignored_untrusted: Vec<String>,
+    pub(crate) ignored_untrusted: Vec<String>,
     /// Another workspace than the file's folder.
-    pub workspace: Option<String>,
+    pub(crate) workspace: Option<String>,
     /// The gateway.
-    pub cloud_url: Option<String>,
+    pub(crate) cloud_url: Option<String>,
     /// The permissions.
-    pub permissions: Permissions,
+    pub(crate) permissions: Permissions,
     /// MCP servers of this project, by namespace.
-    pub mcp_servers: BTreeMap<String, McpServer>,
+    pub(crate) mcp_servers: BTreeMap<String, McpServer>,
     /// MCP servers that hide those of the registry, by namespace.
-    pub private_mcps: BTreeMap<String, McpServer>,
+    pub(crate) private_mcps: BTreeMap<String, McpServer>,
     /// Further registries.
-    pub registries: Vec<String>,
+    pub(crate) registries: Vec<String>,
     /// Tools that are listed next to the meta-tools.
-    pub expose_tools: Vec<String>,
+    pub(crate) expose_tools: Vec<String>,
 }
 
 impl Config {
@@ -98,7 +98,7 @@ impl Config {
     /// # Errors
     /// Returns [`ConfigError`] when the file exists and cannot be read whole
     /// and without doubt.
-    pub fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
+    pub(crate) fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
         let Some(content) = read(workspace)? else {
             return Ok(Self::of(ConfigFile::default(), Trust::NoFile));
         };
@@ -137,7 +137,7 @@ impl Config {
     }
 
     /// Returns warnings about settings that have no effect.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.ignored_untrusted.is_empty() {
             let names = self.ignored_untrusted.join("`, `");
@@ -166,7 +166,11 @@ fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {
 ///
 /// # Errors
 /// Returns [`ConfigError`] when there is no valid file.
-pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<(), ConfigError> {
+pub(crate) fn trust(
+    workspace: &Workspace,
+    store: &TrustStore,
+    shown: &[u8],
+) -> Result<(), ConfigError> {
     store.locked(|store| {
         let content = read(workspace)?.ok_or_else(|| unusable("there is no such file"))?;
         file::parse(&content)?;
@@ -183,7 +187,7 @@ pub fn trust(workspace: &Workspace, store: &TrustStore, shown: &[u8]) -> Result<
 /// # Errors
 /// Returns [`ConfigError::Untrusted`] for a file that the user has not trusted: one "always" must not trust the rest
 /// of it.
-pub fn add_allow(
+pub(crate) fn add_allow(
     workspace: &Workspace,
     store: &TrustStore,
     tool: &ToolId,
@@ -241,7 +245,7 @@ pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, 
 ///
 /// # Errors
 /// Returns [`ConfigError`] when they are not a valid file.
-pub fn check(content: &[u8]) -> Result<(), ConfigError> {
+pub(crate) fn check(content: &[u8]) -> Result<(), ConfigError> {
     file::parse(content).map(drop)
 }
 
@@ -295,7 +299,7 @@ fn read_mode(workspace: &Workspace) -> Option<Mode> {
 /// # Errors
 /// Returns [`ConfigError::Unusable`] for anything but a regular file of
 /// sensible size that can be read.
-pub fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
+pub(crate) fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
     // A link could be pointed elsewhere after the user has trusted the file.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match rustix::fs::openat(workspace.directory(), FILE, flags, Mode::empty()) {

@@ -1,8 +1,8 @@
 //! The only decision about every call, what it rests on, and what a human is asked.
 
-pub mod decision;
-pub mod lockfile;
+pub(crate) mod decision;
+pub(crate) mod lockfile;
 mod look_alike;
-pub mod permissions;
-pub mod question;
-pub mod trust;
+pub(crate) mod permissions;
+pub(crate) mod question;
+pub(crate) mod trust;

@@ -54,7 +54,7 @@ struct Remote {
 ///
 /// # Errors
 /// Returns `INVALID_REQUEST`, and what to write, for arguments that do not fit together.
-pub async fn discover(
+pub(crate) async fn discover(
     app: &Arc<App>,
     request: DiscoverRequest,
     cancel: &CancellationToken,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The classes of failure, each an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
+pub(crate) enum ErrorKind {
     /// The program, or the command's own work, failed: 1.
     Failed,
     /// It cannot run as it is: syntax, unknown tool, wrong input: 2.
@@ -32,7 +32,7 @@ pub struct CliError {
 
 impl CliError {
     /// Creates a failure of the command's own work.
-    pub fn failed(message: impl Into<String>) -> Self {
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::Failed,
             code: ErrorCode::Internal,
@@ -51,7 +51,7 @@ impl CliError {
     }
 
     /// Creates a failure of what the user gave.
-    pub fn cannot_run(message: impl Into<String>) -> Self {
+    pub(crate) fn cannot_run(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::CannotRun,
             code: ErrorCode::InvalidRequest,
@@ -60,24 +60,19 @@ impl CliError {
     }
 
     /// Creates a failure with a code's kind and hint.
-    pub fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::from(ErrorBody::new(code, message))
     }
 
     /// Adds what to do next.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns the class.
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
     /// Returns the exit code of the class.
-    pub fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             ErrorKind::Failed => 1,
             ErrorKind::CannotRun => 2,
@@ -87,7 +82,7 @@ impl CliError {
     }
 
     /// Returns the error envelope for a machine.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let plain = || ErrorBody::new(self.code, self.message.clone());
         let mut error = self.body.as_deref().cloned().unwrap_or_else(plain);
         // The code's own hint is for who sends requests, not for who types commands.

@@ -1,4 +1,4 @@
 //! The gateway: its address, the key for it, and what it is asked.
 
-pub mod cloud;
-pub mod keys;
+pub(crate) mod cloud;
+pub(crate) mod keys;

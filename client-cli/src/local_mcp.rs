@@ -2,11 +2,11 @@
 
 mod error;
 mod fetch;
-pub mod known;
+pub(crate) mod known;
 mod remote;
 mod running;
 mod server;
-pub mod spawn;
+pub(crate) mod spawn;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
-pub use remote::Remote;
+pub(crate) use remote::Remote;
 
 use crate::processes::environment::{Environment, Source, check_variable};
 use crate::processes::programs::Program;
@@ -49,17 +49,17 @@ pub struct ServerSpec {
 
 /// What the start of a server grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
+pub(crate) struct Grant {
     /// The program that runs.
-    pub program: Program,
+    pub(crate) program: Program,
     /// The variables that it gets of the user's, and where they come from.
-    pub variables: BTreeMap<String, Source>,
+    pub(crate) variables: BTreeMap<String, Source>,
 }
 
 impl ServerSpec {
     /// Creates a server from a registry entry. `apart` is an empty folder: files in a program's folder may influence
     /// it, as `node_modules` and `.npmrc` do for `npx`.
-    pub fn of_registry(install: &Install, apart: PathBuf) -> Self {
+    pub(crate) fn of_registry(install: &Install, apart: PathBuf) -> Self {
         // `uvx` ignores project configuration, and servers that it starts take paths in the workspace.
         let apart = (install.command != "uvx").then_some(apart);
         Self { of_registry: true, apart, ..Self::from(install) }
@@ -155,7 +155,7 @@ impl LocalServers {
     }
 
     /// Returns whether a namespace has a server.
-    pub fn knows(&self, namespace: &str) -> bool {
+    pub(crate) fn knows(&self, namespace: &str) -> bool {
         self.servers.read().unwrap_or_else(PoisonError::into_inner).contains_key(namespace)
     }
 
@@ -181,7 +181,7 @@ impl LocalServers {
     ///
     /// # Errors
     /// Returns [`LocalMcpError`] naming the program or the variable that is missing.
-    pub fn check(&self, namespace: &str) -> Result<(), LocalMcpError> {
+    pub(crate) fn check(&self, namespace: &str) -> Result<(), LocalMcpError> {
         self.server(namespace)?.check()
     }
 
@@ -189,7 +189,7 @@ impl LocalServers {
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub fn check_new(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
+    pub(crate) fn check_new(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
         Server::new(namespace, spec, Arc::clone(&self.shared)).check()
     }
 
@@ -197,7 +197,11 @@ impl LocalServers {
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub fn grant_of(&self, namespace: &str, spec: ServerSpec) -> Result<Grant, LocalMcpError> {
+    pub(crate) fn grant_of(
+        &self,
+        namespace: &str,
+        spec: ServerSpec,
+    ) -> Result<Grant, LocalMcpError> {
         Server::new(namespace, spec, Arc::clone(&self.shared)).grant()
     }
 
@@ -214,12 +218,12 @@ impl LocalServers {
     }
 
     /// Returns how a server is started.
-    pub fn spec(&self, namespace: &str) -> Option<ServerSpec> {
+    pub(crate) fn spec(&self, namespace: &str) -> Option<ServerSpec> {
         self.server(namespace).ok().map(|server| server.spec().clone())
     }
 
     /// Returns whether a server runs.
-    pub async fn is_running(&self, namespace: &str) -> bool {
+    pub(crate) async fn is_running(&self, namespace: &str) -> bool {
         match self.server(namespace) {
             Ok(server) => server.is_running().await,
             Err(_) => false,

@@ -1,5 +1,5 @@
 //! Programs of the user's machine: how they are found, what they see of the environment, and how they end with us.
 
-pub mod environment;
-pub mod programs;
-pub mod supervise;
+pub(crate) mod environment;
+pub(crate) mod programs;
+pub(crate) mod supervise;

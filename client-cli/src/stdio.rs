@@ -33,7 +33,7 @@ use crate::run::{Runs, create, execute, progress, resume};
 ///
 /// # Errors
 /// Returns an error when the handshake fails for another reason than the end of stdin.
-pub async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::of(app));
     let handler = StdioHandler { runs: Arc::clone(&runs) };
     let served = async {

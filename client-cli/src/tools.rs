@@ -1,7 +1,7 @@
 //! The tools that `pml` itself implements.
 
-pub mod filesystem;
-pub mod shell;
+pub(crate) mod filesystem;
+pub(crate) mod shell;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::workspace::path_error::PathError;
 use crate::workspace::protected::{Granted, Protected};
 
 /// The largest text that a native tool returns, in bytes.
-pub const RESULT_LIMIT: usize = 8 * 1024 * 1024;
+pub(crate) const RESULT_LIMIT: usize = 8 * 1024 * 1024;
 
 /// Why a native tool returned no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub struct NativeError {
 
 impl NativeError {
     /// Creates an error.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
@@ -116,7 +116,11 @@ impl NativeTools {
     ///
     /// # Errors
     /// Returns what the call itself would fail with.
-    pub fn check(&self, tool: &ToolId, arguments: &Value) -> Result<Vec<Protected>, NativeError> {
+    pub(crate) fn check(
+        &self,
+        tool: &ToolId,
+        arguments: &Value,
+    ) -> Result<Vec<Protected>, NativeError> {
         match Native::of(tool.namespace()) {
             Some(Native::Filesystem) => {
                 filesystem::check(&self.workspace, tool.action(), arguments.clone())
@@ -167,22 +171,22 @@ impl Native {
 }
 
 /// Returns the namespaces that `pml` itself implements.
-pub fn namespaces() -> impl Iterator<Item = &'static str> + Clone {
+pub(crate) fn namespaces() -> impl Iterator<Item = &'static str> + Clone {
     NAMESPACES.iter().map(|(name, _)| *name)
 }
 
 /// Returns whether a namespace is implemented by `pml` itself.
-pub fn is_native(namespace: &str) -> bool {
+pub(crate) fn is_native(namespace: &str) -> bool {
     Native::of(namespace).is_some()
 }
 
 /// Returns whether an id names a tool of `pml` itself, not of the registry.
-pub fn is_native_tool(id: &ToolId) -> bool {
+pub(crate) fn is_native_tool(id: &ToolId) -> bool {
     id.is_plain() && descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
 }
 
 /// Returns the native tools of a namespace; empty when it is not native.
-pub fn descriptors(namespace: &str) -> &'static [ToolDescriptor] {
+pub(crate) fn descriptors(namespace: &str) -> &'static [ToolDescriptor] {
     Native::of(namespace).map_or(&[], Native::descriptors)
 }
 

@@ -1,9 +1,9 @@
 //! The folder that local tools may touch.
 
-pub mod beneath;
-pub mod dotenv;
-pub mod path_error;
-pub mod protected;
+pub(crate) mod beneath;
+pub(crate) mod dotenv;
+pub(crate) mod path_error;
+pub(crate) mod protected;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 const MARKERS: &[&str] = &[".git", "deno.json", "package.json", ".pml.json"];
 
 /// The variable that names the workspace.
-pub const VARIABLE: &str = "PML_WORKSPACE";
+pub(crate) const VARIABLE: &str = "PML_WORKSPACE";
 
 /// Why there is no workspace.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ impl Workspace {
     /// # Errors
     /// Returns [`WorkspaceError`] when the chosen folder cannot be used; there
     /// is no silent second choice.
-    pub fn find(explicit: Option<&Path>) -> Result<Self, WorkspaceError> {
+    pub(crate) fn find(explicit: Option<&Path>) -> Result<Self, WorkspaceError> {
         let named = std::env::var_os(VARIABLE).filter(|value: &OsString| !value.is_empty());
         let current = std::env::current_dir()
             .map_err(|source| WorkspaceError::Open { path: PathBuf::from("."), source })?;
@@ -71,7 +71,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns [`WorkspaceError`] when the chosen folder cannot be used.
-    pub fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
+    pub(crate) fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
         if let Some(path) = named {
             let mut workspace = Self::open(&current.join(path))?;
             if workspace.holds_home() {
@@ -152,7 +152,7 @@ impl Workspace {
     }
 
     /// Returns the warning about how the folder was chosen.
-    pub fn warning(&self) -> Option<&str> {
+    pub(crate) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 }

@@ -7,9 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use client_cli::tools::{NativeError, filesystem};
-use client_cli::workspace::Workspace;
-use client_cli::workspace::protected::Granted;
+use client_cli::testing::{Granted, NativeError, Workspace, filesystem};
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 

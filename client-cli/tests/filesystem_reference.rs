@@ -4,9 +4,7 @@
 
 use std::path::Path;
 
-use client_cli::tools::filesystem;
-use client_cli::workspace::Workspace;
-use client_cli::workspace::protected::Granted;
+use client_cli::testing::{Granted, Workspace, filesystem};
 use serde_json::{Value, json};
 
 #[path = "../../tests/it/support/mcp_servers.rs"]

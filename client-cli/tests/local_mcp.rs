@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client_cli::local_mcp::{LocalMcpError, LocalServers, ServerSpec, Timing};
-use client_cli::processes::environment::Environment;
-use client_cli::processes::supervise::Supervisor;
-use client_cli::workspace::Workspace;
+use client_cli::testing::{
+    Environment, LocalMcpError, LocalServers, ServerSpec, Supervisor, Timing, Workspace,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

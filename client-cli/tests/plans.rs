@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use analysis::{Limits, analyze};
-use client_cli::args::GraphFormat;
-use client_cli::commands::plan::{Style, draw, text, to_json};
+use client_cli::testing::{GraphFormat, Style, draw, text, to_json};
 use protocol::RoutingRules;
 
 /// Programs of the analysis whose plans are kept.

@@ -5,11 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client_cli::processes::environment::Environment;
-use client_cli::processes::supervise::Supervisor;
-use client_cli::tools::{NativeError, NativeTools};
-use client_cli::workspace::Workspace;
-use client_cli::workspace::protected::Granted;
+use client_cli::testing::{Environment, Granted, NativeError, NativeTools, Supervisor, Workspace};
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -4,11 +4,7 @@
 
 use std::sync::Arc;
 
-use client_cli::processes::environment::Environment;
-use client_cli::processes::supervise::Supervisor;
-use client_cli::tools::NativeTools;
-use client_cli::workspace::Workspace;
-use client_cli::workspace::protected::Granted;
+use client_cli::testing::{Environment, Granted, NativeTools, Supervisor, Workspace};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

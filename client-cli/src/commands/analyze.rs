@@ -18,7 +18,7 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns why the program could not be read or analysed.
-pub async fn analyze(
+pub(crate) async fn analyze(
     analyser: Arc<Analyser>,
     analyze: &Analyze,
     program: &Bundle,

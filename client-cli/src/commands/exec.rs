@@ -24,7 +24,7 @@ use crate::run::{Runs, execute, resume};
 ///
 /// # Errors
 /// Returns why the program did not end well.
-pub async fn exec(
+pub(crate) async fn exec(
     app: Arc<App>,
     exec: Exec,
     program: Bundle,

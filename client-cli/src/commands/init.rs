@@ -27,7 +27,7 @@ const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// Why a project was not set up. Nothing was written.
 #[derive(Debug, thiserror::Error)]
-pub enum InitError {
+pub(crate) enum InitError {
     /// A file that is there cannot be understood or written.
     #[error("cannot use `{file}`: {reason}; nothing was changed in it")]
     File {
@@ -43,10 +43,10 @@ pub enum InitError {
 
 /// The changes, one line for each file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     lines: Vec<String>,
     /// Whether any file is written.
-    pub changes: bool,
+    pub(crate) changes: bool,
 }
 
 impl fmt::Display for Report {
@@ -59,7 +59,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// Returns [`InitError`] when a file that is there cannot be understood.
-pub fn plan(workspace: &Workspace) -> Result<Report, InitError> {
+pub(crate) fn plan(workspace: &Workspace) -> Result<Report, InitError> {
     let plan = Plan::of(workspace)?;
     Ok(Report { lines: plan.lines("would be"), changes: plan.changes() })
 }
@@ -70,7 +70,7 @@ pub fn plan(workspace: &Workspace) -> Result<Report, InitError> {
 /// # Errors
 /// Returns [`InitError`] when a file that is there cannot be understood; all
 /// are read before the first is written.
-pub fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
+pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
     let plan = Plan::of(workspace)?;
     if let Some(change) = &plan.agents {
         if let Some(before) = &change.before

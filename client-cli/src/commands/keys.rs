@@ -21,7 +21,7 @@ const VALUE_LIMIT: usize = 8 * 1024;
 ///
 /// # Errors
 /// Returns why it was not done; never with a value in it.
-pub async fn keys(
+pub(crate) async fn keys(
     settings: &Settings,
     command: KeysCommand,
     stop: &CancellationToken,

@@ -27,13 +27,14 @@ use crate::error::CliError;
 use crate::placement::Placement;
 
 pub use style::Style;
-pub use text::{Basis, text, text_on};
+pub use text::text;
+pub(crate) use text::text_on;
 
 /// Runs the command; exit code 2 for a program that cannot run.
 ///
 /// # Errors
 /// Returns why the program could not be read, analysed or drawn.
-pub async fn plan(
+pub(crate) async fn plan(
     app: Arc<App>,
     plan: &args::Plan,
     program: &Bundle,
@@ -126,7 +127,7 @@ fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> 
 
 impl Style {
     /// Returns the style that fits stdout as it is.
-    pub fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let (no_colour, term) = (variable("NO_COLOR"), variable("TERM"));
         let terminal = std::io::stdout().is_terminal();

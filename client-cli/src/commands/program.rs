@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
 
 /// The sealed job that makes one text of files.
-pub const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::bundle_job };
+pub(crate) const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::bundle_job };
 
 /// The largest imported file that is read, in bytes: what is larger cannot be a part of a program.
 const FILE_BYTES: u64 = 64 * 1024;
@@ -31,7 +31,7 @@ const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
 ///
 /// # Errors
 /// Returns the problem, the file, and where it is imported.
-pub async fn read(
+pub(crate) async fn read(
     file: &Path,
     workspace: Option<&Path>,
     stop: &CancellationToken,
@@ -81,7 +81,7 @@ pub async fn read(
 }
 
 /// Adds to an error of a run where in which file it is.
-pub fn locate(bundle: &Bundle, error: &mut ErrorBody) {
+pub(crate) fn locate(bundle: &Bundle, error: &mut ErrorBody) {
     let number = |name: &str| error.details.get(name)?.as_u64().and_then(|n| u32::try_from(n).ok());
     let (Some(line), Some(column)) = (number("line"), number("column")) else { return };
     if let Some(origin) = origin(bundle, line, column) {
@@ -90,7 +90,7 @@ pub fn locate(bundle: &Bundle, error: &mut ErrorBody) {
 }
 
 /// Adds to the diagnostics of a report in which file each is.
-pub fn locate_diagnostics(bundle: &Bundle, report: &mut Value) {
+pub(crate) fn locate_diagnostics(bundle: &Bundle, report: &mut Value) {
     let diagnostics = report.get_mut("diagnostics").and_then(Value::as_array_mut);
     for diagnostic in diagnostics.into_iter().flatten() {
         let number = |name: &str| diagnostic[name].as_u64().and_then(|n| u32::try_from(n).ok());
@@ -107,7 +107,7 @@ fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
 }
 
 /// Returns the file, line and column of a position in a bundle, for people.
-pub fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
+pub(crate) fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
     match bundle.origin(line, column).filter(|_| bundle.has_imports()) {
         Some(origin) => format!(
             "{}, line {}, column {}; line {line} of the whole program",

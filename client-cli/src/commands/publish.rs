@@ -1,7 +1,7 @@
 //! `pml publish FILE|-`: publishes a program under a name, so that other programs can call it.
 
 mod remote;
-pub mod server;
+pub(crate) mod server;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns why the program was not published.
-pub async fn publish(
+pub(crate) async fn publish(
     app: Arc<App>,
     publish: Publish,
     program: Bundle,

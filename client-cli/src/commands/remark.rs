@@ -16,7 +16,7 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns why it failed.
-pub async fn deprecate(
+pub(crate) async fn deprecate(
     app: Arc<App>,
     deprecate: Deprecate,
     stop: &CancellationToken,
@@ -40,7 +40,7 @@ pub async fn deprecate(
 ///
 /// # Errors
 /// Returns why the version was not yanked.
-pub async fn yank(
+pub(crate) async fn yank(
     app: Arc<App>,
     name: &str,
     stop: &CancellationToken,

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 ///
 /// # Errors
 /// Returns why the file cannot be trusted, or that there is nobody to confirm it.
-pub fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
+pub(crate) fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     let invalid = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
     let workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;

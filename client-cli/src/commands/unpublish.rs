@@ -16,7 +16,7 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns why it was not deleted.
-pub async fn unpublish(
+pub(crate) async fn unpublish(
     app: Arc<App>,
     unpublish: Unpublish,
     stop: &CancellationToken,

@@ -43,7 +43,7 @@ pub(super) struct Cloud {
 /// An MCP server as an entry of `mcpServers` or `private_mcps` describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct McpServer {
+pub(crate) struct McpServer {
     /// `stdio`, `http` or `streamable-http`, as other clients write it.
     #[serde(default, rename = "type")]
     kind: Option<String>,
@@ -55,28 +55,28 @@ pub struct McpServer {
     headers: Option<UniqueMap<String>>,
     /// The program.
     #[serde(default)]
-    pub command: String,
+    pub(crate) command: String,
     /// Its arguments; `${workspace}` expands to the workspace's path.
     #[serde(default)]
-    pub args: Vec<String>,
+    pub(crate) args: Vec<String>,
     /// Its variables; `${NAME}` expands to the user's own.
     #[serde(default)]
     pub(crate) env: UniqueMap<String>,
     /// The folder that it runs in, relative to the workspace.
     #[serde(default)]
-    pub cwd: Option<String>,
+    pub(crate) cwd: Option<String>,
     /// The hosts that it may reach.
     #[serde(default)]
-    pub network: Option<Network>,
+    pub(crate) network: Option<Network>,
     /// Whether it may replace a native namespace.
     #[serde(default, rename = "override")]
-    pub replaces_native: bool,
+    pub(crate) replaces_native: bool,
 }
 
 /// Which hosts a server may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub enum Network {
+pub(crate) enum Network {
     /// All of them: the text `all`.
     All(AllHosts),
     /// These.
@@ -86,7 +86,7 @@ pub enum Network {
 /// The text `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AllHosts {
+pub(crate) enum AllHosts {
     /// Every host.
     All,
 }

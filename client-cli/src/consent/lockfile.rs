@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 /// The file is in the workspace, where a repository can supply one. So it is effective only together with the user's
 /// own record, outside of the workspace.
 #[derive(Debug)]
-pub struct Lockfile {
+pub(crate) struct Lockfile {
     workspace: Arc<Workspace>,
     store: TrustStore,
     /// The lock's content, as this process has read it.
@@ -36,7 +36,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file exists and is not a lock: it is never treated as an empty one.
-    pub fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
+    pub(crate) fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
         read(&workspace)?;
         Ok(Self { workspace, store, approved: Mutex::default() })
     }
@@ -46,7 +46,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock any more.
-    pub fn question(
+    pub(crate) fn question(
         &self,
         entry: &RegistryEntry,
         grant: &Grant,
@@ -89,7 +89,7 @@ impl Lockfile {
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` when that is not what would start now, and `CONFIG_INVALID` when the file cannot
     /// be written; then it must not start.
-    pub fn approve(
+    pub(crate) fn approve(
         &self,
         entry: &RegistryEntry,
         grant: &Grant,

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 /// The rules as `.pml.json` holds them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PermissionRules {
+pub(crate) struct PermissionRules {
     /// Tools that run without a question.
     #[serde(default)]
-    pub allow: Vec<ToolPattern>,
+    pub(crate) allow: Vec<ToolPattern>,
     /// Tools that need approval.
     #[serde(default)]
-    pub ask: Vec<ToolPattern>,
+    pub(crate) ask: Vec<ToolPattern>,
     /// Tools that never run.
     #[serde(default)]
-    pub deny: Vec<ToolPattern>,
+    pub(crate) deny: Vec<ToolPattern>,
 }
 
 /// The kind of rule that covers a tool.
@@ -42,25 +42,25 @@ pub(super) struct Ruling {
 
 /// The permissions of a run.
 #[derive(Debug, Clone)]
-pub struct Permissions {
+pub(crate) struct Permissions {
     rules: PermissionRules,
     source: String,
 }
 
 impl Permissions {
     /// Stores rules and the name of their file.
-    pub fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
+    pub(crate) fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
         Self { rules, source: source.into() }
     }
 
     /// Returns whether any rule denies or asks.
-    pub fn restrict(&self) -> bool {
+    pub(crate) fn restrict(&self) -> bool {
         !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
     }
 
     /// Returns whether a call of one of a server's tools, possibly of one not known yet, starts the server without a
     /// question.
-    pub fn may_start(&self, namespace: &str) -> bool {
+    pub(crate) fn may_start(&self, namespace: &str) -> bool {
         let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
             ToolPattern::Any => true,
             ToolPattern::Namespace(name) => name == namespace,

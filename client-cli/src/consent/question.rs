@@ -10,48 +10,48 @@ use super::look_alike;
 use crate::workspace::protected::Protected;
 
 /// The time limit of a question.
-pub const EXPIRY: Duration = Duration::from_secs(300);
+pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
 
 /// The displayed length of one argument's text; the rest is represented by its length and hash.
 const SHOWN_TEXT: usize = 2_000;
 
 /// What has to be started or approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
+pub(crate) struct Start {
     /// Its identity: its name, its hash, and the command or the program.
-    pub what: String,
+    pub(crate) what: String,
     /// The variables that it receives, one line each.
-    pub grants: Vec<String>,
+    pub(crate) grants: Vec<String>,
     /// The hash of all of that, as it is pinned.
-    pub hash: Option<Integrity>,
+    pub(crate) hash: Option<Integrity>,
 }
 
 /// A question for a human.
 #[derive(Debug)]
-pub struct Question {
+pub(crate) struct Question {
     /// The tool that wants to run.
-    pub tool: ToolId,
+    pub(crate) tool: ToolId,
     /// The capabilities that call it, the outermost first; none for the program itself.
-    pub through: Vec<ToolId>,
+    pub(crate) through: Vec<ToolId>,
     /// The arguments of the call that waits.
-    pub arguments: Value,
+    pub(crate) arguments: Value,
     /// The reason for the question: the rule that applies.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The number of calls with these arguments that wait for the answer.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The protected places that it touches.
-    pub places: Vec<Protected>,
+    pub(crate) places: Vec<Protected>,
     /// The server or capability that has to be started or installed first, if any.
-    pub start: Option<Start>,
+    pub(crate) start: Option<Start>,
     /// The address that receives the call, if its server is not on this machine.
-    pub sends_to: Option<String>,
+    pub(crate) sends_to: Option<String>,
     /// Takes the answer.
-    pub answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<Answer>,
 }
 
 /// The human's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// This call may run.
     Once,
     /// This call may run, and the tool from now on.

@@ -19,7 +19,7 @@ use crate::files::{
 };
 
 /// The variable that allows `pml trust` where no human sits at a terminal.
-pub const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";
+pub(crate) const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";
 
 /// The record's name in the state folder.
 const RECORD: &str = "trusted";
@@ -29,7 +29,7 @@ const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// Why the record of trust cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub(crate) enum TrustError {
     /// There is no place for it.
     #[error("there is no folder for the record of trusted files; set `HOME` or `XDG_STATE_HOME`")]
     NoHome,
@@ -56,7 +56,7 @@ pub enum TrustError {
 
 /// The record of trusted files.
 #[derive(Debug, Clone)]
-pub struct TrustStore {
+pub(crate) struct TrustStore {
     folder: PathBuf,
 }
 
@@ -72,7 +72,11 @@ struct Record {
 /// # Errors
 /// Returns [`TrustError::Nobody`] without a terminal, unless the caller passed `--yes` and the variable is exactly
 /// `1`.
-pub fn may_trust(yes: bool, has_terminal: bool, variable: Option<&str>) -> Result<(), TrustError> {
+pub(crate) fn may_trust(
+    yes: bool,
+    has_terminal: bool,
+    variable: Option<&str>,
+) -> Result<(), TrustError> {
     if has_terminal || (yes && variable == Some("1")) { Ok(()) } else { Err(TrustError::Nobody) }
 }
 
@@ -82,17 +86,17 @@ impl TrustStore {
     ///
     /// # Errors
     /// Returns [`TrustError::NoHome`] when neither is set.
-    pub fn of_user() -> Result<Self, TrustError> {
+    pub(crate) fn of_user() -> Result<Self, TrustError> {
         files::records_folder().map(Self::in_folder).ok_or(TrustError::NoHome)
     }
 
     /// Uses another folder.
-    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+    pub(crate) fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
     /// Returns the folder that the record is in.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -100,33 +104,28 @@ impl TrustStore {
     ///
     /// # Errors
     /// Returns [`TrustError`] when the record cannot be read or believed.
-    pub fn is_trusted(&self, workspace: &Path, content: &[u8]) -> Result<bool, TrustError> {
+    pub(crate) fn is_trusted(&self, workspace: &Path, content: &[u8]) -> Result<bool, TrustError> {
         match self.read()? {
             Some(record) => Ok(record.workspaces.get(workspace) == Some(&Integrity::of(content))),
             None => Ok(false),
         }
     }
 
-    /// Trusts this content, and no other, as a workspace's file.
-    ///
-    /// # Errors
-    /// Returns [`TrustError`] when the record cannot be read or written.
-    pub fn trust(&self, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
-        self.locked(|store| store.trust_locked(workspace, content))?
-    }
-
     /// Runs a change of a file and of its trust while no other `pml` does.
     ///
     /// # Errors
     /// Returns [`TrustError`] when the lock cannot be had.
-    pub fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
+    pub(crate) fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
         let folder = self.open_folder()?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|errno| self.system(errno.into()))?;
         Ok(change(self))
     }
 
-    /// Like [`TrustStore::trust`], for use within [`TrustStore::locked`].
+    /// Trusts this content, and no other, as a workspace's file; only within [`TrustStore::locked`].
+    ///
+    /// # Errors
+    /// Returns [`TrustError`] when the record cannot be read or written.
     pub(crate) fn trust_locked(&self, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
         let mut record = self.read()?.unwrap_or_default();
         record.version = 1;
@@ -188,13 +187,17 @@ mod tests {
 
     use super::*;
 
+    fn trust(store: &TrustStore, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
+        store.locked(|store| store.trust_locked(workspace, content))?
+    }
+
     #[test]
     fn trust_is_for_one_content_in_one_workspace() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::in_folder(folder.path().join("state/pml"));
         let (a, b) = (Path::new("/w/a"), Path::new("/w/b"));
         assert!(!store.is_trusted(a, b"{}").unwrap());
-        store.trust(a, b"{}").unwrap();
+        trust(&store, a, b"{}").unwrap();
         assert!(store.is_trusted(a, b"{}").unwrap());
         assert!(!store.is_trusted(a, b"{ }").unwrap());
         assert!(!store.is_trusted(b, b"{}").unwrap());
@@ -215,7 +218,7 @@ mod tests {
         ] {
             std::fs::write(&file, content).unwrap();
             store.is_trusted(Path::new("/w"), b"").expect_err(content);
-            store.trust(Path::new("/w"), b"").expect_err(content);
+            trust(&store, Path::new("/w"), b"").expect_err(content);
             assert_eq!(std::fs::read_to_string(&file).unwrap(), content, "it must not be emptied");
         }
         std::fs::write(&file, "{\"version\":1,\"workspaces\":{}}").unwrap();
@@ -233,7 +236,7 @@ mod tests {
         std::thread::scope(|scope| {
             for n in 0..16 {
                 let store = &store;
-                scope.spawn(move || store.trust(&name(n), b"x").unwrap());
+                scope.spawn(move || trust(store, &name(n), b"x").unwrap());
             }
         });
         assert!((0..16).all(|n| store.is_trusted(&name(n), b"x").unwrap()));

@@ -14,8 +14,6 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use api::OwnKey;
-
 use crate::capabilities::MODULE_LIMIT;
 use crate::gateway::keys::{ApiKey, Gateway, KeySource};
 use crate::http_client::{self, Credential};
@@ -31,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A gateway and the key for it.
 #[derive(Clone)]
-pub struct Cloud {
+pub(crate) struct Cloud {
     http: reqwest::Client,
     gateway: Gateway,
     keys: KeySource,
@@ -39,11 +37,11 @@ pub struct Cloud {
 
 /// Names the call of a run that a forwarded call is; also its idempotency key.
 #[derive(Debug, Clone)]
-pub struct CallName<'a> {
+pub(crate) struct CallName<'a> {
     /// The run.
-    pub run_id: &'a str,
+    pub(crate) run_id: &'a str,
     /// The call's place in the run.
-    pub call_index: u64,
+    pub(crate) call_index: u64,
 }
 
 impl Cloud {
@@ -51,7 +49,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the HTTP client cannot be made.
-    pub fn new(gateway: Gateway, keys: KeySource) -> Result<Self, ErrorBody> {
+    pub(crate) fn new(gateway: Gateway, keys: KeySource) -> Result<Self, ErrorBody> {
         let invalid = |error: &dyn std::error::Error| {
             ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string())
         };
@@ -64,12 +62,12 @@ impl Cloud {
     }
 
     /// Returns the gateway that is called.
-    pub fn gateway(&self) -> &Gateway {
+    pub(crate) fn gateway(&self) -> &Gateway {
         &self.gateway
     }
 
     /// Returns whether there is an API key for the gateway, which answers nothing without one.
-    pub async fn has_key(&self) -> bool {
+    pub(crate) async fn has_key(&self) -> bool {
         self.key().await.is_some()
     }
 
@@ -78,7 +76,7 @@ impl Cloud {
     }
 
     /// Returns the hash of the API key, which separates the cached answers of different principals.
-    pub async fn principal(&self) -> Option<Integrity> {
+    pub(crate) async fn principal(&self) -> Option<Integrity> {
         self.key().await.map(|key| Integrity::of(key.expose().as_bytes()))
     }
 
@@ -86,7 +84,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no envelope; an envelope with `status: "error"` is not an error here.
-    pub async fn execute(
+    pub(crate) async fn execute(
         &self,
         request: &ExecuteRequest,
         cancel: &CancellationToken,
@@ -101,7 +99,7 @@ impl Cloud {
     ///
     /// # Errors
     /// As [`Cloud::execute`].
-    pub async fn resume(
+    pub(crate) async fn resume(
         &self,
         arguments: Value,
         cancel: &CancellationToken,
@@ -114,7 +112,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no answer.
-    pub async fn forward(
+    pub(crate) async fn forward(
         &self,
         name: &str,
         arguments: Value,
@@ -127,7 +125,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no result, or the gateway's own refusal.
-    pub async fn call_tool(
+    pub(crate) async fn call_tool(
         &self,
         id: &ToolId,
         arguments: Value,
@@ -147,7 +145,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
-    pub async fn entry(&self, fqdn: &str) -> Result<RegistryEntry, ErrorBody> {
+    pub(crate) async fn entry(&self, fqdn: &str) -> Result<RegistryEntry, ErrorBody> {
         let body = self.served(fqdn, "application/json", ANSWER_LIMIT).await?;
         serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))
     }
@@ -156,7 +154,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
-    pub async fn module(&self, fqdn: &str) -> Result<String, ErrorBody> {
+    pub(crate) async fn module(&self, fqdn: &str) -> Result<String, ErrorBody> {
         let body = self.served(fqdn, "application/typescript", MODULE_LIMIT).await?;
         String::from_utf8(body).map_err(|_| self.nonsense("a program that is not UTF-8"))
     }

@@ -18,19 +18,19 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::files;
 
-pub use gateway::Gateway;
-pub use keyring::{Keyring, KeyringError};
-pub use source::{Found, KeyPlace, KeySource};
-pub use store::{forget, forget_gateway, keep, remember_gateway};
+pub(crate) use gateway::Gateway;
+pub(crate) use keyring::Keyring;
+pub(crate) use source::{KeyPlace, KeySource};
+pub(crate) use store::{forget, forget_gateway, keep, remember_gateway};
 
 /// The variable that names the gateway.
-pub const URL_VARIABLE: &str = "PML_CLOUD_URL";
+pub(crate) const URL_VARIABLE: &str = "PML_CLOUD_URL";
 
 /// The variable that holds the key.
-pub const KEY_VARIABLE: &str = "PML_API_KEY";
+pub(crate) const KEY_VARIABLE: &str = "PML_API_KEY";
 
 /// The gateway when none is named; no key is sent to it.
-pub const DEFAULT_URL: &str = "https://pml.casys.ai";
+pub(crate) const DEFAULT_URL: &str = "https://pml.casys.ai";
 
 /// The source of the default, for messages.
 const DEFAULT_PLACE: &str = "the default";
@@ -43,7 +43,7 @@ const KEY_LIMIT: usize = 4_096;
 
 /// Why there is no gateway or no API key.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub(crate) enum KeyError {
     /// The address cannot be used.
     #[error("the gateway's URL{} from {place} cannot be used: {reason}", quoted(.text))]
     Url {
@@ -84,14 +84,14 @@ fn quoted(text: &str) -> String {
 
 /// A key; it is never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ApiKey(String);
+pub(crate) struct ApiKey(String);
 
 impl ApiKey {
     /// Reads a key; an empty text is none.
     ///
     /// # Errors
     /// Returns [`KeyError::Key`] for what cannot be one.
-    pub fn new(text: &str, place: impl fmt::Display) -> Result<Option<Self>, KeyError> {
+    pub(crate) fn new(text: &str, place: impl fmt::Display) -> Result<Option<Self>, KeyError> {
         let text = text.trim();
         let refused = |reason| Err(KeyError::Key { place: place.to_string(), reason });
         if text.is_empty() {
@@ -107,7 +107,7 @@ impl ApiKey {
     }
 
     /// Returns the key for the request that it is made for.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
@@ -124,7 +124,7 @@ static VARIABLE: OnceLock<Option<String>> = OnceLock::new();
 /// Takes `PML_API_KEY` out of this process's environment, which others of the same user could read.
 ///
 /// Call it first in `main`, before there are threads.
-pub fn take_variable() {
+pub(crate) fn take_variable() {
     let taken = sandbox::take_variable(c"PML_API_KEY");
     VARIABLE.get_or_init(|| taken.and_then(|text| text.into_string().ok()));
 }
@@ -135,12 +135,12 @@ pub(crate) fn variable() -> Option<&'static str> {
 }
 
 /// Returns the user's file of keys, `~/.config/pml/credentials`.
-pub fn user_file() -> Option<PathBuf> {
+pub(crate) fn user_file() -> Option<PathBuf> {
     files::settings_folder().map(|folder| folder.join("credentials"))
 }
 
 /// Returns the user's file with the gateway of the last login, `~/.config/pml/gateway`.
-pub fn gateway_file() -> Option<PathBuf> {
+pub(crate) fn gateway_file() -> Option<PathBuf> {
     user_file().map(|file| file.with_file_name("gateway"))
 }
 
@@ -148,7 +148,7 @@ pub fn gateway_file() -> Option<PathBuf> {
 ///
 /// # Errors
 /// Returns [`KeyError::File`] for a file that others could have written.
-pub fn remembered_gateway() -> Result<Option<String>, KeyError> {
+pub(crate) fn remembered_gateway() -> Result<Option<String>, KeyError> {
     let Some(path) = gateway_file() else { return Ok(None) };
     let text = read_private(&path)?;
     Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))

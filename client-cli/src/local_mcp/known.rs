@@ -23,7 +23,7 @@ const LIMIT: usize = 2 * 1024 * 1024;
 
 /// The last known tools of servers.
 #[derive(Debug)]
-pub struct KnownTools {
+pub(crate) struct KnownTools {
     folder: PathBuf,
     workspace: PathBuf,
     heard: Mutex<HashMap<String, Arc<Vec<ToolDescriptor>>>>,
@@ -31,13 +31,17 @@ pub struct KnownTools {
 
 impl KnownTools {
     /// Prepares the lists of one workspace; reads only when needed.
-    pub fn new(records: &Path, workspace: &Path) -> Self {
+    pub(crate) fn new(records: &Path, workspace: &Path) -> Self {
         let (folder, workspace) = (records.join(FOLDER), workspace.to_owned());
         Self { folder, workspace, heard: Mutex::default() }
     }
 
     /// Returns the last known tools of a server.
-    pub fn of(&self, namespace: &str, spec: &ServerSpec) -> Option<Arc<Vec<ToolDescriptor>>> {
+    pub(crate) fn of(
+        &self,
+        namespace: &str,
+        spec: &ServerSpec,
+    ) -> Option<Arc<Vec<ToolDescriptor>>> {
         let name = self.file_name(namespace, spec);
         if let Some(tools) = self.lock().get(&name) {
             return Some(Arc::clone(tools));
@@ -56,7 +60,7 @@ impl KnownTools {
     }
 
     /// Stores the tools of a server. If it cannot be written, they are known until this process exits.
-    pub fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
+    pub(crate) fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
         let name = self.file_name(namespace, spec);
         if let Ok(text) = serde_json::to_string(&tools)
             && text.len() <= LIMIT

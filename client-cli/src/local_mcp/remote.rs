@@ -55,9 +55,9 @@ const RESERVED: &[&str] = &[
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// Its address.
-    pub url: Url,
+    pub(crate) url: Url,
     /// Headers; `${NAME}` in a value expands to the user's variable.
-    pub headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for Remote {
@@ -88,7 +88,7 @@ impl Remote {
     ///
     /// # Errors
     /// Returns the problem; never contains the value of a header.
-    pub fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
+    pub(crate) fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
         if url.contains("${") {
             return Err(
                 "its `url` contains a variable; `${NAME}` is only supported in headers".to_owned()
@@ -124,12 +124,12 @@ impl Remote {
     }
 
     /// Returns what people are shown: scheme, host and port.
-    pub fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
     /// Returns whether it is on this machine, where nothing leaves it on the way.
-    pub fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         http_client::is_here(&self.url)
     }
 

@@ -159,7 +159,7 @@ pub struct Environment {
 
 /// The source of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Source {
+pub(crate) enum Source {
     /// The user's environment.
     #[serde(rename = "environment")]
     Environment,
@@ -216,12 +216,12 @@ impl Environment {
     }
 
     /// Returns what finds programs in this environment.
-    pub fn programs(&self) -> &Programs {
+    pub(crate) fn programs(&self) -> &Programs {
         &self.programs
     }
 
     /// Returns a variable; the process's own wins over `.env`.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.find(name).map(|(value, _)| value)
     }
 
@@ -235,7 +235,7 @@ impl Environment {
     ///
     /// # Errors
     /// As [`for_server`](Self::for_server).
-    pub fn sources(
+    pub(crate) fn sources(
         &self,
         required: &[String],
     ) -> Result<BTreeMap<String, Source>, EnvironmentError> {
@@ -248,7 +248,7 @@ impl Environment {
     }
 
     /// Returns the variables that every child sees. Its `PATH` has no folder of the workspace.
-    pub fn base(&self) -> BTreeMap<String, String> {
+    pub(crate) fn base(&self) -> BTreeMap<String, String> {
         let passed = self.variables.iter();
         let passed = passed
             .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"))
@@ -265,7 +265,7 @@ impl Environment {
     /// # Errors
     /// Returns [`EnvironmentError`] for a variable that may not be set or is
     /// needed and not there.
-    pub fn for_server(
+    pub(crate) fn for_server(
         &self,
         entry: &BTreeMap<String, String>,
         required: &[String],
@@ -315,7 +315,7 @@ impl Environment {
 ///
 /// # Errors
 /// Returns [`EnvironmentError::Refused`] or [`EnvironmentError::Malformed`].
-pub fn check_variable(name: &str, value: &str) -> Result<(), EnvironmentError> {
+pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), EnvironmentError> {
     let is_name = !name.is_empty()
         && name.len() <= 256
         && !name.starts_with(|c: char| c.is_ascii_digit())

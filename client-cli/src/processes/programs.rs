@@ -67,18 +67,18 @@ fn how_to_get(program: &str) -> &'static str {
 
 /// A program as it would run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     /// Its file, by an absolute path.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// The programs that run it, if it is a script: its interpreter, and that one's.
-    pub interpreters: Vec<PathBuf>,
+    pub(crate) interpreters: Vec<PathBuf>,
     /// Whether the workspace determines the file; only an explicit path may lead there.
-    pub is_of_workspace: bool,
+    pub(crate) is_of_workspace: bool,
 }
 
 /// Finds programs for one workspace.
 #[derive(Debug, Clone)]
-pub struct Programs {
+pub(crate) struct Programs {
     folders: Vec<PathBuf>,
     /// The workspace, by its canonical path.
     root: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl Default for Programs {
 
 impl Programs {
     /// Takes the folders of a `PATH` that are no part of the workspace and do not lead through it.
-    pub fn new(path: Option<&str>, root: Option<&Path>) -> Self {
+    pub(crate) fn new(path: Option<&str>, root: Option<&Path>) -> Self {
         let folders = |path: &str| -> Vec<PathBuf> {
             // A relative or empty entry is a part of whatever folder a program is in.
             let absolute = path.split(':').filter(|entry| entry.starts_with('/'));
@@ -113,7 +113,7 @@ impl Programs {
     }
 
     /// Returns the `PATH` for what is started.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.to_string_lossy()).collect();
         folders.join(":")
     }
@@ -122,7 +122,7 @@ impl Programs {
     ///
     /// # Errors
     /// Returns [`ProgramError`] when there is no executable file, or the workspace would determine what runs.
-    pub fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
+    pub(crate) fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
         let missing = || ProgramError::Missing(name.to_owned());
         if name.contains('/') {
             let file = folder.join(name);

@@ -29,11 +29,11 @@ const END_GRACE: Duration = Duration::from_millis(1_000);
 const TERM_GRACE: Duration = Duration::from_millis(500);
 
 /// The exit code of a program that could not be started.
-pub const CANNOT_START: i32 = 127;
+pub(crate) const CANNOT_START: i32 = 127;
 
 /// The program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// The pipe from `pml`; its end requests the program's exit.
     Passed,
     /// The first bytes of the pipe from `pml`, then its end.
@@ -64,7 +64,7 @@ impl Supervisor {
     ///
     /// The caller must pipe standard input and keep the write end for as long
     /// as the program may live.
-    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, input: Input, argv: &[S]) -> Command {
+    pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(&self, input: Input, argv: &[S]) -> Command {
         let mut command = Command::new(&self.program);
         let input = match input {
             Input::Passed => "passed".to_owned(),
@@ -80,7 +80,7 @@ impl Supervisor {
 /// as such; otherwise returns at once.
 ///
 /// Must be called first in `main`, before there are threads.
-pub fn main_if_requested() {
+pub(crate) fn main_if_requested() {
     let mut arguments = std::env::args_os().skip(1);
     let Some(first) = arguments.next() else { return };
     let code = if first == SUPERVISE {

@@ -11,7 +11,7 @@ use super::progress;
 use crate::consent::question::Question;
 
 /// The events that a run sends to its follower.
-pub enum RunEvent {
+pub(crate) enum RunEvent {
     /// It waits for a human.
     Asks(Box<Question>),
     /// A tool call of it has ended.
@@ -29,7 +29,7 @@ pub(crate) enum Next {
 }
 
 /// A run that proceeds by itself and can be followed until it asks or ends.
-pub struct PausedRun {
+pub(crate) struct PausedRun {
     events: mpsc::UnboundedReceiver<RunEvent>,
     cancel: CancellationToken,
     code_hash: Integrity,
@@ -38,7 +38,7 @@ pub struct PausedRun {
 
 impl PausedRun {
     /// Starts a run. `story` receives the sender for its questions and returns the end.
-    pub fn start<F>(
+    pub(crate) fn start<F>(
         code_hash: Integrity,
         story: impl FnOnce(mpsc::UnboundedSender<RunEvent>, CancellationToken) -> F,
     ) -> Self

@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 use crate::workspace::protected::{Deed, Guard, Protected, Reach};
 
 /// Tells a long directory walk that its run was cancelled.
-pub type Cancelled<'a> = &'a dyn Fn() -> bool;
+pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
 
 static DESCRIPTORS: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("filesystem/tools.json"))
@@ -36,7 +36,7 @@ pub fn descriptors() -> &'static [ToolDescriptor] {
 }
 
 /// Returns whether a `filesystem` tool changes what is there.
-pub fn changes(action: &str) -> bool {
+pub(crate) fn changes(action: &str) -> bool {
     matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
 }
 

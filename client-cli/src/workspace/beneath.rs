@@ -18,31 +18,31 @@ const RACE_RETRIES: usize = 16;
 
 /// A file or folder that was opened, with the path it really has.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The descriptor; everything is done through it.
-    pub fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Its path beneath the workspace after all links, empty for the root.
-    pub real: PathBuf,
+    pub(crate) real: PathBuf,
     /// The kind of the file.
-    pub stat: Stat,
+    pub(crate) stat: Stat,
 }
 
 impl Opened {
     /// Returns the kind of what was opened.
-    pub fn kind(&self) -> FileType {
+    pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 }
 
 /// A name in an opened folder; the name itself may or may not exist.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The folder.
-    pub folder: OwnedFd,
+    pub(crate) folder: OwnedFd,
     /// The name in it.
-    pub name: String,
+    pub(crate) name: String,
     /// The folder's real path beneath the workspace, joined with the name.
-    pub real: PathBuf,
+    pub(crate) real: PathBuf,
 }
 
 /// Returns the path that the kernel has for a descriptor.
@@ -56,7 +56,7 @@ impl Workspace {
     /// # Errors
     /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL and absolute
     /// paths elsewhere.
-    pub fn relative(&self, given: &str) -> Result<PathBuf, PathError> {
+    pub(crate) fn relative(&self, given: &str) -> Result<PathBuf, PathError> {
         let outside = |reason| PathError::Outside { path: shown(given), reason };
         if given.contains('\0') {
             return Err(outside("it contains a NUL byte"));
@@ -95,7 +95,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns [`PathError`] when it leads outside or the system refuses.
-    pub fn open_beneath(
+    pub(crate) fn open_beneath(
         &self,
         given: &str,
         relative: &Path,
@@ -180,7 +180,7 @@ impl Workspace {
     /// # Errors
     /// Returns [`PathError`] when it is not a readable regular file beneath
     /// the workspace, or one that programs may not read.
-    pub fn open_file(&self, given: &str) -> Result<Opened, PathError> {
+    pub(crate) fn open_file(&self, given: &str) -> Result<Opened, PathError> {
         let relative = self.relative(given)?;
         let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
         self.require_file(given, &opened)?;
@@ -197,7 +197,7 @@ impl Workspace {
     /// # Errors
     /// Returns [`PathError`] when it is not a readable folder beneath the
     /// workspace, or one that programs may not read.
-    pub fn open_folder(&self, given: &str, relative: &Path) -> Result<Opened, PathError> {
+    pub(crate) fn open_folder(&self, given: &str, relative: &Path) -> Result<Opened, PathError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = self.open_beneath(given, relative, flags)?;
         self.refuse_own(given, &opened.real)?;
@@ -210,7 +210,7 @@ impl Workspace {
     /// # Errors
     /// Returns [`PathError`] when there is no last name, or the folder does not
     /// exist beneath the workspace.
-    pub fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
+    pub(crate) fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
         let name =
             relative.file_name().and_then(|name| name.to_str()).ok_or(PathError::Outside {
                 path: shown(given),
@@ -226,7 +226,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns [`PathError::Kind`] naming what it is.
-    pub fn require_file(&self, given: &str, opened: &Opened) -> Result<(), PathError> {
+    pub(crate) fn require_file(&self, given: &str, opened: &Opened) -> Result<(), PathError> {
         match kind_name(opened.kind()) {
             "a file" => Ok(()),
             found => Err(PathError::Kind { path: shown(given), found, wanted: "a regular file" }),
@@ -237,7 +237,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns [`PathError::Protected`].
-    pub fn refuse_own(&self, given: &str, real: &Path) -> Result<(), PathError> {
+    pub(crate) fn refuse_own(&self, given: &str, real: &Path) -> Result<(), PathError> {
         match self.protection(real, Deed::Read) {
             Some(place) if place.guard == Guard::Refused => Err(place.refused(given)),
             _ => Ok(()),
@@ -248,7 +248,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns [`PathError`] when it leads outside or the system refuses.
-    pub fn real_of(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
+    pub(crate) fn real_of(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
         for ancestor in relative.ancestors() {
             match self.open_beneath(given, ancestor, OFlags::PATH) {
                 Ok(opened) => {
@@ -267,14 +267,14 @@ impl Workspace {
     ///
     /// # Errors
     /// As [`Workspace::real_of`].
-    pub fn real_of_entry(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
+    pub(crate) fn real_of_entry(&self, given: &str, relative: &Path) -> Result<PathBuf, PathError> {
         let folder = self.real_of(given, relative.parent().unwrap_or(Path::new("")))?;
         Ok(relative.file_name().map_or_else(|| folder.clone(), |name| folder.join(name)))
     }
 }
 
 /// Returns what a file type is called in messages.
-pub fn kind_name(kind: FileType) -> &'static str {
+pub(crate) fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
         FileType::Directory => "a directory",

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 ///
 /// The messages contain the path as it was given, and reveal nothing about the file there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub(crate) enum PathError {
     /// The path leads outside.
     #[error("`{path}` is outside the workspace: {reason}")]
     Outside {
@@ -48,13 +48,13 @@ pub enum PathError {
 
 impl PathError {
     /// Returns whether the path does not exist.
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::System { errno: Errno::NOENT, .. })
     }
 }
 
 /// Returns a path escaped and shortened for a message.
-pub fn shown(path: &str) -> String {
+pub(crate) fn shown(path: &str) -> String {
     let mut out: String = path.chars().take(512).flat_map(char::escape_debug).collect();
     if path.chars().nth(512).is_some() {
         out.push('…');

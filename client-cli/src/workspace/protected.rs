@@ -17,7 +17,7 @@ use crate::files;
 
 /// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub(crate) enum Deed {
     /// Its content is read.
     Read,
     /// It is written or made.
@@ -213,7 +213,7 @@ fn resolved(path: &Path) -> PathBuf {
 
 impl Workspace {
     /// Returns whether a place is protected from a deed, and how. `real` is its path after all links.
-    pub fn protection(&self, real: &Path, deed: Deed) -> Option<Protected> {
+    pub(crate) fn protection(&self, real: &Path, deed: Deed) -> Option<Protected> {
         let named = by_name(real, deed);
         let special = self.special.iter().filter_map(|special| {
             let beneath = real.starts_with(&special.real);
@@ -273,7 +273,7 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// Returns [`PathError::Protected`].
-    pub fn allow(&self, given: &str, real: &Path, deed: Deed) -> Result<(), PathError> {
+    pub(crate) fn allow(&self, given: &str, real: &Path, deed: Deed) -> Result<(), PathError> {
         match self.workspace.protection(real, deed) {
             Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
                 Err(place.refused(given))
@@ -285,7 +285,7 @@ impl Reach<'_> {
 
 impl Protected {
     /// Returns the refusal of an access; `given` is the path as the program wrote it.
-    pub fn refused(&self, given: &str) -> PathError {
+    pub(crate) fn refused(&self, given: &str) -> PathError {
         let path = shown(given);
         PathError::Protected { path, reason: self.reason }
     }

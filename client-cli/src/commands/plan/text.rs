@@ -22,15 +22,15 @@ const PARTS: usize = 6;
 
 /// The sources of the sides of a plan.
 #[derive(Debug, Default)]
-pub struct Basis {
+pub(crate) struct Basis {
     /// An addition to the side of the program; empty if the side is known.
-    pub opening: Option<String>,
+    pub(crate) opening: Option<String>,
     /// The tools whose side may have changed, or may be another for this gateway.
-    pub doubtful: BTreeSet<ToolId>,
+    pub(crate) doubtful: BTreeSet<ToolId>,
     /// The tools of servers that are called from here and are elsewhere, and where.
-    pub sends_to: BTreeMap<ToolId, String>,
+    pub(crate) sends_to: BTreeMap<ToolId, String>,
     /// The gateway that gets the text of the program when it runs.
-    pub text_goes_to: Option<String>,
+    pub(crate) text_goes_to: Option<String>,
 }
 
 /// Renders a plan for a human; what comes from the program is escaped.
@@ -39,7 +39,7 @@ pub fn text(plan: &Plan, style: &Style) -> String {
 }
 
 /// Renders a plan for a human, with marks where its sides are in doubt.
-pub fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
+pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     if !plan.can_run {
         return "It cannot run as it is.\n".to_owned();
     }

@@ -48,7 +48,7 @@ enum Kind {
 /// # Errors
 /// Returns the problem of the file, why the server does not answer, or why the gateway refused; then nothing was
 /// published.
-pub async fn publish(
+pub(crate) async fn publish(
     app: &App,
     publish: Publish,
     stop: &CancellationToken,

@@ -8,13 +8,13 @@ use crate::capabilities::{self, Capability, Module};
 
 /// A version of a capability that may run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
+pub(crate) struct Pinned {
     /// Its full name, without a pin.
-    pub name: Fqdn,
+    pub(crate) name: Fqdn,
     /// Major, minor and patch.
-    pub version: (u64, u64, u64),
+    pub(crate) version: (u64, u64, u64),
     /// Its permanent hash.
-    pub integrity: Integrity,
+    pub(crate) integrity: Integrity,
 }
 
 impl Lockfile {
@@ -22,7 +22,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` for that, `CONFIG_INVALID` when the file is not a lock.
-    pub fn check(&self, module: &Module) -> Result<(), ErrorBody> {
+    pub(crate) fn check(&self, module: &Module) -> Result<(), ErrorBody> {
         let name = module.versioned();
         match read(&self.workspace)?.capabilities.get(&name) {
             Some(known) if *known != module.integrity => {
@@ -45,7 +45,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// As [`Lockfile::check`].
-    pub fn capability_question(
+    pub(crate) fn capability_question(
         &self,
         capability: &Capability,
     ) -> Result<Option<String>, ErrorBody> {
@@ -88,7 +88,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file cannot be written; then it must not run.
-    pub fn approve_capability(&self, module: &Module) -> Result<(), ErrorBody> {
+    pub(crate) fn approve_capability(&self, module: &Module) -> Result<(), ErrorBody> {
         let name = module.versioned();
         // Read again under the lock: another `pml` may have added its own.
         let done = self.store.locked(|store| {
@@ -105,7 +105,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock.
-    pub fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
+    pub(crate) fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = self.all_capabilities()?;
         pinned.retain(|known| {
             id.can_be(&known.name.clone().pinned(known.integrity.short()))
@@ -120,7 +120,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` when the file is not a lock.
-    pub fn all_capabilities(&self) -> Result<Vec<Pinned>, ErrorBody> {
+    pub(crate) fn all_capabilities(&self) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = Vec::new();
         for (key, integrity) in read(&self.workspace)?.capabilities {
             let Some((name, version)) = key.split_once('@') else { continue };

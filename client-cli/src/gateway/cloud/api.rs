@@ -10,13 +10,13 @@ use super::{Cloud, answer};
 
 /// The gateway's record of the calling API key.
 #[derive(Debug, Clone, Deserialize)]
-pub struct OwnKey {
+pub(crate) struct OwnKey {
     /// The scope that it acts for.
-    pub scope: String,
+    pub(crate) scope: String,
     /// The principal.
-    pub principal: String,
+    pub(crate) principal: String,
     /// The rights.
-    pub can: Vec<String>,
+    pub(crate) can: Vec<String>,
 }
 
 impl Cloud {
@@ -24,7 +24,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it was not published, with the gateway's own code.
-    pub async fn publish(&self, body: Value) -> Result<Value, ErrorBody> {
+    pub(crate) async fn publish(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/capabilities", Some(body)).await?;
         self.clean(&answer)
     }
@@ -33,7 +33,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it was not published, with the gateway's own code.
-    pub async fn publish_server(&self, body: Value) -> Result<Value, ErrorBody> {
+    pub(crate) async fn publish_server(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/servers", Some(body)).await?;
         self.clean(&answer)
     }
@@ -42,7 +42,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it failed, with the gateway's own code.
-    pub async fn remark(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
+    pub(crate) async fn remark(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
         self.api(Method::POST, &format!("api/v1/{path}"), Some(body)).await.map(drop)
     }
 
@@ -50,7 +50,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it was not deleted, with the gateway's own code.
-    pub async fn delete_entry(&self, path: &str) -> Result<(), ErrorBody> {
+    pub(crate) async fn delete_entry(&self, path: &str) -> Result<(), ErrorBody> {
         self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
     }
 
@@ -58,7 +58,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no answer.
-    pub async fn version(&self) -> Result<String, ErrorBody> {
+    pub(crate) async fn version(&self) -> Result<String, ErrorBody> {
         let answer = self.api(Method::GET, "version", None).await?;
         let answer: Value =
             serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
@@ -73,7 +73,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns `UNAUTHORIZED` for a key that the gateway does not take.
-    pub async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
+    pub(crate) async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
         let answer = self.api(Method::GET, "api/v1/keys/self", None).await;
         let answer = answer.map_err(|mut error| {
             if error.error_code == protocol::ErrorCode::Unauthorized {
@@ -98,7 +98,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no valid answer.
-    pub async fn routing(
+    pub(crate) async fn routing(
         &self,
         known: Option<&str>,
     ) -> Result<Option<(String, RoutingRules)>, ErrorBody> {

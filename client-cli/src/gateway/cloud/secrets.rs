@@ -9,21 +9,21 @@ use super::Cloud;
 
 /// A stored secret, as the gateway lists it.
 #[derive(Debug, Clone, Deserialize, serde::Serialize)]
-pub struct StoredSecret {
+pub(crate) struct StoredSecret {
     /// The variable.
-    pub name: String,
+    pub(crate) name: String,
     /// `me` or `project`.
     #[serde(rename = "for")]
-    pub owner: String,
+    pub(crate) owner: String,
     /// Rises with each new value.
-    pub version: i64,
+    pub(crate) version: i64,
     /// The hosts that may receive it; without hosts, only the hosts of catalog entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// When it was first stored.
-    pub created_at: String,
+    pub(crate) created_at: String,
     /// When it got its present value.
-    pub updated_at: String,
+    pub(crate) updated_at: String,
 }
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why there is no list.
-    pub async fn secrets(&self) -> Result<Vec<StoredSecret>, ErrorBody> {
+    pub(crate) async fn secrets(&self) -> Result<Vec<StoredSecret>, ErrorBody> {
         let body = self.api(Method::GET, "api/v1/secrets", None).await?;
         let listed: Listed =
             serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))?;
@@ -48,7 +48,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it was not stored.
-    pub async fn put_secret(
+    pub(crate) async fn put_secret(
         &self,
         name: &str,
         value: &str,
@@ -68,7 +68,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Returns why it was not deleted.
-    pub async fn delete_secret(&self, name: &str, owner: &str) -> Result<(), ErrorBody> {
+    pub(crate) async fn delete_secret(&self, name: &str, owner: &str) -> Result<(), ErrorBody> {
         let path = format!("api/v1/secrets/{name}?for={owner}");
         self.api(Method::DELETE, &path, None).await.map(drop)
     }

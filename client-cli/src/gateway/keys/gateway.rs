@@ -19,7 +19,7 @@ fn with_scheme(text: &str) -> String {
 
 /// A gateway's address: checked, and without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     url: Url,
     place: &'static str,
 }
@@ -31,7 +31,7 @@ impl Gateway {
     /// # Errors
     /// Returns [`KeyError::Url`] when the chosen one cannot be used; a wrong
     /// address is never skipped for the next.
-    pub fn choose(
+    pub(crate) fn choose(
         flag: Option<&str>,
         variable: Option<&str>,
         trusted_file: Option<&str>,
@@ -91,7 +91,7 @@ impl Gateway {
 
     /// Returns the address of a path below the gateway's own, for example
     /// `mcp`.
-    pub fn join(&self, path: &str) -> Url {
+    pub(crate) fn join(&self, path: &str) -> Url {
         let mut url = self.url.clone();
         let base = self.url.path().trim_end_matches('/');
         url.set_path(&format!("{base}/{}", path.trim_start_matches('/')));
@@ -100,22 +100,22 @@ impl Gateway {
 
     /// Returns the origin that keys belong to, for example
     /// `https://pml.casys.ai`.
-    pub fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
     /// Returns whether it is on this machine.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         is_here(&self.url)
     }
 
     /// Returns whether it is the default, which nobody named.
-    pub fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         self.place == DEFAULT_PLACE
     }
 
     /// Returns the source of the address, for people.
-    pub fn place(&self) -> &'static str {
+    pub(crate) fn place(&self) -> &'static str {
         self.place
     }
 }

@@ -38,7 +38,7 @@ const PASSED: &[&str] = &[
 
 /// The keyring of the user's session.
 #[derive(Debug, Clone)]
-pub struct Keyring {
+pub(crate) struct Keyring {
     program: PathBuf,
     /// Its `PATH`.
     path: String,
@@ -47,14 +47,14 @@ pub struct Keyring {
 /// Why the keyring could not be read or written, for people; never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the keyring {0}")]
-pub struct KeyringError(String);
+pub(crate) struct KeyringError(String);
 
 impl Keyring {
     /// Finds the keyring, whose program is none of the workspace `root`; none without a session bus or without `secret-tool`, and where `PML_KEYRING` is `off`.
     ///
     /// # Errors
     /// Returns [`KeyError::Setting`] for another value of `PML_KEYRING`.
-    pub fn of_user(root: Option<&Path>) -> Result<Option<Self>, KeyError> {
+    pub(crate) fn of_user(root: Option<&Path>) -> Result<Option<Self>, KeyError> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         match set(KEYRING_VARIABLE).as_deref().map(str::trim) {
             None | Some("on") => {}
@@ -73,7 +73,7 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns [`KeyringError`] when there is no answer in time, or it is no key.
-    pub async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
+    pub(crate) async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
         let output = self.run(&["lookup"], gateway, None, READ_LIMIT).await?;
         if !output.status.success() {
             // `secret-tool` prints nothing for a missing key.
@@ -91,7 +91,7 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns [`KeyringError`] when it was not stored.
-    pub async fn keep(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
+    pub(crate) async fn keep(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
         let label = format!("--label=PML key for {}", gateway.origin());
         let output =
             self.run(&["store", &label], gateway, Some(key.expose()), CHANGE_LIMIT).await?;
@@ -102,7 +102,7 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns [`KeyringError`] when there is no answer in time.
-    pub async fn has(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
+    pub(crate) async fn has(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let output = self.run(&["search", "--all"], gateway, None, READ_LIMIT).await?;
         // Depending on its version, it prints results on either stream.
         Ok(output.status.success() && !(output.stdout.is_empty() && output.stderr.is_empty()))
@@ -112,7 +112,7 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns [`KeyringError`] when the key is still there, or that is unknown.
-    pub async fn forget(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
+    pub(crate) async fn forget(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let was_there = self.has(gateway).await?;
         if was_there {
             self.run(&["clear"], gateway, None, CHANGE_LIMIT).await?;

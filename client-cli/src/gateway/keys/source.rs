@@ -11,7 +11,7 @@ use super::{ApiKey, Gateway, KEY_VARIABLE, KeyError, from_file, from_variable, u
 
 /// The source of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyPlace {
+pub(crate) enum KeyPlace {
     /// `PML_API_KEY`.
     Variable,
     /// The keyring of the user's session.
@@ -35,16 +35,16 @@ impl fmt::Display for KeyPlace {
 
 /// The result of the search for an API key.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// The key and its place.
-    pub key: Option<(ApiKey, KeyPlace)>,
+    pub(crate) key: Option<(ApiKey, KeyPlace)>,
     /// Why the keyring could not be queried.
-    pub trouble: Option<KeyringError>,
+    pub(crate) trouble: Option<KeyringError>,
 }
 
 /// The API key of one gateway. The keyring is queried when the key is first needed, because it may be slow.
 #[derive(Debug, Clone)]
-pub struct KeySource(Arc<Search>);
+pub(crate) struct KeySource(Arc<Search>);
 
 #[derive(Debug)]
 struct Search {
@@ -57,7 +57,7 @@ struct Search {
 
 impl KeySource {
     /// Creates the source of a key that is known.
-    pub fn given(gateway: &Gateway, key: ApiKey) -> Self {
+    pub(crate) fn given(gateway: &Gateway, key: ApiKey) -> Self {
         Self::new(gateway, None, Some((key, KeyPlace::Given)))
     }
 
@@ -65,7 +65,7 @@ impl KeySource {
     ///
     /// # Errors
     /// Returns [`KeyError`] when the variable or the file cannot be used.
-    pub fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
+    pub(crate) fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
         if let Some(key) = from_variable(gateway, super::variable())? {
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
         }
@@ -85,7 +85,7 @@ impl KeySource {
     }
 
     /// Finds the API key; the result is cached for the life of the process.
-    pub async fn find(&self) -> &Found {
+    pub(crate) async fn find(&self) -> &Found {
         let Search { gateway, keyring, otherwise, found } = &*self.0;
         let search = async || {
             let mut trouble = None;
@@ -107,7 +107,7 @@ impl KeySource {
     }
 
     /// Returns what was found so far; nothing before the first [`find`](Self::find).
-    pub fn known(&self) -> Option<&Found> {
+    pub(crate) fn known(&self) -> Option<&Found> {
         self.0.found.get()
     }
 }

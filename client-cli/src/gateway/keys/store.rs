@@ -15,7 +15,7 @@ use crate::files::atomic::{self, Existing};
 /// # Errors
 /// Returns [`KeyError::File`] when the file that is there must not be used, or the new
 /// one cannot be written.
-pub fn keep(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
+pub(crate) fn keep(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
     let text = key.expose().to_owned();
     change(path, |keys| keys.insert(gateway.origin(), text).is_none()).map(drop)
 }
@@ -24,7 +24,7 @@ pub fn keep(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError
 ///
 /// # Errors
 /// As [`keep`].
-pub fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
+pub(crate) fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
     if read_keys(path)?.is_none() {
         return Ok(false);
     }
@@ -35,7 +35,7 @@ pub fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
 ///
 /// # Errors
 /// Returns [`KeyError::File`] when it cannot be written.
-pub fn remember_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
+pub(crate) fn remember_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
     write(path, |_| Ok(format!("{gateway}\n"))).map(drop)
 }
 
@@ -43,7 +43,7 @@ pub fn remember_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> 
 ///
 /// # Errors
 /// Returns [`KeyError::File`] when the file cannot be read or removed.
-pub fn forget_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
+pub(crate) fn forget_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
     let kept = read_private(path)?.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
     if kept != Some(gateway.to_string()) {
         return Ok(());
