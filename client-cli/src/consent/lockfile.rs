@@ -6,6 +6,7 @@
 
 mod capabilities;
 mod file;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
 use self::file::{FILE, Grants, Locked, invalid, read, write};
+use self::shown::{command_line, grants_shown};
 use super::question::Start;
 use super::trust::TrustStore;
 use crate::local_mcp::Grant;
@@ -143,48 +145,6 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
     }
 }
 
-/// Variables that always contain a credential, or lead to one.
-const CREDENTIALS: &[&str] = &[
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AZURE_CLIENT_SECRET",
-    "CARGO_REGISTRY_TOKEN",
-    "GH_TOKEN",
-    "GITHUB_TOKEN",
-    "GITLAB_TOKEN",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "KUBECONFIG",
-    "NPM_TOKEN",
-    "SSH_AUTH_SOCK",
-];
-
-/// Lists what a start grants, one line each. `before` is what the user saw the last time.
-fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
-    let path = |path: &PathBuf| format!("`{}`", path.display());
-    let mut runs = format!("It runs {}", path(&grant.program.file));
-    if !grant.program.interpreters.is_empty() {
-        let by: Vec<String> = grant.program.interpreters.iter().map(path).collect();
-        runs = format!("{runs}, by {}", by.join(", by "));
-    }
-    let mut lines = vec![runs];
-    for (name, source) in &grant.variables {
-        let new = match before {
-            Some(before) if before.variables.get(name) != Some(source) => "NEW: ",
-            _ => "",
-        };
-        let warning = match CREDENTIALS.contains(&name.as_str()) {
-            true => ", which lets anybody who has it act as you elsewhere",
-            false => "",
-        };
-        lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
-    }
-    lines.push(
-        "It is not in the sandbox: it can use your files and any host, as you can".to_owned(),
-    );
-    lines
-}
-
 /// Returns the server's full name, with the version of one that has versions: each is approved and pinned for itself.
 fn server_name(entry: &RegistryEntry) -> String {
     match (entry.fqdn.parse::<Fqdn>(), &entry.server_version) {
@@ -192,12 +152,6 @@ fn server_name(entry: &RegistryEntry) -> String {
         (Ok(fqdn), None) => format!("{}.{}", fqdn.scope(), fqdn.namespace()),
         (Err(_), _) => entry.fqdn.clone(),
     }
-}
-
-/// Renders a command so that its arguments can be distinguished.
-fn command_line(install: &Install) -> String {
-    let words = std::iter::once(&install.command).chain(&install.args);
-    words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

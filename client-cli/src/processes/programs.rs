@@ -3,25 +3,21 @@
 //! Otherwise, anybody who can write to the workspace could choose what runs under the name `npx`, or the interpreter
 //! of `npx` itself: many programs are scripts, and the kernel resolves their interpreter.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
+mod links;
+mod script;
+
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+
+use self::links::leads_through;
+use self::script::{first_line, named_for_env};
 
 /// The default search path if the user has no `PATH`, or no usable one.
 const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The maximum number of followed links, the same as the kernel's.
-const LINKS_LIMIT: usize = 40;
-
 /// The maximum chain of interpreters, one less than the kernel's limit.
 const INTERPRETERS_LIMIT: usize = 4;
-
-/// How many bytes of a script the kernel reads to find its interpreter.
-const FIRST_LINE: u64 = 256;
 
 /// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -215,74 +211,6 @@ impl Programs {
 
 fn can_run(file: &Path) -> bool {
     file.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns the interpreter and its argument that the first line of a script names, as the kernel reads it.
-fn first_line(file: &Path) -> Option<(String, String)> {
-    let mut start = Vec::new();
-    File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?;
-    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let line = line.trim_matches([' ', '\t', '\r']);
-    let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    Some((interpreter.to_owned(), argument.trim_matches([' ', '\t']).to_owned()))
-}
-
-/// Returns the program that `env` would run.
-fn named_for_env(argument: &str) -> Option<String> {
-    let words = argument.split([' ', '\t']).filter(|word| !word.is_empty());
-    let mut words = words.map(|word| {
-        let split = word.strip_prefix("--split-string=").or_else(|| word.strip_prefix("-S"));
-        split.unwrap_or(word)
-    });
-    let name = words.find(|word| !word.is_empty() && !word.starts_with('-') && !word.contains('='));
-    name.map(str::to_owned)
-}
-
-/// Returns whether a path is in a folder, or a link on its way is: whoever can write there determines where it leads.
-///
-/// A missing file leads nowhere; an endless chain of links is treated as leading into the folder.
-fn leads_through(path: &Path, root: Option<&Path>) -> bool {
-    let Some(root) = root else { return false };
-    let mut rest: VecDeque<OsString> = parts(path).collect();
-    let mut at = PathBuf::from("/");
-    let mut links = 0;
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
-            at.pop();
-            continue;
-        }
-        // `at` has no links in it, so this is where the next part really lies.
-        let next = at.join(&part);
-        if next.starts_with(root) {
-            return true;
-        }
-        match std::fs::read_link(&next) {
-            Ok(target) => {
-                links += 1;
-                if links > LINKS_LIMIT {
-                    return true;
-                }
-                if target.is_absolute() {
-                    at = PathBuf::from("/");
-                }
-                let mut followed: VecDeque<OsString> = parts(&target).collect();
-                followed.append(&mut rest);
-                rest = followed;
-            }
-            Err(_) => at = next,
-        }
-    }
-    false
-}
-
-fn parts(path: &Path) -> impl Iterator<Item = OsString> + '_ {
-    path.components().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsStr::from_bytes(b"..").to_owned()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    })
 }
 
 #[cfg(test)]

@@ -125,3 +125,104 @@ impl fmt::Display for Gateway {
         f.write_str(self.url.as_str().trim_end_matches('/'))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway(text: &str) -> Gateway {
+        Gateway::choose(Some(text), None, None, None).unwrap()
+    }
+
+    #[test]
+    fn the_gateway_is_chosen_in_order() {
+        let remembered = Some("https://d.test");
+        let choose = |flag, variable, file| {
+            Gateway::choose(flag, variable, file, remembered).unwrap().to_string()
+        };
+        let (a, b, c) = (Some("https://a.test"), Some("https://b.test/x/"), Some("https://c.test"));
+        assert_eq!(choose(a, b, c), "https://a.test");
+        assert_eq!(choose(None, b, c), "https://b.test/x");
+        assert_eq!(choose(None, Some(" "), c), "https://c.test");
+        assert_eq!(choose(None, None, Some("")), "https://d.test");
+        let default = Gateway::choose(None, None, None, None).unwrap();
+        assert!(default.to_string() == DEFAULT_URL && default.is_default());
+        assert!(!gateway(DEFAULT_URL).is_default(), "it was named");
+        Gateway::choose(Some("nonsense"), b, c, remembered).unwrap_err();
+        assert_eq!(gateway("https://b.test/x/").join("mcp").as_str(), "https://b.test/x/mcp");
+        assert_eq!(
+            gateway("http://127.0.0.1:3001").join("/mcp").as_str(),
+            "http://127.0.0.1:3001/mcp"
+        );
+    }
+
+    #[test]
+    fn only_addresses_that_keep_a_key_safe_are_taken() {
+        for text in
+            ["http://localhost:3001", "http://127.0.0.9", "http://[::1]:1", "https://x.test:8443/p"]
+        {
+            gateway(text);
+        }
+        for text in [
+            "http://x.test",
+            "http://127.0.0.1.x.test",
+            "http://localhost.x.test",
+            "http://10.0.0.1",
+            "ftp://x.test",
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "https://user:canary@x.test",
+            "https://x.test/?key=canary",
+            "https://x.test/#canary",
+            "-flag",
+            "",
+        ] {
+            let chosen = Gateway::choose(Some(text), None, None, None);
+            if text.is_empty() {
+                assert_eq!(chosen.unwrap().to_string(), DEFAULT_URL);
+                continue;
+            }
+            let message = chosen.unwrap_err().to_string();
+            assert!(!message.contains("canary"), "{message}");
+        }
+    }
+
+    /// What somebody reads who wrote a wrong address.
+    #[test]
+    fn a_wrong_address_is_told_with_what_to_write() {
+        for (text, told) in [
+            (
+                "127.0.0.1:3001",
+                " `127.0.0.1:3001` from the command line cannot be used: it has no scheme; write `http://127.0.0.1:3001`",
+            ),
+            (
+                "localhost:3001",
+                " `localhost:3001` from the command line cannot be used: it has no scheme; write `http://localhost:3001`",
+            ),
+            (
+                "pml.acme.test",
+                " `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test`",
+            ),
+            (
+                "http://pml.acme.test",
+                " `http://pml.acme.test` from the command line cannot be used: `http` would send the API key unencrypted; use `https`, or `http` to this machine only",
+            ),
+            (
+                "ftp://x.test",
+                " `ftp://x.test` from the command line cannot be used: the scheme `ftp` is not supported; use `https`",
+            ),
+            ("https://", " `https://` from the command line cannot be used: empty host"),
+            (
+                "https://ana:canary@x.test",
+                " from the command line cannot be used: it contains a user name or password; put the API key into `PML_API_KEY`",
+            ),
+            (
+                "x.test?key=canary",
+                " from the command line cannot be used: relative URL without a base",
+            ),
+        ] {
+            let error = Gateway::choose(Some(text), None, None, None).unwrap_err().to_string();
+            assert_eq!(error, format!("the gateway's URL{told}"));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Calls of this machine's own tools, and what is known of them before they are made.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::{ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, Scope, ToolDescriptor, ToolId};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{App, config_error, own_program};
+use crate::capabilities::Target;
+use crate::files::records;
+use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
+use crate::processes::environment::Environment;
+use crate::processes::supervise::Supervisor;
+use crate::workspace::protected::{Granted, Protected};
+
+impl App {
+    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` has the protected places that a human
+    /// was shown.
+    ///
+    /// # Errors
+    /// Returns the tool's own error with its code.
+    pub(crate) async fn call_native(
+        &self,
+        id: &ToolId,
+        arguments: Value,
+        granted: Granted,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let answer = self.native.call(id, arguments, granted, cancel).await;
+        answer.map_err(|error| ErrorBody::new(error.code, error.message))
+    }
+
+    /// Checks whether a call could run at all, so that nobody is asked about a call that cannot. Has no effect.
+    /// Returns the protected places that it touches, which need a human's approval whatever a rule allows.
+    ///
+    /// # Errors
+    /// Returns what the call itself would fail with.
+    pub(crate) fn check_call(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        arguments: &Value,
+    ) -> Result<Vec<Protected>, ErrorBody> {
+        let checked = match target {
+            Target::Native => {
+                let checked = self.native.check(id, arguments);
+                return checked.map_err(|error| ErrorBody::new(error.code, error.message));
+            }
+            Target::Configured => self.local.check(id.namespace()),
+            Target::Registered(entry) => match &entry.install {
+                Some(install) => {
+                    let folder = self.folder_of(&server_of(entry, id)?);
+                    let spec = ServerSpec::of_registry(install, folder);
+                    self.local.check_new(id.namespace(), spec)
+                }
+                None => Ok(()),
+            },
+            Target::Gateway { lacks_key: Some(key), .. } => {
+                let key = protocol::escape_text(key);
+                let message = format!(
+                    "`{id}` needs the secret `{key}`, which the gateway does not have; store it with `pml keys set {key} --cloud`"
+                );
+                return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
+                    .with_details(json!({ "variable": key })));
+            }
+            Target::Capability(_) | Target::Gateway { .. } => Ok(()),
+        };
+        checked.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        Ok(Vec::new())
+    }
+
+    /// Calls a tool of a local MCP server and returns its raw MCP result.
+    ///
+    /// # Errors
+    /// Returns why the server did not answer.
+    pub(crate) async fn call_local(
+        &self,
+        id: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let answer = self.local.call(id.namespace(), id.action(), arguments, cancel).await;
+        answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Calls a tool of a server of the registry, which starts with its first call.
+    ///
+    /// # Errors
+    /// Returns why it cannot be started, or did not answer.
+    pub(crate) async fn call_registered(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
+        let server = server_of(entry, id)?;
+        let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
+        let folder = self.folder_of(&server);
+        // Only what is about to start needs it.
+        if !self.local.knows(&server) {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|error| {
+                config_error(format!("cannot create `{}`: {error}", folder.display()))
+            })?;
+        }
+        self.local.add(&server, ServerSpec::of_registry(install, folder)).map_err(failed)?;
+        self.local.call(&server, id.action(), arguments, cancel).await.map_err(failed)
+    }
+
+    /// Returns what the start of a server of the registry grants; nothing for one that is not started here.
+    ///
+    /// # Errors
+    /// Returns what the start would fail with.
+    pub(crate) fn grant(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+    ) -> Result<Option<Grant>, ErrorBody> {
+        let Some(install) = &entry.install else { return Ok(None) };
+        let folder = self.folder_of(&server_of(entry, id)?);
+        let spec = ServerSpec::of_registry(install, folder);
+        let grant = self.local.grant_of(id.namespace(), spec);
+        grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Returns the folder in which a server of the registry starts: one of its own, which need not be there yet.
+    fn folder_of(&self, server: &str) -> PathBuf {
+        let name = records::name(&format!("{}\0{server}", self.workspace().display()));
+        self.records().join("servers").join(name)
+    }
+
+    /// Starts a server separately from the project's own, lists its tools and stops it.
+    ///
+    /// # Errors
+    /// Returns why it did not start or answer.
+    pub(crate) async fn tools_of(
+        &self,
+        namespace: &str,
+        install: &Install,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        let servers = LocalServers::new(
+            Arc::clone(&self.workspace),
+            Arc::new(Environment::load(&self.workspace)),
+            Supervisor::new(own_program()),
+            Timing::default(),
+        );
+        let listed = match servers.add(namespace, ServerSpec::from(install)) {
+            Ok(()) => servers.tools(namespace, cancel).await,
+            Err(error) => Err(error),
+        };
+        servers.shutdown().await;
+        listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+}
+
+/// Names the process of a server of the registry: the catalog's by its namespace alone; those of others, and each
+/// version, are processes of their own.
+fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
+    let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
+    let mut server = fqdn.namespace().to_owned();
+    if *fqdn.scope() != Scope::public() {
+        server = format!("{}.{server}", fqdn.scope());
+    }
+    if let Some(version) = id.version() {
+        server = format!("{server}@{version}");
+    }
+    Ok(server)
+}
+
+fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
+    let message = format!("the registry's entry `{}` does not contain a start command", entry.fqdn);
+    ErrorBody::new(ErrorCode::ToolUnavailable, message)
+}

@@ -1,0 +1,56 @@
+//! What a human reads about a start: the command, and what it grants.
+
+use std::path::PathBuf;
+
+use protocol::Install;
+
+use super::file::Grants;
+use crate::local_mcp::Grant;
+
+/// Variables that always contain a credential, or lead to one.
+const CREDENTIALS: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "CARGO_REGISTRY_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "KUBECONFIG",
+    "NPM_TOKEN",
+    "SSH_AUTH_SOCK",
+];
+
+/// Lists what a start grants, one line each. `before` is what the user saw the last time.
+pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
+    let path = |path: &PathBuf| format!("`{}`", path.display());
+    let mut runs = format!("It runs {}", path(&grant.program.file));
+    if !grant.program.interpreters.is_empty() {
+        let by: Vec<String> = grant.program.interpreters.iter().map(path).collect();
+        runs = format!("{runs}, by {}", by.join(", by "));
+    }
+    let mut lines = vec![runs];
+    for (name, source) in &grant.variables {
+        let new = match before {
+            Some(before) if before.variables.get(name) != Some(source) => "NEW: ",
+            _ => "",
+        };
+        let warning = match CREDENTIALS.contains(&name.as_str()) {
+            true => ", which lets anybody who has it act as you elsewhere",
+            false => "",
+        };
+        lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
+    }
+    lines.push(
+        "It is not in the sandbox: it can use your files and any host, as you can".to_owned(),
+    );
+    lines
+}
+
+/// Renders a command so that its arguments can be distinguished.
+pub(super) fn command_line(install: &Install) -> String {
+    let words = std::iter::once(&install.command).chain(&install.args);
+    words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,54 @@
+//! Where a path leads, link by link.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// The maximum number of followed links, the same as the kernel's.
+const LINKS_LIMIT: usize = 40;
+
+/// Returns whether a path is in a folder, or a link on its way is: whoever can write there determines where it leads.
+///
+/// A missing file leads nowhere; an endless chain of links is treated as leading into the folder.
+pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
+    let Some(root) = root else { return false };
+    let mut rest: VecDeque<OsString> = parts(path).collect();
+    let mut at = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        // `at` has no links in it, so this is where the next part really lies.
+        let next = at.join(&part);
+        if next.starts_with(root) {
+            return true;
+        }
+        match std::fs::read_link(&next) {
+            Ok(target) => {
+                links += 1;
+                if links > LINKS_LIMIT {
+                    return true;
+                }
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                let mut followed: VecDeque<OsString> = parts(&target).collect();
+                followed.append(&mut rest);
+                rest = followed;
+            }
+            Err(_) => at = next,
+        }
+    }
+    false
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::from_bytes(b"..").to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
