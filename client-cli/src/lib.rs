@@ -7,6 +7,18 @@
 //!
 //! Its modules are private; [`run()`] is the program.
 
+// Who may import whom (`tests/it/layering.rs` checks it, without exceptions). No modules import each other in a circle;
+// a file and its folder count as one module. From below:
+//
+// - `files`, `workspace` and `processes` are what this machine is made of: small private files, the folder that tools
+//   may touch, and programs that are started.
+// - `gateway`, `local_mcp` and `tools` are where calls go. None of them knows a permission.
+// - `consent` alone decides about calls. It knows what can be called, and nothing of runs.
+// - `config` and `app` put these together as one project.
+// - `placement` and `discover` look without running anything. `run` runs programs, and is the only room that makes a
+//   call of one.
+// - `stdio` and `commands` are the doors.
+
 mod analyser;
 mod app;
 mod args;
