@@ -31,23 +31,21 @@ impl Analyser {
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }
-        let answer =
-            self.jobs.run(analysis::Request::new(source).encode()).await.map_err(|failure| {
-                match failure {
-                    JobFailure::Unavailable(reason) => {
-                        ErrorBody::new(ErrorCode::SandboxUnavailable, reason)
-                    }
-                    killed => ErrorBody::new(
-                        ErrorCode::TooComplex,
-                        format!("the analysis of the program was stopped: {killed}"),
-                    ),
-                }
-            })?;
+        let answer = self.jobs.run(analysis::Request::new(source).encode()).await;
+        let answer = answer.map_err(|failure| job_error(failure, "the analysis of the program"))?;
         analysis::decode(&answer).map(Arc::new).map_err(|error| {
             ErrorBody::new(
                 ErrorCode::Internal,
                 format!("the analysis returned an invalid answer: {error}"),
             )
         })
+    }
+}
+
+/// Returns the error of a sealed job that gave no answer; `what` names the job.
+pub(crate) fn job_error(failure: JobFailure, what: &str) -> ErrorBody {
+    match failure {
+        JobFailure::Unavailable(reason) => ErrorBody::new(ErrorCode::SandboxUnavailable, reason),
+        killed => ErrorBody::new(ErrorCode::TooComplex, format!("{what} was stopped: {killed}")),
     }
 }

@@ -2,32 +2,20 @@
 //!
 //! They are found by their hash and verified each time, so the files need not be trusted.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io;
 use std::path::Path;
 
 use protocol::Integrity;
-use rustix::fs::{Mode, OFlags};
 
 use super::{MODULE_LIMIT, Module};
-use crate::files::atomic::{self, Existing};
+use crate::files::records::{RecordFile, name_of_hash};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "capabilities";
 
 /// Returns the program of this hash, if it is there and still has it.
 pub(crate) fn kept(records: &Path, integrity: Integrity) -> Option<Module> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(open(records).ok()?, name(integrity), flags, Mode::empty());
-    let file = File::from(file.ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(MODULE_LIMIT as u64 + 1).read_to_string(&mut text).ok()?;
+    let text = String::from_utf8(file(records, integrity).read()?).ok()?;
     Module::read(text).ok().filter(|module| module.integrity == integrity)
 }
 
@@ -36,22 +24,11 @@ pub(crate) fn kept(records: &Path, integrity: Integrity) -> Option<Module> {
 /// # Errors
 /// Returns the system's error; then the program is absent, or the previous one remains.
 pub(crate) fn keep(records: &Path, module: &Module) -> Result<(), io::Error> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(records.join(FOLDER))?;
-    let mode = Some(Mode::from_raw_mode(0o600));
-    let text = module.text.as_bytes();
-    atomic::write(open(records)?, &name(module.integrity), text, mode, Existing::Replaced)
+    file(records, module.integrity).write(module.text.as_bytes())
 }
 
-fn open(records: &Path) -> Result<OwnedFd, io::Error> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(records.join(FOLDER), flags, Mode::empty())?)
-}
-
-fn name(integrity: Integrity) -> String {
-    integrity.into_bytes().iter().fold(String::new(), |mut name, byte| {
-        let _ = write!(name, "{byte:02x}");
-        name
-    })
+fn file(records: &Path, integrity: Integrity) -> RecordFile {
+    RecordFile::named(records, FOLDER, name_of_hash(integrity), MODULE_LIMIT)
 }
 
 #[cfg(test)]
@@ -66,7 +43,7 @@ mod tests {
         assert_eq!(kept(folder.path(), good.integrity), None);
         keep(folder.path(), &good).unwrap();
         assert_eq!(kept(folder.path(), good.integrity), Some(good.clone()));
-        let file = folder.path().join(FOLDER).join(name(good.integrity));
+        let file = folder.path().join(FOLDER).join(name_of_hash(good.integrity));
         let other = Module::read(module("a.b.c.d", "0.1.0", "return 2")).unwrap();
         for text in [&other.text, "", &good.text.replace("return 1", "return 3")] {
             std::fs::write(&file, text).unwrap();

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use analysis::{Bundle, Bundled, Diagnostic, FileDiagnostic, Needed, Sources};
 use protocol::{ErrorBody, ErrorCode, escape_text};
-use sandbox::{JobFailure, JobLimits, JobPool};
+use sandbox::{JobLimits, JobPool};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::terminal::{interrupted, note, read_program};
+use crate::analyser::job_error;
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
@@ -204,15 +205,8 @@ fn is_missing(error: &PathError) -> bool {
 
 async fn bundle(child: &JobPool, sources: &Sources) -> Result<Bundled, CliError> {
     let input = serde_json::to_vec(sources).map_err(|error| CliError::failed(error.to_string()))?;
-    let answer = child.run(input).await.map_err(|failure| match failure {
-        JobFailure::Unavailable(reason) => {
-            CliError::from_code(ErrorCode::SandboxUnavailable, reason)
-        }
-        killed => CliError::from_code(
-            ErrorCode::TooComplex,
-            format!("reading the program's imports was stopped: {killed}"),
-        ),
-    })?;
+    let answer = child.run(input).await;
+    let answer = answer.map_err(|failure| job_error(failure, "reading the program's imports"))?;
     serde_json::from_slice(&answer).map_err(|error| {
         CliError::failed(format!("the bundler returned an invalid answer: {error}"))
     })

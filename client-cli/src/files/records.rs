@@ -26,7 +26,12 @@ pub(crate) struct RecordFile {
 impl RecordFile {
     /// Returns the record file of the thing that `of` identifies, of at most `limit` bytes.
     pub(crate) fn new(records: &Path, folder: &str, of: &str, limit: usize) -> Self {
-        Self { folder: records.join(folder), name: name(of), limit }
+        Self::named(records, folder, name(of), limit)
+    }
+
+    /// Returns the record file of this name, of at most `limit` bytes.
+    pub(crate) fn named(records: &Path, folder: &str, name: String, limit: usize) -> Self {
+        Self { folder: records.join(folder), name, limit }
     }
 
     /// Reads the file, if it is one and not too long.
@@ -60,8 +65,12 @@ impl RecordFile {
 
 /// Returns a file or folder name for the thing that `of` identifies.
 pub(crate) fn name(of: &str) -> String {
-    let hash = Integrity::of(of.as_bytes()).into_bytes();
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    name_of_hash(Integrity::of(of.as_bytes()))
+}
+
+/// Returns a file or folder name for what has this hash.
+pub(crate) fn name_of_hash(hash: Integrity) -> String {
+    hash.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the seconds since 1970.

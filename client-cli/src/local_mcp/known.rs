@@ -4,17 +4,13 @@
 //! so that they are found before its first call as well; no workspace can supply them.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::{Integrity, ToolDescriptor};
-use rustix::fs::{Mode, OFlags};
+use protocol::ToolDescriptor;
 
 use super::ServerSpec;
-use crate::files::atomic::{self, Existing};
+use crate::files::records::{RecordFile, name};
 
 /// The folder next to the user's records.
 const FOLDER: &str = "tools";
@@ -24,7 +20,7 @@ const LIMIT: usize = 2 * 1024 * 1024;
 /// The last known tools of servers.
 #[derive(Debug)]
 pub(crate) struct KnownTools {
-    folder: PathBuf,
+    records: PathBuf,
     workspace: PathBuf,
     heard: Mutex<HashMap<String, Arc<Vec<ToolDescriptor>>>>,
 }
@@ -32,8 +28,8 @@ pub(crate) struct KnownTools {
 impl KnownTools {
     /// Prepares the lists of one workspace; reads only when needed.
     pub(crate) fn new(records: &Path, workspace: &Path) -> Self {
-        let (folder, workspace) = (records.join(FOLDER), workspace.to_owned());
-        Self { folder, workspace, heard: Mutex::default() }
+        let (records, workspace) = (records.to_owned(), workspace.to_owned());
+        Self { records, workspace, heard: Mutex::default() }
     }
 
     /// Returns the last known tools of a server.
@@ -46,15 +42,8 @@ impl KnownTools {
         if let Some(tools) = self.lock().get(&name) {
             return Some(Arc::clone(tools));
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let path = self.folder.join(&name);
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        let mut text = String::new();
-        file.take(LIMIT as u64).read_to_string(&mut text).ok()?;
-        let tools: Arc<Vec<ToolDescriptor>> = Arc::new(serde_json::from_str(&text).ok()?);
+        let text = self.file(name.clone()).read()?;
+        let tools: Arc<Vec<ToolDescriptor>> = Arc::new(serde_json::from_slice(&text).ok()?);
         self.lock().insert(name, Arc::clone(&tools));
         Some(tools)
     }
@@ -62,28 +51,22 @@ impl KnownTools {
     /// Stores the tools of a server. If it cannot be written, they are known until this process exits.
     pub(crate) fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
         let name = self.file_name(namespace, spec);
-        if let Ok(text) = serde_json::to_string(&tools)
+        if let Ok(text) = serde_json::to_vec(&tools)
             && text.len() <= LIMIT
-            && let Err(error) = self.write(&name, &text)
+            && let Err(error) = self.file(name.clone()).write(&text)
         {
             tracing::debug!(server = namespace, %error, "Could not store a server's tools");
         }
         self.lock().insert(name, Arc::new(tools));
     }
 
-    fn write(&self, name: &str, text: &str) -> std::io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&self.folder, flags, Mode::empty())?;
-        let mode = Some(Mode::from_raw_mode(0o600));
-        atomic::write(folder, name, text.as_bytes(), mode, Existing::Replaced)
+    fn file(&self, name: String) -> RecordFile {
+        RecordFile::named(&self.records, FOLDER, name, LIMIT)
     }
 
     /// Names a list by what decides what a server offers: how it is started, and where.
     fn file_name(&self, namespace: &str, spec: &ServerSpec) -> String {
-        let start = format!("{:?}\0{namespace}\0{spec:?}", self.workspace);
-        let hash = Integrity::of(start.as_bytes()).into_bytes();
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        name(&format!("{:?}\0{namespace}\0{spec:?}", self.workspace))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Vec<ToolDescriptor>>>> {
