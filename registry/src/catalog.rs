@@ -156,7 +156,7 @@ async fn page(
                 tool_count, integrity, visibility
             from mcp_servers
             where org = $1 and visibility <> 'public'
-                and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
+                and visible_to($1, $2, $3, org, project, visibility, owner)
                 and ($4::text[] is null
                     or (org collate "C", project collate "C", namespace collate "C", ''::text collate "C")
                     > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
@@ -172,7 +172,7 @@ async fn page(
             join capability_versions v on v.org = c.org and v.project = c.project and v.namespace = c.namespace
                 and v.name = c.name and v.version = c.latest
             where c.org = $1 and c.visibility <> 'public'
-                and (c.visibility = 'org' or (c.project = $2 and (c.visibility = 'project' or c.owner = $3)))
+                and visible_to($1, $2, $3, c.org, c.project, c.visibility, c.owner)
                 and ($4::text[] is null
                     or (c.org collate "C", c.project collate "C", c.namespace collate "C", c.name collate "C")
                     > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
@@ -224,7 +224,7 @@ async fn page(
             union all
             (select from mcp_servers
             where org = $1 and visibility <> 'public'
-                and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
+                and visible_to($1, $2, $3, org, project, visibility, owner)
                 and ($4::text is null or position(lower($4) in lower(namespace || ' ' || left(description, 1000))) > 0)
                 and ($5::text is null or kind = $5)
                 and ($6::text is null or namespace = $6)
@@ -235,7 +235,7 @@ async fn page(
             join capability_versions v on v.org = c.org and v.project = c.project and v.namespace = c.namespace
                 and v.name = c.name and v.version = c.latest
             where c.org = $1 and c.visibility <> 'public'
-                and (c.visibility = 'org' or (c.project = $2 and (c.visibility = 'project' or c.owner = $3)))
+                and visible_to($1, $2, $3, c.org, c.project, c.visibility, c.owner)
                 and ($4::text is null or position(lower($4) in
                     lower(c.namespace || ' ' || c.name || ' ' || left(v.description, 1000))) > 0)
                 and ($5::text is null or $5 = 'deno')

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use protocol::{Fqdn, NameError, RegistryEntry, Scope, ShortHash, ToolId, Visibility};
+use sqlx::PgConnection;
 
 use crate::{Registry, RegistryError, Tenant, Version, content, resolve};
 
@@ -130,166 +131,34 @@ impl Registry {
         name: &EntryName,
         version: Option<Version>,
     ) -> Result<Entry, RegistryError> {
-        let (first, second, namespace, action) = name.parts(tenant);
-        let namespace_name = namespace.to_owned();
-        let action_name = action.map(str::to_owned);
-        let (namespace, action) = (namespace_name.clone(), action_name.clone());
-        // In addition to the policy, with the tenant as an argument.
-        let own = tenant.clone();
-        let asked = name.to_string();
-        let is_short = name.is_short();
-        let (nearest, farthest) = (first.clone(), second.clone());
+        let (nearest, farthest, namespace, action) = name.parts(tenant);
+        let wanted = Wanted {
+            nearest: nearest.clone(),
+            farthest: farthest.clone(),
+            namespace: namespace.to_owned(),
+            action: action.map(str::to_owned),
+            version: version.map(|version| version.to_string()),
+            is_short: name.is_short(),
+        };
+        let (asker, asked) = (tenant.clone(), name.to_string());
         let rows = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let rows = match action.clone() {
-                        Some(action) if version.is_some() => {
-                            sqlx::query_as!(
-                                Row,
-                                r#"select org, project, content, integrity, routing, true as "is_fixed!",
-                                    visibility, code as "code?", deprecated
-                                from capability_versions
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
-                                    or ($11 and org = $7))
-                                    and namespace = $5 and name = $6 and version = $10
-                                    and (visibility = 'public' or (org = $7 and (visibility = 'org'
-                                        or (project = $8 and (visibility = 'project' or owner = $9)))))
-                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
-                                    org collate "C", project collate "C"
-                                limit 4"#,
-                                first.org(),
-                                first.project(),
-                                second.org(),
-                                second.project(),
-                                namespace,
-                                action,
-                                own.org(),
-                                own.project(),
-                                own.principal_name(),
-                                version.map(|version| version.to_string()),
-                                is_short,
-                            )
-                            .fetch_all(&mut *connection)
-                            .await?
-                        }
-                        Some(action) => {
-                            sqlx::query_as!(
-                                Row,
-                                r#"select org as "org!", project as "project!",
-                                    content as "content!", integrity as "integrity!",
-                                    routing as "routing!", true as "is_fixed!",
-                                    visibility as "visibility!", code, deprecated
-                                from pml_registry
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
-                                    or ($10 and org = $7))
-                                    and namespace = $5 and name = $6
-                                    and (visibility = 'public' or (org = $7 and (visibility = 'org'
-                                        or (project = $8 and (visibility = 'project' or owner = $9)))))
-                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
-                                    org collate "C", project collate "C"
-                                limit 4"#,
-                                first.org(),
-                                first.project(),
-                                second.org(),
-                                second.project(),
-                                namespace,
-                                action,
-                                own.org(),
-                                own.project(),
-                                own.principal_name(),
-                                is_short,
-                            )
-                            .fetch_all(&mut *connection)
-                            .await?
-                        }
-                        None if version.is_some() => {
-                            sqlx::query_as!(
-                                Row,
-                                r#"select org, project, content, integrity, routing as "routing!",
-                                    true as "is_fixed!", visibility, null as code, deprecated
-                                from server_versions
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
-                                    or ($10 and org = $6))
-                                    and namespace = $5 and version = $9
-                                    and (visibility = 'public' or (org = $6 and (visibility = 'org'
-                                        or (project = $7 and (visibility = 'project' or owner = $8)))))
-                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
-                                    org collate "C", project collate "C"
-                                limit 4"#,
-                                first.org(),
-                                first.project(),
-                                second.org(),
-                                second.project(),
-                                namespace,
-                                own.org(),
-                                own.project(),
-                                own.principal_name(),
-                                version.map(|version| version.to_string()),
-                                is_short,
-                            )
-                            .fetch_all(&mut *connection)
-                            .await?
-                        }
-                        None => {
-                            sqlx::query_as!(
-                                Row,
-                                r#"select org, project, content, integrity,
-                                    effective_routing(routing, namespace, namespace || ':*') as "routing!",
-                                    routing is not null as "is_fixed!", visibility, null as code, deprecated
-                                from mcp_servers
-                                where ((org = $1 and project = $2) or (org = $3 and project = $4)
-                                    or ($9 and org = $6))
-                                    and namespace = $5
-                                    and (visibility = 'public' or (org = $6 and (visibility = 'org'
-                                        or (project = $7 and (visibility = 'project' or owner = $8)))))
-                                order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
-                                    org collate "C", project collate "C"
-                                limit 4"#,
-                                first.org(),
-                                first.project(),
-                                second.org(),
-                                second.project(),
-                                namespace,
-                                own.org(),
-                                own.project(),
-                                own.principal_name(),
-                                is_short,
-                            )
-                            .fetch_all(&mut *connection)
-                            .await?
-                        }
-                    };
-                    if !rows.is_empty() {
-                        return Ok(rows);
+                    let rows = read(connection, &asker, &wanted).await?;
+                    if rows.is_empty() {
+                        return Err(match is_gone(connection, &asker, &wanted).await? {
+                            true => RegistryError::Gone(asked),
+                            false => RegistryError::NotFound(asked),
+                        });
                     }
-                    let is_gone = sqlx::query_scalar!(
-                        r#"select exists (
-                            select from tombstones
-                            where ((org = $1 and project = $2) or (org = $3 and project = $4))
-                                and namespace = $5 and name in ('', $6)
-                                and (visibility = 'public' or (org = $7 and (visibility = 'org'
-                                    or (project = $8 and (visibility = 'project' or owner = $9)))))
-                        ) as "is_gone!""#,
-                        first.org(),
-                        first.project(),
-                        second.org(),
-                        second.project(),
-                        namespace,
-                        action.unwrap_or_default(),
-                        own.org(),
-                        own.project(),
-                        own.principal_name(),
-                    )
-                    .fetch_one(connection)
-                    .await?;
-                    Err(if is_gone { RegistryError::Gone(asked) } else { RegistryError::NotFound(asked) })
+                    Ok(rows)
                 })
             })
             .await?;
         let (row, scope) = nearest_of(rows, &nearest, &farthest, name)?;
-        let found = match action_name {
-            Some(action) => Fqdn::of_tool(scope, &ToolId::new(&namespace_name, &action)?),
-            None => Fqdn::server(scope, &namespace_name)?,
+        let found = match action {
+            Some(action) => Fqdn::of_tool(scope, &ToolId::new(namespace, action)?),
+            None => Fqdn::server(scope, namespace)?,
         };
         let routing = content::routing(&row.routing);
         let (mut entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
@@ -301,6 +170,128 @@ impl Registry {
         let visibility = content::visibility(&row.visibility);
         Ok(Entry { entry, fqdn, visibility, is_fixed: row.is_fixed, code })
     }
+}
+
+/// What is looked up.
+struct Wanted {
+    nearest: Scope,
+    farthest: Scope,
+    namespace: String,
+    action: Option<String>,
+    version: Option<String>,
+    /// Whether other projects of the caller's organisation are searched as well.
+    is_short: bool,
+}
+
+/// Reads the entries of one table that a name may mean, the nearest first. The columns of the table differ, and what
+/// else must hold; the arguments from `$10` on are for that.
+///
+/// The policies hide the same entries as `visible_to`: neither depends on the other.
+macro_rules! read_from {
+    ($connection:expr, $asker:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
+        sqlx::query_as!(
+            Row,
+            $columns
+                + " where ((org = $1 and project = $2) or (org = $3 and project = $4) or ($9 and org = $6))
+                    and namespace = $5
+                    and visible_to($6, $7, $8, org, project, visibility, owner)"
+                + $condition
+                + r#" order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                    org collate "C", project collate "C"
+                limit 4"#,
+            $wanted.nearest.org(),
+            $wanted.nearest.project(),
+            $wanted.farthest.org(),
+            $wanted.farthest.project(),
+            $wanted.namespace,
+            $asker.org(),
+            $asker.project(),
+            $asker.principal_name(),
+            $wanted.is_short,
+            $($argument),*
+        )
+        .fetch_all($connection)
+        .await?
+    };
+}
+
+async fn read(
+    connection: &mut PgConnection,
+    asker: &Tenant,
+    wanted: &Wanted,
+) -> Result<Vec<Row>, RegistryError> {
+    let rows = match (&wanted.action, &wanted.version) {
+        (Some(action), Some(version)) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity, routing, true as "is_fixed!", visibility,
+                code as "code?", deprecated
+            from capability_versions"#,
+            " and name = $10 and version = $11",
+            action,
+            version
+        ),
+        (Some(action), None) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org as "org!", project as "project!", content as "content!", integrity as "integrity!",
+                routing as "routing!", true as "is_fixed!", visibility as "visibility!", code, deprecated
+            from pml_registry"#,
+            " and name = $10",
+            action
+        ),
+        (None, Some(version)) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity, routing as "routing!", true as "is_fixed!", visibility,
+                null as code, deprecated
+            from server_versions"#,
+            " and version = $10",
+            version
+        ),
+        (None, None) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity,
+                effective_routing(routing, namespace, namespace || ':*') as "routing!",
+                routing is not null as "is_fixed!", visibility, null as code, deprecated
+            from mcp_servers"#,
+            ""
+        ),
+    };
+    Ok(rows)
+}
+
+/// Returns whether there was such an entry that the caller could see.
+async fn is_gone(
+    connection: &mut PgConnection,
+    asker: &Tenant,
+    wanted: &Wanted,
+) -> Result<bool, RegistryError> {
+    let is_gone = sqlx::query_scalar!(
+        r#"select exists (
+            select from tombstones
+            where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                and namespace = $5 and name in ('', $6)
+                and visible_to($7, $8, $9, org, project, visibility, owner)
+        ) as "is_gone!""#,
+        wanted.nearest.org(),
+        wanted.nearest.project(),
+        wanted.farthest.org(),
+        wanted.farthest.project(),
+        wanted.namespace,
+        wanted.action.as_deref().unwrap_or_default(),
+        asker.org(),
+        asker.project(),
+        asker.principal_name(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(is_gone)
 }
 
 /// Returns the entry that a name resolves to, from the candidates in the order of their distance.

@@ -206,9 +206,7 @@ impl Registry {
                                 when org = $10 and project = $11 then 2
                                 end as distance
                             from candidates c
-                            where visibility = 'public' or (org = $7 and (visibility = 'org'
-                                or (project = $8 and (visibility = 'project'
-                                    or (visibility = 'private' and owner = $9)))))
+                            where visible_to($7, $8, $9, org, project, visibility, owner)
                         ),
                         -- Only the own organisation has what is nearer than something else.
                         yanked as materialized (
@@ -250,9 +248,7 @@ impl Registry {
                             (select array_agg(y.org || '.' || y.project order by y.project <> $8, y.project collate "C")
                                 from yanked y
                                 where y.id = f.id and case when y.project = $8 then 0 else 1 end < f.nearest
-                                    and (y.visibility in ('org', 'public') or (y.project = $8
-                                        and (y.visibility = 'project'
-                                            or (y.visibility = 'private' and y.owner = $9))))) as yanked
+                                    and visible_to($7, $8, $9, y.org, y.project, y.visibility, y.owner)) as yanked
                         from wanted w left join found f on f.id = w.id and f.nth <= $12
                             left join tool_classes c on f.is_tool
                                 and (c.org, c.project, c.namespace, c.name, c.integrity)

@@ -5,6 +5,8 @@
 //! what one tenant may see is never searched for another. Before a search it is validated: at no cost while no entry
 //! has changed at all, otherwise by the stamps of its entries, so that only changed ones are read again.
 
+mod audience;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,9 +17,10 @@ use protocol::ranking::{Described, Intent, ToolIndex};
 use protocol::{Scope, ToolId};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
+use self::audience::Audience;
 use super::Candidate;
 use super::strangers::texts;
-use crate::{Principal, Registry, RegistryError, Tenant};
+use crate::{Registry, RegistryError, Tenant};
 
 /// The maximum number of cached tools of all indexes together, and the lifetime of an index that is not searched.
 const CAPACITY: u64 = 200_000;
@@ -29,59 +32,6 @@ const CHUNK: usize = 100;
 /// How long an index stays valid. Each search reads the change counter from the database, and is notified of changes
 /// in progress; this limit covers a dead connection that reports nothing. The results are read again anyway.
 const BELIEVED: Duration = Duration::from_secs(60);
-
-/// Whose tools an index has.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Audience {
-    /// The catalog.
-    Everybody,
-    /// The entries of its organisation that a project can see.
-    Project(Scope),
-    /// The entries that are private to a principal of a project.
-    Principal(Scope, Principal),
-}
-
-impl Audience {
-    /// Returns those to which a tenant belongs, its own first.
-    fn of(tenant: &Tenant) -> Vec<Self> {
-        let mut audiences = Vec::new();
-        if let Some(scope) = tenant.scope() {
-            let private = tenant.principal();
-            audiences.extend(private.map(|who| Self::Principal(scope.clone(), who.clone())));
-            audiences.push(Self::Project(scope.clone()));
-        }
-        // The organisation that owns the catalog has it among its own.
-        if tenant.org() != Scope::public().org() {
-            audiences.push(Self::Everybody);
-        }
-        audiences
-    }
-
-    /// Returns as whom it is read.
-    fn tenant(&self) -> Tenant {
-        match self {
-            Self::Everybody => Tenant::anonymous(),
-            Self::Project(scope) => Tenant::of(scope.clone()),
-            Self::Principal(scope, who) => Tenant::member(scope.clone(), who.clone()),
-        }
-    }
-
-    fn scope(&self) -> Scope {
-        match self {
-            Self::Everybody => Scope::public(),
-            Self::Project(scope) | Self::Principal(scope, _) => scope.clone(),
-        }
-    }
-
-    /// Returns the word for it in our queries.
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Everybody => "everybody",
-            Self::Project(_) => "project",
-            Self::Principal(..) => "principal",
-        }
-    }
-}
 
 /// The indexes of all audiences that search.
 pub(crate) struct KnownTools {
@@ -332,9 +282,10 @@ impl Registry {
 
     /// Reads the stamps of all entries of an audience, and the change counter from before.
     async fn stamps(&self, audience: &Audience) -> Result<(i64, Vec<Stamp>), RegistryError> {
-        let (tenant, scope, kind) = (audience.tenant(), audience.scope(), audience.kind());
-        let principal = tenant.principal_name().to_owned();
-        self.in_tenant(&tenant, move |connection| {
+        let (tenant, scope) = (audience.tenant(), audience.scope());
+        let (spans_projects, is_private) = (audience.spans_projects(), audience.is_private());
+        let reader = tenant.clone();
+        self.in_tenant(&reader, move |connection| {
             Box::pin(async move {
                 let changes = sqlx::query_scalar!("select last_value from entry_changes");
                 // A separate statement: a read after it sees at least the changes that it counts.
@@ -344,22 +295,19 @@ impl Registry {
                     Stamp,
                     r#"select project as "project!", namespace as "namespace!", '' as "name!", xmin::text as "stamp!"
                     from mcp_servers
-                    where org = $1 and case $4
-                        when 'everybody' then project = $2 and visibility = 'public'
-                        when 'project' then visibility in ('org', 'public')
-                            or (project = $2 and visibility = 'project')
-                        else project = $2 and visibility = 'private' and owner = $3 end
+                    where org = $1 and ($2::text is null or project = $2) and (visibility = 'private') = $3
+                        and visible_to($4, $5, $6, org, project, visibility, owner)
                     union all
                     select project, namespace, name, xmin::text from capabilities
-                    where org = $1 and latest is not null and case $4
-                        when 'everybody' then project = $2 and visibility = 'public'
-                        when 'project' then visibility in ('org', 'public')
-                            or (project = $2 and visibility = 'project')
-                        else project = $2 and visibility = 'private' and owner = $3 end"#,
+                    where org = $1 and ($2::text is null or project = $2) and (visibility = 'private') = $3
+                        and visible_to($4, $5, $6, org, project, visibility, owner)
+                        and latest is not null"#,
                     scope.org(),
-                    scope.project(),
-                    principal,
-                    kind,
+                    (!spans_projects).then(|| scope.project()),
+                    is_private,
+                    tenant.org(),
+                    tenant.project(),
+                    tenant.principal_name(),
                 )
                 .fetch_all(connection)
                 .await?;
@@ -375,35 +323,35 @@ impl Registry {
         audience: &Audience,
         entries: &[(EntryKey, String)],
     ) -> Result<Vec<Row>, RegistryError> {
-        let (tenant, scope, kind) = (audience.tenant(), audience.scope(), audience.kind());
-        let principal = tenant.principal_name().to_owned();
+        let (tenant, scope) = (audience.tenant(), audience.scope());
+        let (spans_projects, is_private) = (audience.spans_projects(), audience.is_private());
+        let reader = tenant.clone();
         let part = |part: fn(&EntryKey) -> &String| -> Vec<String> {
             entries.iter().map(|(key, _)| part(key).clone()).collect()
         };
         let (projects, namespaces, names) =
             (part(|key| &key.0), part(|key| &key.1), part(|key| &key.2));
-        self.in_tenant(&tenant, move |connection| {
+        self.in_tenant(&reader, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query_as!(
                     Row,
                     r#"select r.project as "project!", r.namespace as "namespace!", k.name as "entry_name!",
                         r.name as "name!", r.content as "content!"
-                    from unnest($5::text[], $6::text[], $7::text[]) as k (project, namespace, name)
+                    from unnest($7::text[], $8::text[], $9::text[]) as k (project, namespace, name)
                     cross join lateral (
                         select r.project, r.namespace, r.name, r.content from pml_registry r
                         where r.org = $1 and r.project = k.project and r.namespace = k.namespace
                             and (case when k.name = '' then r.record_type = 'mcp-tool'
                                 else r.record_type = 'capability' and r.name = k.name end)
-                            and case $4
-                                when 'everybody' then r.project = $2 and r.visibility = 'public'
-                                when 'project' then r.visibility in ('org', 'public')
-                                    or (r.project = $2 and r.visibility = 'project')
-                                else r.project = $2 and r.visibility = 'private' and r.owner = $3 end
+                            and ($2::text is null or r.project = $2) and (r.visibility = 'private') = $3
+                            and visible_to($4, $5, $6, r.org, r.project, r.visibility, r.owner)
                         offset 0) r"#,
                     scope.org(),
-                    scope.project(),
-                    principal,
-                    kind,
+                    (!spans_projects).then(|| scope.project()),
+                    is_private,
+                    tenant.org(),
+                    tenant.project(),
+                    tenant.principal_name(),
                     &projects,
                     &namespaces,
                     &names,

@@ -75,18 +75,14 @@ impl Registry {
                                     when o.org = $7 and o.project = $8 then 2 end as distance
                                 from pml_registry o
                                 where o.tool_id = k.tool_id and o.org = any (array[$4, $7])
-                                    and (o.visibility = 'public' or (o.org = $4 and (o.visibility = 'org'
-                                        or (o.project = $5 and (o.visibility = 'project'
-                                            or (o.visibility = 'private' and o.owner = $6))))))
+                                    and visible_to($4, $5, $6, o.org, o.project, o.visibility, o.owner)
                                 offset 0) m
                             where m.distance is not null) n
                         left join tool_classes c on (c.org, c.project, c.namespace, c.name, c.integrity)
                             = (r.org, r.project, r.namespace, r.name, r.integrity)
                         left join published_servers p on (p.org, p.project, p.namespace)
                             = (r.org, r.project, r.namespace)
-                        where r.visibility = 'public' or (r.org = $4 and (r.visibility = 'org'
-                            or (r.project = $5 and (r.visibility = 'project'
-                                or (r.visibility = 'private' and r.owner = $6)))))
+                        where visible_to($4, $5, $6, r.org, r.project, r.visibility, r.owner)
                         order by k.nth"#,
                         &ids,
                         &orgs,

@@ -76,7 +76,7 @@ pub(super) async fn own_servers(
             (select org, project, namespace, '', content, integrity, created_at, updated_at, deprecated, false, null
             from mcp_servers
             where org = $1 and visibility <> 'public' and kind in ('stdio', 'http')
-                and (visibility = 'org' or (project = $2 and (visibility = 'project' or owner = $3)))
+                and visible_to($1, $2, $3, org, project, visibility, owner)
                 and ($4::text[] is null
                     or (org collate "C", project collate "C", namespace collate "C", '' collate "C")
                     > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
@@ -90,8 +90,7 @@ pub(super) async fn own_servers(
             from server_versions v
             join published_servers p on p.org = v.org and p.project = v.project and p.namespace = v.namespace
             where not $12 and v.version is distinct from p.latest and (v.yanked_at is null or $11)
-                and (v.visibility = 'public' or (v.org = $1 and (v.visibility = 'org'
-                    or (v.project = $2 and (v.visibility = 'project' or v.owner = $3)))))
+                and visible_to($1, $2, $3, v.org, v.project, v.visibility, v.owner)
                 and ($4::text[] is null
                     or (v.org collate "C", v.project collate "C", v.namespace collate "C", v.version collate "C")
                     > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
@@ -105,8 +104,7 @@ pub(super) async fn own_servers(
             (select org, project, namespace, '', '', '', deleted_at, deleted_at, null, false, version
             from tombstones
             where $11 and name = '' and version is not null
-                and (visibility = 'public' or (org = $1 and (visibility = 'org'
-                    or (project = $2 and (visibility = 'project' or owner = $3)))))
+                and visible_to($1, $2, $3, org, project, visibility, owner)
                 and ($4::text[] is null
                     or (org collate "C", project collate "C", namespace collate "C", '' collate "C")
                     > ($4[1] collate "C", $4[2] collate "C", $4[3] collate "C", $4[4] collate "C"))
@@ -194,8 +192,7 @@ pub(super) async fn own_versions(
             from server_versions v
             join published_servers p on p.org = v.org and p.project = v.project and p.namespace = v.namespace
             where v.org = $4 and v.project = $5 and v.namespace = $6
-                and (v.visibility = 'public' or (v.org = $1 and (v.visibility = 'org'
-                    or (v.project = $2 and (v.visibility = 'project' or v.owner = $3)))))
+                and visible_to($1, $2, $3, v.org, v.project, v.visibility, v.owner)
                 and (v.yanked_at is null or $7)
                 and (not $8 or v.version is not distinct from p.latest)
                 and ($9::text is null or v.version = $9)

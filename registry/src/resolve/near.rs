@@ -39,10 +39,12 @@ pub(super) async fn near(
         ),
         known as materialized (
             (select tool_id from pml_registry
-                where org = $1 and project = $2 and (visibility <> 'private' or owner = $3) limit $8)
+                where org = $1 and project = $2
+                    and visible_to($1, $2, $3, org, project, visibility, owner) limit $8)
             union
             (select tool_id from pml_registry
-                where org = $1 and project <> $2 and visibility in ('org', 'public') limit $8)
+                where org = $1 and project <> $2
+                    and visible_to($1, $2, $3, org, project, visibility, owner) limit $8)
             union
             (select tool_id from pml_registry
                 where org = $4 and project = $5 and visibility = 'public' limit $8)
@@ -50,15 +52,11 @@ pub(super) async fn near(
         versions as (
             select a.id, v.org, v.project, v.version, v.rank
             from asked a join capability_versions v on v.tool_id = a.id
-            where v.yanked_at is null and (v.visibility = 'public' or (v.org = $1 and (v.visibility = 'org'
-                or (v.project = $2 and (v.visibility = 'project'
-                    or (v.visibility = 'private' and v.owner = $3))))))
+            where v.yanked_at is null and visible_to($1, $2, $3, v.org, v.project, v.visibility, v.owner)
             union all
             select a.id, s.org, s.project, s.version, s.rank
             from asked a join server_versions s on s.namespace = a.namespace
-            where s.yanked_at is null and (s.visibility = 'public' or (s.org = $1 and (s.visibility = 'org'
-                or (s.project = $2 and (s.visibility = 'project'
-                    or (s.visibility = 'private' and s.owner = $3))))))
+            where s.yanked_at is null and visible_to($1, $2, $3, s.org, s.project, s.visibility, s.owner)
                 and s.content::jsonb -> 'tools' @> jsonb_build_array(
                     jsonb_build_object('name', split_part(a.id, ':', 2)))
         )
