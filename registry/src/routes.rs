@@ -11,10 +11,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::keys::KeyCache;
-use crate::liveness::ServedPool;
-use crate::remembered::EntryCache;
-use crate::{Quota, Registry, RegistryError, Tenant, content, pool_options, quotas};
+use crate::accounts::keys::KeyCache;
+use crate::database::pool::{ServedPool, pool_options};
+use crate::entries::content;
+use crate::entries::remembered::EntryCache;
+use crate::identity::tenant::Tenant;
+use crate::limits::quotas::{self, Quota};
+use crate::{Registry, RegistryError};
 
 /// The channel of changed routes; the triggers of the migrations send on it.
 const ROUTES: &str = "pml_routes";

@@ -23,8 +23,9 @@ pub use master::{DerivedKey, MasterKey, MasterKeyError, MasterKeys};
 pub use rotate::{MasterKeyStatus, Rewrapped};
 pub use value::{SecretName, SecretOwner, SecretRecord, SecretStamp, SecretValue, UsedSecret};
 
-use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::{Registry, RegistryError, Tenant};
+use crate::identity::tenant::Tenant;
+use crate::records::audit::{self, AuditEvent, AuditOutcome};
+use crate::{Registry, RegistryError};
 use data_keys::OpenError;
 use place::{Found, Opened, Place, owner_of};
 

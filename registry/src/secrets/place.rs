@@ -10,8 +10,9 @@ use super::seal::{Purpose, Unreadable};
 use super::{
     KeyHost, MasterKeys, SecretName, SecretOwner, SecretRecord, SecretStamp, SecretUse, SecretValue,
 };
-use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::{RegistryError, Tenant};
+use crate::RegistryError;
+use crate::identity::tenant::Tenant;
+use crate::records::audit::{self, AuditEvent, AuditOutcome};
 
 /// Reads whose a secret is.
 pub(super) fn owner_of(column: &str) -> SecretOwner {

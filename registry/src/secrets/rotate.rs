@@ -13,10 +13,12 @@ use serde_json::json;
 
 use super::MasterKeys;
 use super::data_keys::{OpenError, WrappedKey};
-use crate::audit::{self, AuditEvent, AuditOutcome};
-use crate::operator::{Operator, make};
-use crate::tenant::in_tenant;
-use crate::{RegistryError, Tenant};
+use crate::RegistryError;
+use crate::accounts::scopes::make;
+use crate::database::operator::Operator;
+use crate::database::transaction::in_tenant;
+use crate::identity::tenant::Tenant;
+use crate::records::audit::{self, AuditEvent, AuditOutcome};
 
 /// A master key as the operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

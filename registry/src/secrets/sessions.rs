@@ -9,7 +9,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use protocol::Fqdn;
 
 use super::seal::Purpose;
-use crate::{Registry, RegistryError, Tenant};
+use crate::identity::tenant::Tenant;
+use crate::{Registry, RegistryError};
 
 /// The longest session id of a server for which a handle is created.
 const LONGEST: usize = 1_024;

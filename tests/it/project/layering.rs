@@ -172,6 +172,24 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ),
     ("client-cli", "testing", &["commands", "local_mcp", "processes", "tools", "workspace", "*"]),
     ("client-cli", "*", &[]),
+    ("registry", "identity", &["*"]),
+    ("registry", "paging", &["*"]),
+    ("registry", "database", &["identity", "*"]),
+    ("registry", "records", &["identity", "database", "*"]),
+    // Who reads an entry does not know how it came to be.
+    ("registry", "entries", &["identity", "database", "paging", "*"]),
+    ("registry", "accounts", &["identity", "database", "records", "paging", "*"]),
+    ("registry", "publishing", &["identity", "database", "records", "entries", "*"]),
+    (
+        "registry",
+        "operator",
+        &["identity", "database", "records", "entries", "publishing", "accounts", "*"],
+    ),
+    ("registry", "limits", &["identity", "database", "records", "accounts", "operator", "*"]),
+    // A secret is bound to its place, never to an entry.
+    ("registry", "secrets", &["identity", "database", "records", "accounts", "*"]),
+    ("registry", "routes", &["identity", "database", "entries", "accounts", "limits", "*"]),
+    ("registry", "*", &[]),
 ];
 
 /// Single imports that are allowed across rooms: crate, importing module, imported module. The crate's root says why.

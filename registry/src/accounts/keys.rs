@@ -1,0 +1,82 @@
+//! API keys: how one that is presented is checked.
+
+pub(crate) mod manage;
+mod memory;
+pub(crate) mod record;
+pub(crate) mod secret;
+mod standing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use protocol::Scope;
+
+use crate::identity::caller::Caller;
+use crate::identity::right::Rights;
+use crate::{Registry, RegistryError};
+use memory::Memory;
+use secret::ApiKey;
+use standing::{Standing, Subject};
+
+/// Remembers for a moment who a key is, and what a principal may do.
+#[derive(Default)]
+pub(crate) struct KeyCache {
+    callers: Memory<[u8; 32], Arc<Caller>>,
+    standings: Memory<Subject, Arc<Standing>>,
+}
+
+impl KeyCache {
+    pub(crate) fn forget(&self) {
+        self.callers.forget();
+        self.standings.forget();
+    }
+
+    pub(crate) fn believe_for(&self, time: Duration) {
+        self.callers.believe_for(time);
+        self.standings.believe_for(time);
+    }
+}
+
+impl Registry {
+    /// Verifies a presented key. Its checksum is verified before the database is queried.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid
+    /// key, and [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn authenticate(&self, presented: &str) -> Result<Arc<Caller>, RegistryError> {
+        let hash = presented.parse::<ApiKey>()?.hash();
+        let ended = |caller: &Arc<Caller>| caller.expires_at.is_some_and(|at| at <= Utc::now());
+        if let Some(caller) = self.keys.callers.get(&hash).filter(|caller| !ended(caller)) {
+            return Ok(caller);
+        }
+        let generation = self.keys.callers.generation();
+        let row = self
+            .pool
+            .outside(move |connection| {
+                let found = sqlx::query!(
+                    r#"select id as "id!", org as "org!", project as "project!",
+                    principal as "principal!", rights as "rights!", expires_at as "expires_at?",
+                    org_role as "org_role?", made_by as "made_by?"
+                from key_by_hash($1)"#,
+                    hash.as_slice(),
+                )
+                .fetch_optional(connection);
+                Box::pin(found)
+            })
+            .await?
+            .ok_or(RegistryError::InvalidCredential)?;
+        let caller = Arc::new(Caller {
+            key_id: Some(row.id),
+            principal: row.principal.parse()?,
+            scope: Scope::new(&row.org, &row.project)?,
+            rights: Rights::of_words(&row.rights)?,
+            expires_at: row.expires_at,
+            org_role: row.org_role.map(|role| role.parse()).transpose()?,
+            session: None,
+            key_made_by: row.made_by.map(Arc::from),
+        });
+        self.keys.callers.remember(hash, Arc::clone(&caller), generation);
+        Ok(caller)
+    }
+}

@@ -1,0 +1,7 @@
+//! The connections to Postgres, and the transactions that name their tenant.
+
+pub(crate) mod connect;
+pub(crate) mod liveness;
+pub(crate) mod operator;
+pub(crate) mod pool;
+pub(crate) mod transaction;

@@ -1,0 +1,61 @@
+//! The connection of the operator, with the role that owns the database.
+
+use std::str::FromStr as _;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use crate::database::connect;
+use crate::database::pool::ACQUIRE_TIMEOUT;
+use crate::{MIGRATOR, RegistryError};
+
+/// Migrates, seeds, makes scopes and edits routing rules.
+///
+/// Row-level security binds the owner as well; each method acts for the scope it names.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    pub(crate) pool: PgPool,
+}
+
+impl Operator {
+    /// Connects as the owner.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer.
+    pub async fn connect(owner_url: &str) -> Result<Self, RegistryError> {
+        let options = PgConnectOptions::from_str(owner_url)
+            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
+        // Without the time limits of a request: a migration may take long, and so
+        // may the wait for another process's.
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.clone())
+            .await;
+        match pool {
+            Ok(pool) => Ok(Self { pool }),
+            Err(error) => Err(connect::explain(&options, error).await),
+        }
+    }
+
+    /// Runs the migrations that have not run yet; several may try at once.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Migrate`] when one fails or was edited after it ran.
+    pub async fn migrate(&self) -> Result<(), RegistryError> {
+        let pool = self.pool.clone();
+        MIGRATOR.run(&pool).await?;
+        // One at a time, or the second of two grants fails on the row that the first changed.
+        sqlx::raw_sql(
+            "begin; select pg_advisory_xact_lock(hashtext('pml: grant after migrations')); \
+             grant select on _sqlx_migrations to pml_app; commit",
+        )
+        .execute(&pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Closes the connection.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}

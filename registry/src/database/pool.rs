@@ -1,0 +1,110 @@
+//! The connections that serve requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use crate::database::connect;
+use crate::database::liveness::{Liveness, Probe};
+use crate::{MIGRATOR, RegistryError};
+
+/// How long a request waits for a connection: a dead database must be reported within two seconds.
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// The pool of connections that serve requests, and the state of the database behind it.
+#[derive(Clone)]
+pub(crate) struct ServedPool {
+    pub(crate) pool: PgPool,
+    pub(crate) liveness: Liveness,
+    /// Probes as long as anything holds the pool.
+    pub(crate) probe: Arc<Probe>,
+}
+
+impl ServedPool {
+    /// Connects, and refuses a role or a schema that cannot serve.
+    pub(crate) async fn connect(
+        options: &PgConnectOptions,
+        connections: u32,
+    ) -> Result<Self, RegistryError> {
+        let probe = Arc::new(Probe::start(options.clone()));
+        let liveness = probe.liveness();
+        let settings = pool_options(connections, liveness.clone());
+        let pool = match settings.connect_with(options.clone()).await {
+            Ok(pool) => pool,
+            Err(error) => return Err(connect::explain(options, error).await),
+        };
+        check_role(&pool).await?;
+        let pool = Self { pool, liveness, probe };
+        check_schema(&pool).await?;
+        Ok(pool)
+    }
+}
+
+/// The session settings with which the database itself releases the resources of lost connections.
+///
+/// Statements and locks have a limit. A gateway that is stopped in the middle of a transaction loses the transaction
+/// with its locks, and so does one whose machine is lost. A statement whose caller has closed the connection is
+/// cancelled.
+///
+/// Our queries look up rows by key, so one plan suits all arguments; planning a look-up with the policies takes five
+/// times as long as executing it.
+const SETTINGS: &str = "set statement_timeout = '5s'; \
+    set lock_timeout = '1500ms'; \
+    set idle_in_transaction_session_timeout = '5s'; \
+    set tcp_user_timeout = '5s'; \
+    set client_connection_check_interval = '1s'; \
+    set plan_cache_mode = force_generic_plan";
+
+/// Returns how the pools that serve behave.
+pub(crate) fn pool_options(connections: u32, liveness: Liveness) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .idle_timeout(Duration::from_secs(300))
+        .max_lifetime(Duration::from_secs(1_800))
+        // A round trip for each acquire; a dead connection shows at its first use anyway.
+        .test_before_acquire(false)
+        .before_acquire(move |_, connection| {
+            // One that died without a word would cost its user the time that the first answer has.
+            let may_be_dead = liveness.doubts(connection.age);
+            Box::pin(async move { Ok(!may_be_dead) })
+        })
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                sqlx::raw_sql(SETTINGS).execute(connection).await?;
+                Ok(())
+            })
+        })
+}
+
+/// Refuses a role that row-level security does not bind.
+async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
+    let role = sqlx::query!(
+        r#"select r.rolname::text as "name!",
+            (r.rolsuper or r.rolbypassrls) as "bypasses!",
+            exists (
+                select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where n.nspname = 'public' and c.relkind in ('r', 'p')
+                    and pg_has_role(r.oid, c.relowner, 'usage')
+            ) as "owns!"
+        from pg_roles r where r.rolname = current_user"#
+    )
+    .fetch_one(pool)
+    .await?;
+    if role.bypasses || role.owns {
+        return Err(RegistryError::UnsafeRole { role: role.name });
+    }
+    Ok(())
+}
+
+/// Refuses a schema that lacks a migration of this program.
+pub(crate) async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError> {
+    // Not a checked query: the migrator makes this table, the migrations do not.
+    let versions = "select version from _sqlx_migrations where success";
+    let done: Vec<i64> = pool
+        .outside(move |connection| Box::pin(sqlx::query_scalar(versions).fetch_all(connection)))
+        .await?;
+    let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
+    if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
+}

@@ -1,0 +1,249 @@
+//! The transactions that set their tenant in the database.
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
+
+use crate::database::pool::ServedPool;
+use crate::identity::tenant::Tenant;
+use crate::{Registry, RegistryError};
+
+/// The time limit of the database's first answer: a caller gets an error within two seconds if it does not answer.
+const FIRST: Duration = Duration::from_millis(1_900);
+/// The time limit of a request's whole transaction on a responsive database. The [probe](crate::database::liveness) detects an
+/// unresponsive one, and the database itself ends long statements.
+const WHOLE: Duration = Duration::from_secs(10);
+
+/// Makes the rest of a transaction act for an organisation: for one of its projects, or for the whole if the project
+/// is empty.
+pub(crate) async fn act_for(
+    connection: &mut PgConnection,
+    org: &str,
+    project: &str,
+) -> Result<(), RegistryError> {
+    sqlx::query!(
+        "select set_config('app.org', $1, true) as org, set_config('app.project', $2, true) as project",
+        org,
+        project,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(())
+}
+
+/// A transaction, borrowed from its connection.
+pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send + 'c>>;
+
+impl Registry {
+    /// Runs `work` in a transaction of the tenant and commits it.
+    ///
+    /// The transaction is a task of its own, which finishes even if the caller disconnects. Dropping a half-begun
+    /// transaction could hand its connection, with this tenant's settings, to the next caller.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] as soon as the database is considered unavailable.
+    pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+    {
+        self.pool.in_tenant(tenant, work).await
+    }
+}
+
+impl ServedPool {
+    /// Does what [`Registry::in_tenant`] does.
+    pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+    {
+        self.in_time(Box::pin(transaction(self.pool.clone(), tenant, work))).await
+    }
+
+    /// Runs one statement that belongs to no tenant.
+    pub(crate) async fn outside<T, F>(&self, statement: F) -> Result<T, RegistryError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T> + Send + Sync + 'static,
+    {
+        let pool = self.pool.clone();
+        let statement = async move {
+            let (held, out) = first_answer(&pool, statement).await?;
+            held.release();
+            Ok(out)
+        };
+        self.in_time(Box::pin(statement)).await
+    }
+
+    /// Cancels work when the database becomes unresponsive, and does not start it while it is.
+    ///
+    /// The work is boxed, because it is large and would be part of the future of every caller up the stack.
+    async fn in_time<T: Send + 'static>(
+        &self,
+        work: Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send>>,
+    ) -> Result<T, RegistryError> {
+        if self.liveness.is_silent() {
+            return Err(gone());
+        }
+        let liveness = self.liveness.clone();
+        in_task(async move {
+            tokio::select! {
+                biased;
+                // First: what has its answer is done, whatever became of the database since.
+                done = work => done,
+                () = liveness.lost() => Err(gone()),
+                () = tokio::time::sleep(WHOLE) => Err(gone()),
+            }
+        })
+        .await
+    }
+}
+
+/// Does the same for the operator, whose work may take long.
+pub(crate) async fn in_tenant<T, F>(
+    pool: PgPool,
+    tenant: &Tenant,
+    work: F,
+) -> Result<T, RegistryError>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+{
+    in_task(transaction(pool, tenant, work)).await
+}
+
+/// Returns the transaction of a tenant.
+fn transaction<T, F>(
+    pool: PgPool,
+    tenant: &Tenant,
+    work: F,
+) -> impl Future<Output = Result<T, RegistryError>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+{
+    let begin = tenant.begin();
+    async move {
+        let (mut held, ()) =
+            first_answer(&pool, |connection| execute(connection, Arc::clone(&begin))).await?;
+        match work(&mut held).await {
+            Ok(out) => {
+                execute(&mut held, "commit".into()).await?;
+                held.release();
+                Ok(out)
+            }
+            Err(error) => {
+                if execute(&mut held, "rollback".into()).await.is_ok() {
+                    held.release();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Runs work in a task of its own, so that it completes even if its caller is dropped.
+async fn in_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
+) -> Result<T, RegistryError> {
+    match tokio::spawn(work).await {
+        Ok(out) => out,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is shutting down.
+        Err(_) => Err(RegistryError::Unavailable(sqlx::Error::WorkerCrashed)),
+    }
+}
+
+/// A statement under way, borrowed from its connection.
+pub(crate) type Statement<'c, T> =
+    Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
+
+/// A pooled connection with an operation in progress. It returns to the pool when the operation has ended. If it is
+/// dropped before, it is closed, so that the next caller cannot inherit its transaction or tenant.
+struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    fn release(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("it is taken out only by what consumes it")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("it is taken out only by what consumes it")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.0.take() {
+            connection.close_on_drop();
+        }
+    }
+}
+
+/// Takes a connection and runs the first statement on it, again for each pooled
+/// connection that turns out to have died while it was idle, as all of them do when the
+/// database restarts.
+///
+/// A connection is not tested before its use, so the first message on it is the test. Nothing has happened yet that a
+/// retry could repeat. If the database does not answer this message in time, it is unavailable, even if the network
+/// has not reported it.
+async fn first_answer<T>(
+    pool: &PgPool,
+    first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
+) -> Result<(Held, T), RegistryError> {
+    let answer = async {
+        let mut tries = pool.size();
+        loop {
+            let mut held = Held(Some(pool.acquire().await?));
+            match first(&mut held).await {
+                Ok(out) => return Ok((held, out)),
+                Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
+                Err(error) => {
+                    if error.as_database_error().is_some() && !is_disconnect(&error) {
+                        held.release();
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+    };
+    tokio::time::timeout(FIRST, answer).await.unwrap_or_else(|_| Err(gone()))
+}
+
+fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, ()> {
+    Box::pin(async move {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    })
+}
+
+fn gone() -> RegistryError {
+    RegistryError::Unavailable(sqlx::Error::PoolTimedOut)
+}
+
+fn is_disconnect(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        // The database's reason for ending a connection: shutdown, crash.
+        sqlx::Error::Database(told) => {
+            matches!(told.code().as_deref(), Some("57P01" | "57P02"))
+        }
+        _ => false,
+    }
+}

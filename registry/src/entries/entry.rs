@@ -1,0 +1,254 @@
+//! One registry entry, by full or short name.
+
+use protocol::{Fqdn, RegistryEntry, Scope, ToolId, Visibility};
+use sqlx::PgConnection;
+
+use crate::entries::name::EntryName;
+use crate::entries::version::Version;
+use crate::entries::{content, resolve};
+use crate::identity::tenant::Tenant;
+use crate::{Registry, RegistryError};
+
+/// An entry, and what the gateway needs to serve it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The entry as it is served; its content has just been verified.
+    pub entry: RegistryEntry,
+    /// Its canonical name; a tool's is pinned.
+    pub fqdn: Fqdn,
+    /// The visibility; only a public entry may be cached by others.
+    pub visibility: Visibility,
+    /// Whether the entry itself contains a routing, which overrides the rules.
+    pub is_fixed: bool,
+    /// For a capability: its program.
+    pub code: Option<String>,
+}
+
+struct Row {
+    org: String,
+    project: String,
+    content: String,
+    integrity: String,
+    routing: String,
+    is_fixed: bool,
+    visibility: String,
+    code: Option<String>,
+    deprecated: Option<String>,
+}
+
+impl Registry {
+    /// Returns an entry that the tenant may see.
+    ///
+    /// # Errors
+    /// Returns the same [`RegistryError::NotFound`] for nonexistent and hidden entries, [`RegistryError::Gone`] for
+    /// an entry that the tenant could see until it was deleted, [`RegistryError::HashMismatch`] when the name is
+    /// pinned to a different content, and [`RegistryError::IntegrityMismatch`] when the stored content was tampered
+    /// with.
+    pub async fn entry(&self, tenant: &Tenant, name: &EntryName) -> Result<Entry, RegistryError> {
+        self.entry_at(tenant, name, None).await
+    }
+
+    /// Returns one version of an entry that the tenant may see; capabilities and published servers have versions. A
+    /// version that was yanked is returned as well: who names it relies on it.
+    ///
+    /// # Errors
+    /// As [`Registry::entry`].
+    pub async fn entry_at(
+        &self,
+        tenant: &Tenant,
+        name: &EntryName,
+        version: Option<Version>,
+    ) -> Result<Entry, RegistryError> {
+        let (nearest, farthest, namespace, action) = name.parts(tenant);
+        let wanted = Wanted {
+            nearest: nearest.clone(),
+            farthest: farthest.clone(),
+            namespace: namespace.to_owned(),
+            action: action.map(str::to_owned),
+            version: version.map(|version| version.to_string()),
+            is_short: name.is_short(),
+        };
+        let (asker, asked) = (tenant.clone(), name.to_string());
+        let rows = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    let rows = read(connection, &asker, &wanted).await?;
+                    if rows.is_empty() {
+                        return Err(match is_gone(connection, &asker, &wanted).await? {
+                            true => RegistryError::Gone(asked),
+                            false => RegistryError::NotFound(asked),
+                        });
+                    }
+                    Ok(rows)
+                })
+            })
+            .await?;
+        let (row, scope) = nearest_of(rows, &nearest, &farthest, name)?;
+        let found = match action {
+            Some(action) => Fqdn::of_tool(scope, &ToolId::new(namespace, action)?),
+            None => Fqdn::server(scope, namespace)?,
+        };
+        let routing = content::routing(&row.routing);
+        let (mut entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
+        entry.deprecated = row.deprecated;
+        let code =
+            resolve::row::capability(&fqdn, &entry, row.code)?.map(|capability| capability.code);
+        if name.pin().is_some_and(|pin| fqdn.hash() != Some(pin)) {
+            return Err(RegistryError::HashMismatch { current: fqdn });
+        }
+        let visibility = content::visibility(&row.visibility);
+        Ok(Entry { entry, fqdn, visibility, is_fixed: row.is_fixed, code })
+    }
+}
+
+/// What is looked up.
+struct Wanted {
+    nearest: Scope,
+    farthest: Scope,
+    namespace: String,
+    action: Option<String>,
+    version: Option<String>,
+    /// Whether other projects of the caller's organisation are searched as well.
+    is_short: bool,
+}
+
+/// Reads the entries of one table that a name may mean, the nearest first. The columns of the table differ, and what
+/// else must hold; the arguments from `$10` on are for that.
+///
+/// The policies hide the same entries as `visible_to`: neither depends on the other.
+macro_rules! read_from {
+    ($connection:expr, $asker:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
+        sqlx::query_as!(
+            Row,
+            $columns
+                + " where ((org = $1 and project = $2) or (org = $3 and project = $4) or ($9 and org = $6))
+                    and namespace = $5
+                    and visible_to($6, $7, $8, org, project, visibility, owner)"
+                + $condition
+                + r#" order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
+                    org collate "C", project collate "C"
+                limit 4"#,
+            $wanted.nearest.org(),
+            $wanted.nearest.project(),
+            $wanted.farthest.org(),
+            $wanted.farthest.project(),
+            $wanted.namespace,
+            $asker.org(),
+            $asker.project(),
+            $asker.principal_name(),
+            $wanted.is_short,
+            $($argument),*
+        )
+        .fetch_all($connection)
+        .await?
+    };
+}
+
+async fn read(
+    connection: &mut PgConnection,
+    asker: &Tenant,
+    wanted: &Wanted,
+) -> Result<Vec<Row>, RegistryError> {
+    let rows = match (&wanted.action, &wanted.version) {
+        (Some(action), Some(version)) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity, routing, true as "is_fixed!", visibility,
+                code as "code?", deprecated
+            from capability_versions"#,
+            " and name = $10 and version = $11",
+            action,
+            version
+        ),
+        (Some(action), None) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org as "org!", project as "project!", content as "content!", integrity as "integrity!",
+                routing as "routing!", true as "is_fixed!", visibility as "visibility!", code, deprecated
+            from pml_registry"#,
+            " and name = $10",
+            action
+        ),
+        (None, Some(version)) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity, routing as "routing!", true as "is_fixed!", visibility,
+                null as code, deprecated
+            from server_versions"#,
+            " and version = $10",
+            version
+        ),
+        (None, None) => read_from!(
+            connection,
+            asker,
+            wanted,
+            r#"select org, project, content, integrity,
+                effective_routing(routing, namespace, namespace || ':*') as "routing!",
+                routing is not null as "is_fixed!", visibility, null as code, deprecated
+            from mcp_servers"#,
+            ""
+        ),
+    };
+    Ok(rows)
+}
+
+/// Returns whether there was such an entry that the caller could see.
+async fn is_gone(
+    connection: &mut PgConnection,
+    asker: &Tenant,
+    wanted: &Wanted,
+) -> Result<bool, RegistryError> {
+    let is_gone = sqlx::query_scalar!(
+        r#"select exists (
+            select from tombstones
+            where ((org = $1 and project = $2) or (org = $3 and project = $4))
+                and namespace = $5 and name in ('', $6)
+                and visible_to($7, $8, $9, org, project, visibility, owner)
+        ) as "is_gone!""#,
+        wanted.nearest.org(),
+        wanted.nearest.project(),
+        wanted.farthest.org(),
+        wanted.farthest.project(),
+        wanted.namespace,
+        wanted.action.as_deref().unwrap_or_default(),
+        asker.org(),
+        asker.project(),
+        asker.principal_name(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(is_gone)
+}
+
+/// Returns the entry that a name resolves to, from the candidates in the order of their distance.
+fn nearest_of(
+    rows: Vec<Row>,
+    nearest: &Scope,
+    farthest: &Scope,
+    name: &EntryName,
+) -> Result<(Row, Scope), RegistryError> {
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        let scope = Scope::new(&row.org, &row.project)?;
+        found.push((row, scope));
+    }
+    let is_between = |scope: &Scope| scope != nearest && scope != farthest;
+    if let [(_, first), (_, second), ..] = &found[..]
+        && is_between(first)
+        && is_between(second)
+    {
+        let between = found.iter().map(|(_, scope)| scope).filter(|scope| is_between(scope));
+        let candidates = between.map(|scope| match name {
+            EntryName::Tool(id) => Fqdn::of_tool(scope.clone(), id).to_string(),
+            other => format!("{scope}.{other}"),
+        });
+        return Err(RegistryError::Ambiguous {
+            name: name.to_string(),
+            candidates: candidates.collect(),
+        });
+    }
+    found.into_iter().next().ok_or_else(|| RegistryError::NotFound(name.to_string()))
+}

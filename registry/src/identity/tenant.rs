@@ -1,0 +1,104 @@
+//! The tenant of a query.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use protocol::Scope;
+
+use crate::RegistryError;
+use crate::identity::principal::Principal;
+
+/// The tenant of a read or write: a scope and a principal in it, or nobody, who sees public entries only.
+#[derive(Debug, Clone, Default)]
+pub struct Tenant {
+    scope: Option<Scope>,
+    principal: Option<Principal>,
+    /// The creator of the key that the principal acts with, for the audit log only.
+    key_made_by: Option<Arc<str>>,
+}
+
+/// The creator of its key has no influence on what a principal may see and do.
+impl PartialEq for Tenant {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.scope, &self.principal) == (&other.scope, &other.principal)
+    }
+}
+
+impl Eq for Tenant {}
+
+impl Hash for Tenant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.scope, &self.principal).hash(state);
+    }
+}
+
+impl Tenant {
+    /// Returns the tenant without a scope.
+    pub fn anonymous() -> Self {
+        Self::default()
+    }
+
+    /// Returns a scope without a principal; entries that are private to one stay hidden.
+    pub fn of(scope: Scope) -> Self {
+        Self { scope: Some(scope), ..Self::default() }
+    }
+
+    /// Returns a principal in a scope.
+    pub fn member(scope: Scope, principal: Principal) -> Self {
+        Self { scope: Some(scope), principal: Some(principal), key_made_by: None }
+    }
+
+    /// Adds who made the key that the principal acts with.
+    #[must_use]
+    pub fn with_key_made_by(mut self, maker: Option<Arc<str>>) -> Self {
+        self.key_made_by = maker;
+        self
+    }
+
+    /// Returns the creator of the key that the principal acts with, if it is somebody else.
+    pub(crate) fn other_maker(&self) -> Option<&str> {
+        self.key_made_by.as_deref().filter(|maker| *maker != self.principal_name())
+    }
+
+    /// Returns the scope, if there is one.
+    pub fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
+    }
+
+    /// Returns the principal.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    pub(crate) fn org(&self) -> &str {
+        self.scope.as_ref().map_or("", Scope::org)
+    }
+
+    pub(crate) fn project(&self) -> &str {
+        self.scope.as_ref().map_or("", Scope::project)
+    }
+
+    pub(crate) fn principal_name(&self) -> &str {
+        self.principal.as_ref().map_or("", Principal::as_str)
+    }
+
+    /// Returns the statement that opens a transaction of this tenant, in one round trip.
+    pub(crate) fn begin(&self) -> Arc<str> {
+        // The grammars of scopes and principals have no quote and no backslash.
+        format!(
+            "begin; select set_config('app.org', '{}', true), \
+             set_config('app.project', '{}', true), set_config('app.principal', '{}', true)",
+            self.org(),
+            self.project(),
+            self.principal_name(),
+        )
+        .into()
+    }
+
+    /// Returns the scope of somebody who writes.
+    pub(crate) fn require_scope(&self) -> Result<&Scope, RegistryError> {
+        self.scope
+            .as_ref()
+            .ok_or_else(|| RegistryError::Invalid("this needs a scope, not nobody".to_owned()))
+    }
+}

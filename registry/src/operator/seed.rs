@@ -1,0 +1,144 @@
+//! Brings the catalog to the state that a release ships.
+
+use protocol::{Routing, RoutingRules, Scope, ToolPattern};
+use sqlx::PgConnection;
+
+use crate::RegistryError;
+use crate::database::operator::Operator;
+use crate::database::transaction::in_tenant;
+use crate::entries::server_entry::{CatalogServer, ServerRow, row};
+use crate::identity::tenant::Tenant;
+use crate::publishing::lookup::{Placement, write_server, write_tools};
+
+/// The result of a seed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SeedReport {
+    /// Servers in the catalog now.
+    pub servers: u64,
+    /// Tools in the catalog now.
+    pub tools: u64,
+    /// Rows that were added, changed or removed.
+    pub changed: u64,
+}
+
+/// The scope of the operator's servers.
+const OPERATORS: Placement<'static> =
+    Placement { visibility: "public", owner: "operator", deprecated: None };
+
+impl Operator {
+    /// Brings the catalog and the shipped routing rules to the given state; unchanged rows are not touched.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Invalid`] or [`RegistryError::Name`] for a catalog
+    /// that cannot be, and then changes nothing.
+    pub async fn seed(&self, catalog: &[CatalogServer]) -> Result<SeedReport, RegistryError> {
+        let rows = rows(catalog)?;
+        in_tenant(self.pool.clone(), &Tenant::of(Scope::public()), move |connection| {
+            Box::pin(async move { write(connection, rows).await })
+        })
+        .await
+    }
+}
+
+/// Checks a catalog and returns its rows, sorted, so that two gateways that
+/// seed at once lock them in the same order.
+pub(crate) fn rows(catalog: &[CatalogServer]) -> Result<Vec<ServerRow>, RegistryError> {
+    let mut rows = catalog
+        .iter()
+        .map(|server| row(&Scope::public(), server, None))
+        .collect::<Result<Vec<_>, _>>()?;
+    rows.sort_by(|a, b| a.namespace.cmp(&b.namespace));
+    if let Some(pair) = rows.windows(2).find(|pair| pair[0].namespace == pair[1].namespace) {
+        let message = format!("the catalog has server `{}` twice", pair[0].namespace);
+        return Err(RegistryError::Conflict(message));
+    }
+    Ok(rows)
+}
+
+/// Writes the catalog and the shipped rules in the running transaction.
+async fn write(
+    connection: &mut PgConnection,
+    rows: Vec<ServerRow>,
+) -> Result<SeedReport, RegistryError> {
+    // One seed at a time, whichever gateway it comes from.
+    sqlx::query!("select pg_advisory_xact_lock(hashtext('pml seed'))")
+        .execute(&mut *connection)
+        .await?;
+    let public = Scope::public();
+    sqlx::query!("insert into orgs (name) values ($1) on conflict do nothing", public.org())
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query!(
+        "insert into projects (org, name) values ($1, $2) on conflict do nothing",
+        public.org(),
+        public.project(),
+    )
+    .execute(&mut *connection)
+    .await?;
+    let mut report = SeedReport { changed: write_rules(connection).await?, ..Default::default() };
+    let namespaces: Vec<String> = rows.iter().map(|row| row.namespace.clone()).collect();
+    let gone = sqlx::query!(
+        "delete from mcp_servers
+        where org = $1 and project = $2 and namespace <> all ($3) and upstream is null",
+        public.org(),
+        public.project(),
+        &namespaces,
+    )
+    .execute(&mut *connection)
+    .await?;
+    report.changed += gone.rows_affected();
+    for row in rows {
+        report.servers += 1;
+        report.tools += row.tools.len() as u64;
+        report.changed += write_server(connection, &public, &row, OPERATORS).await?;
+        report.changed += write_tools(connection, &public, row, OPERATORS).await?;
+    }
+    Ok(report)
+}
+
+/// Writes a server that was approved from another registry, with the tools that the operator knows of it.
+pub(crate) async fn write_approved(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    row: ServerRow,
+    upstream: &str,
+) -> Result<(), RegistryError> {
+    write_server(connection, scope, &row, OPERATORS).await?;
+    sqlx::query!(
+        "update mcp_servers set upstream = $4, updated_at = now()
+        where org = $1 and project = $2 and namespace = $3",
+        scope.org(),
+        scope.project(),
+        row.namespace,
+        upstream,
+    )
+    .execute(&mut *connection)
+    .await?;
+    write_tools(connection, scope, row, OPERATORS).await?;
+    Ok(())
+}
+
+/// Brings the shipped rules up to date and leaves the operator's alone.
+async fn write_rules(connection: &mut PgConnection) -> Result<u64, RegistryError> {
+    let rules: Vec<(ToolPattern, Routing)> = RoutingRules::shipped().into();
+    let patterns: Vec<String> = rules.iter().map(|(pattern, _)| pattern.to_string()).collect();
+    let routings: Vec<String> =
+        rules.iter().map(|(_, routing)| routing.as_str().to_owned()).collect();
+    let gone = sqlx::query!(
+        "delete from routing_rules where origin = 'shipped' and pattern <> all ($1)",
+        &patterns,
+    )
+    .execute(&mut *connection)
+    .await?;
+    let done = sqlx::query!(
+        "insert into routing_rules as old (pattern, routing, origin)
+        select pattern, routing, 'shipped' from unnest($1::text[], $2::text[]) as t (pattern, routing)
+        on conflict (pattern) do update set routing = excluded.routing, updated_at = now()
+        where old.origin = 'shipped' and old.routing <> excluded.routing",
+        &patterns,
+        &routings,
+    )
+    .execute(connection)
+    .await?;
+    Ok(gone.rows_affected() + done.rows_affected())
+}

@@ -1,0 +1,104 @@
+//! The tables in which everybody looks up servers and their tools.
+
+use protocol::{ResultMode, Routing, Scope};
+use sqlx::PgConnection;
+
+use crate::RegistryError;
+use crate::entries::server_entry::ServerRow;
+
+/// The visibility of a server, and its metadata besides the content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement<'a> {
+    pub(crate) visibility: &'a str,
+    pub(crate) owner: &'a str,
+    pub(crate) deprecated: Option<&'a str>,
+}
+
+/// Writes a server where everybody looks it up.
+pub(crate) async fn write_server(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    row: &ServerRow,
+    placement: Placement<'_>,
+) -> Result<u64, RegistryError> {
+    let result = match row.result {
+        ResultMode::Json => "json",
+        ResultMode::Text => "text",
+        ResultMode::Value => "value",
+    };
+    let done = sqlx::query!(
+        "insert into mcp_servers as old
+            (org, project, namespace, content, integrity, routing, result, visibility, owner, deprecated)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        on conflict (org, project, namespace) do update
+        set content = excluded.content, integrity = excluded.integrity, routing = excluded.routing,
+            result = excluded.result, deprecated = excluded.deprecated, upstream = null, updated_at = now()
+        where (old.content, old.integrity, old.routing, old.result, old.deprecated, old.upstream)
+            is distinct from
+            (excluded.content, excluded.integrity, excluded.routing, excluded.result, excluded.deprecated,
+            excluded.upstream)",
+        scope.org(),
+        scope.project(),
+        row.namespace,
+        row.content,
+        row.integrity.to_string(),
+        row.routing.map(Routing::as_str),
+        result,
+        placement.visibility,
+        placement.owner,
+        placement.deprecated,
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Writes the tools of a server, which is there already.
+pub(crate) async fn write_tools(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    row: ServerRow,
+    placement: Placement<'_>,
+) -> Result<u64, RegistryError> {
+    let names: Vec<String> = row.tools.iter().map(|tool| tool.name.clone()).collect();
+    let hashes: Vec<String> = row.tools.iter().map(|tool| tool.integrity.to_string()).collect();
+    let read_only: Vec<bool> = row.tools.iter().map(|tool| tool.read_only).collect();
+    let deterministic: Vec<bool> = row.tools.iter().map(|tool| tool.deterministic).collect();
+    let contents: Vec<String> = row.tools.into_iter().map(|tool| tool.content).collect();
+    let gone = sqlx::query!(
+        "delete from tools
+        where org = $1 and project = $2 and namespace = $3 and name <> all ($4)",
+        scope.org(),
+        scope.project(),
+        row.namespace,
+        &names,
+    )
+    .execute(&mut *connection)
+    .await?;
+    let done = sqlx::query!(
+        "insert into tools as old
+            (org, project, namespace, name, content, integrity, read_only, deterministic, visibility, owner)
+        select $1, $2, $3, t.name, t.content, t.integrity, t.read_only, t.deterministic, $9, $10
+        from unnest($4::text[], $5::text[], $6::text[], $7::bool[], $8::bool[])
+            as t (name, content, integrity, read_only, deterministic)
+        on conflict (org, project, namespace, name) do update
+        set content = excluded.content, integrity = excluded.integrity,
+            read_only = excluded.read_only, deterministic = excluded.deterministic
+        where (old.content, old.integrity, old.read_only, old.deterministic)
+            is distinct from
+            (excluded.content, excluded.integrity, excluded.read_only, excluded.deterministic)",
+        scope.org(),
+        scope.project(),
+        row.namespace,
+        &names,
+        &contents,
+        &hashes,
+        &read_only,
+        &deterministic,
+        placement.visibility,
+        placement.owner,
+    )
+    .execute(connection)
+    .await?;
+    Ok(gone.rows_affected() + done.rows_affected())
+}

@@ -1,0 +1,259 @@
+//! What capabilities and servers have in common: a name in a scope, an owner, a visibility, and versions.
+
+use protocol::{Fqdn, Scope, ToolId, Visibility};
+use sqlx::PgConnection;
+
+use crate::RegistryError;
+use crate::entries::content;
+use crate::identity::tenant::Tenant;
+use crate::publishing::versions::Existing;
+use crate::records::audit::{self, AuditEvent, AuditOutcome};
+
+/// A capability or a server that a tenant publishes, by its name.
+#[derive(Debug, Clone)]
+pub(crate) struct Publication {
+    pub(crate) scope: Scope,
+    pub(crate) name: Name,
+}
+
+/// The kind of a publication, and its name in its scope.
+#[derive(Debug, Clone)]
+pub(crate) enum Name {
+    Capability(ToolId),
+    Server(String),
+}
+
+impl Publication {
+    pub(crate) fn capability(scope: Scope, id: ToolId) -> Self {
+        Self { scope, name: Name::Capability(id) }
+    }
+
+    pub(crate) fn server(scope: Scope, namespace: String) -> Self {
+        Self { scope, name: Name::Server(namespace) }
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        match &self.name {
+            Name::Capability(id) => id.namespace(),
+            Name::Server(namespace) => namespace,
+        }
+    }
+
+    /// Returns its name beneath the namespace, as tombstones have it: the empty text for a server.
+    pub(crate) fn action(&self) -> &str {
+        match &self.name {
+            Name::Capability(id) => id.action(),
+            Name::Server(_) => "",
+        }
+    }
+
+    /// Returns its name as messages and the audit log show it.
+    pub(crate) fn shown(&self) -> &str {
+        match &self.name {
+            Name::Capability(id) => id.as_str(),
+            Name::Server(namespace) => namespace,
+        }
+    }
+
+    pub(crate) fn fqdn(&self) -> Result<Fqdn, RegistryError> {
+        match &self.name {
+            Name::Capability(id) => Ok(Fqdn::of_tool(self.scope.clone(), id)),
+            Name::Server(namespace) => Ok(Fqdn::server(self.scope.clone(), namespace)?),
+        }
+    }
+
+    /// Returns the name of an action on it in the audit log, as in `server.publish`.
+    pub(crate) fn action_of(&self, verb: &str) -> String {
+        match &self.name {
+            Name::Capability(_) => format!("capability.{verb}"),
+            Name::Server(_) => format!("server.{verb}"),
+        }
+    }
+
+    pub(crate) fn event(&self, verb: &str) -> AuditEvent {
+        AuditEvent::new(self.action_of(verb), self.shown(), AuditOutcome::Allowed)
+    }
+
+    /// Serializes the writes of this publication until the transaction ends.
+    pub(crate) async fn lock(&self, connection: &mut PgConnection) -> Result<(), RegistryError> {
+        let key = match &self.name {
+            Name::Capability(id) => {
+                format!("pml publish {}", Fqdn::of_tool(self.scope.clone(), id))
+            }
+            Name::Server(namespace) => format!("pml publish server {}.{namespace}", self.scope),
+        };
+        sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", key)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Returns its visibility and owner, if there is one that the actor may see.
+    pub(crate) async fn holding(
+        &self,
+        connection: &mut PgConnection,
+        actor: &Tenant,
+    ) -> Result<Option<Holding>, RegistryError> {
+        let found = sqlx::query_as!(
+            Holding,
+            r#"select visibility as "visibility!", owner as "owner!" from (
+                select org, project, visibility, owner from capabilities
+                where org = $1 and project = $2 and namespace = $3 and name = $4 and $4 <> ''
+                union all
+                select org, project, visibility, owner from published_servers
+                where org = $1 and project = $2 and namespace = $3 and $4 = ''
+            ) found where visible_to($1, $2, $5, org, project, visibility, owner)"#,
+            self.scope.org(),
+            self.scope.project(),
+            self.namespace(),
+            self.action(),
+            actor.principal_name(),
+        )
+        .fetch_optional(connection)
+        .await?;
+        Ok(found)
+    }
+
+    /// Creates it if it does not exist, and changes its visibility if requested; returns its visibility.
+    pub(crate) async fn claim(
+        &self,
+        connection: &mut PgConnection,
+        actor: &Tenant,
+        wanted: Option<Visibility>,
+    ) -> Result<Visibility, RegistryError> {
+        let (name, owner) = (self.shown(), actor.principal_name());
+        self.create(connection, wanted.unwrap_or(Visibility::Project), owner).await?;
+        // Another principal's private one, or one that was. That it is taken can be seen; what it is cannot.
+        let found = self
+            .holding(connection, actor)
+            .await?
+            .ok_or_else(|| RegistryError::Conflict(format!("`{name}` is taken in this scope")))?;
+        let before = content::visibility(&found.visibility);
+        let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
+        if found.owner != owner {
+            return Err(RegistryError::Conflict(format!(
+                "`{name}` belongs to another principal, who alone can change its visibility"
+            )));
+        }
+        let detail = serde_json::json!({ "from": before.as_str(), "to": wanted.as_str() });
+        audit::record(connection, actor, self.event("show").with_detail(detail)).await?;
+        self.show_to(connection, wanted).await?;
+        Ok(wanted)
+    }
+
+    async fn create(
+        &self,
+        connection: &mut PgConnection,
+        visibility: Visibility,
+        owner: &str,
+    ) -> Result<(), RegistryError> {
+        let (org, project) = (self.scope.org(), self.scope.project());
+        let created = match &self.name {
+            Name::Capability(id) => sqlx::query!(
+                "insert into capabilities (org, project, namespace, name, visibility, owner)
+                values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
+                org,
+                project,
+                id.namespace(),
+                id.action(),
+                visibility.as_str(),
+                owner,
+            ),
+            Name::Server(namespace) => sqlx::query!(
+                "insert into published_servers (org, project, namespace, visibility, owner)
+                values ($1, $2, $3, $4, $5) on conflict do nothing",
+                org,
+                project,
+                namespace,
+                visibility.as_str(),
+                owner,
+            ),
+        };
+        created.execute(connection).await?;
+        Ok(())
+    }
+
+    /// Changes its visibility; that of its versions follows.
+    async fn show_to(
+        &self,
+        connection: &mut PgConnection,
+        visibility: Visibility,
+    ) -> Result<(), RegistryError> {
+        let (org, project) = (self.scope.org(), self.scope.project());
+        match &self.name {
+            Name::Capability(id) => {
+                sqlx::query!(
+                    "update capabilities set visibility = $5
+                    where org = $1 and project = $2 and namespace = $3 and name = $4",
+                    org,
+                    project,
+                    id.namespace(),
+                    id.action(),
+                    visibility.as_str(),
+                )
+                .execute(connection)
+                .await?;
+            }
+            Name::Server(namespace) => {
+                sqlx::query!(
+                    "update published_servers set visibility = $4
+                    where org = $1 and project = $2 and namespace = $3",
+                    org,
+                    project,
+                    namespace,
+                    visibility.as_str(),
+                )
+                .execute(&mut *connection)
+                .await?;
+                sqlx::query!(
+                    "update mcp_servers set visibility = $4, updated_at = now()
+                    where org = $1 and project = $2 and namespace = $3",
+                    org,
+                    project,
+                    namespace,
+                    visibility.as_str(),
+                )
+                .execute(connection)
+                .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the versions that are there, the highest first.
+    pub(crate) async fn versions(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<Existing>, RegistryError> {
+        let rows = sqlx::query!(
+            r#"select version as "version!", content as "content!", integrity as "integrity!" from (
+                select version, content, integrity, rank from capability_versions
+                where org = $1 and project = $2 and namespace = $3 and name = $4 and $4 <> ''
+                union all
+                select version, content, integrity, rank from server_versions
+                where org = $1 and project = $2 and namespace = $3 and $4 = ''
+            ) there order by rank desc"#,
+            self.scope.org(),
+            self.scope.project(),
+            self.namespace(),
+            self.action(),
+        )
+        .fetch_all(connection)
+        .await?;
+        let name = self.fqdn()?;
+        rows.into_iter()
+            .map(|row| {
+                let integrity = row.integrity.parse();
+                let integrity =
+                    integrity.map_err(|_| RegistryError::IntegrityMismatch(name.clone()))?;
+                Ok(Existing { version: row.version.parse()?, content: row.content, integrity })
+            })
+            .collect()
+    }
+}
+
+/// Who may see a publication, and who published it first.
+pub(crate) struct Holding {
+    pub(crate) visibility: String,
+    pub(crate) owner: String,
+}

@@ -1,0 +1,120 @@
+//! MCP servers that tenants publish: once, in versions that never change.
+//!
+//! Names and versions have tables of their own. The present version of each is also written to `mcp_servers` and
+//! `tools`, which contain the operator's servers as well, so that look-ups need only one place.
+
+mod write;
+
+pub(super) use write::show_latest;
+
+use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, Visibility};
+use sqlx::PgConnection;
+
+use self::write::publish;
+use crate::entries::content;
+use crate::entries::official::server_json;
+use crate::entries::server_entry::CatalogServer;
+use crate::entries::version::Version;
+use crate::identity::tenant::Tenant;
+use crate::publishing::names::check_reserved;
+use crate::{Registry, RegistryError};
+
+/// A server that is about to be published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewServer {
+    /// The content: `stdio` or `http`, without the fields that only the operator sets.
+    pub server: CatalogServer,
+    /// Its version; without one, the next patch.
+    pub version: Option<Version>,
+    /// Visibility. Default: unchanged; `project` on first publish.
+    pub visibility: Option<Visibility>,
+}
+
+/// The published server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishedServer {
+    /// Its full name.
+    pub fqdn: Fqdn,
+    /// Its version.
+    pub version: Version,
+    /// The hash of its content.
+    pub integrity: Integrity,
+    /// The routing of its tools.
+    pub routing: Routing,
+    /// Whether this call created it; false if the identical version already existed.
+    pub new: bool,
+}
+
+impl Registry {
+    /// Publishes a version of an MCP server in the tenant's scope.
+    ///
+    /// Publishing the identical content again changes nothing and succeeds. The routing of its tools follows from its
+    /// type, and its author's claims about a tool are never treated as the operator's.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Conflict`] when the version has different bytes, the name is taken or was deleted, or
+    /// the visibility of another principal's server would change, [`RegistryError::Invalid`] for a name that is
+    /// reserved or looks like another one, and [`RegistryError::Denied`] for a tenant that may not write its scope.
+    pub async fn publish_server(
+        &self,
+        tenant: &Tenant,
+        mut new: NewServer,
+    ) -> Result<PublishedServer, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let namespace = new.server.namespace.as_str();
+        Fqdn::server(scope.clone(), namespace)?;
+        check_reserved(namespace)?;
+        let routing = match new.server.kind {
+            EntryType::Http => Routing::Server,
+            EntryType::Stdio => Routing::Client,
+            other => {
+                let message =
+                    format!("a server must be `stdio` or `http`, not `{}`", other.as_str());
+                return Err(RegistryError::Invalid(message));
+            }
+        };
+        // Only the operator sets both.
+        new.server.routing = Some(routing);
+        for tool in &mut new.server.tools {
+            (tool.read_only, tool.deterministic) = (false, false);
+        }
+        let actor = tenant.clone();
+        let published = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move { publish(connection, &actor, &scope, new, routing).await })
+            })
+            .await;
+        self.entries.forget();
+        published
+    }
+}
+
+/// Returns the version of a server in the official API, if it is one there; of one whose versions are all yanked, the
+/// highest.
+pub(crate) async fn official_version(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    namespace: &str,
+) -> Result<Option<String>, RegistryError> {
+    let row = sqlx::query!(
+        r#"select content as "content!", integrity as "integrity!" from (
+            select content, integrity, '{}'::int[] as rank, true as is_shown from mcp_servers
+            where org = $1 and project = $2 and namespace = $3
+            union all
+            select content, integrity, rank, false from server_versions
+            where org = $1 and project = $2 and namespace = $3
+        ) known
+        order by is_shown desc, rank desc limit 1"#,
+        scope.org(),
+        scope.project(),
+        namespace,
+    )
+    .fetch_optional(connection)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let fqdn = Fqdn::server(scope.clone(), namespace)?;
+    let read = content::from_stored(fqdn.clone(), &row.content, &row.integrity, Routing::Client);
+    // One that was tampered with can still be deleted.
+    let Ok((entry, _)) = read else { return Ok(None) };
+    Ok(server_json::version_of(&entry))
+}

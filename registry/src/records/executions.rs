@@ -1,0 +1,306 @@
+//! Decisions about programs and how they ended; never code, arguments or results.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use protocol::{ErrorCode, Integrity, ToolId};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::identity::tenant::Tenant;
+use crate::{Registry, RegistryError};
+
+/// Where a program was routed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// On the gateway.
+    Server,
+    /// On the caller's machine, by `execute_locally`.
+    Client,
+    /// Nowhere.
+    Refused,
+}
+
+impl Decision {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// Returns the status with which an execution of this decision begins.
+    fn first_status(self) -> &'static str {
+        match self {
+            Self::Server => "running",
+            Self::Client => "delegated",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A decision that is about to take effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewExecution {
+    /// The id that both programs will log; [`Uuid::now_v7`] makes one.
+    pub id: Uuid,
+    /// Where it runs.
+    pub decision: Decision,
+    /// The hash of the program.
+    pub code_hash: Integrity,
+    /// The program's size.
+    pub code_bytes: usize,
+    /// The size of its arguments as JSON.
+    pub args_bytes: usize,
+    /// The analysis could not list every tool.
+    pub dynamic: bool,
+    /// The declared tools.
+    pub tools: Vec<ToolId>,
+    /// Its time limit; a longer open execution has an indeterminate outcome.
+    pub limit: Duration,
+    /// The reason for the refusal, if it was refused.
+    pub error_code: Option<ErrorCode>,
+}
+
+/// The end of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecutionEnd {
+    /// With a result.
+    Success,
+    /// With an error.
+    Error,
+    /// The caller disconnected or cancelled.
+    Cancelled,
+}
+
+impl ExecutionEnd {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The end of an execution, with its measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FinishedExecution {
+    /// The status.
+    pub end: ExecutionEnd,
+    /// The code of its error.
+    pub error_code: Option<ErrorCode>,
+    /// The size of its result as JSON.
+    pub result_bytes: usize,
+    /// The number of its tool calls.
+    pub calls: u32,
+    /// Its duration.
+    pub duration: Duration,
+}
+
+/// The state of a recorded execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExecutionStatus {
+    /// It runs on the gateway.
+    Running,
+    /// It was delegated to the caller's machine.
+    Delegated,
+    /// It ended with a result.
+    Success,
+    /// It ended with an error.
+    Error,
+    /// It was cancelled.
+    Cancelled,
+    /// It never began.
+    Refused,
+    /// Its end was not recorded in time: the gateway died, or no one reported it.
+    Indeterminate,
+}
+
+impl ExecutionStatus {
+    fn from_word(word: &str) -> Self {
+        match word {
+            "running" => Self::Running,
+            "delegated" => Self::Delegated,
+            "success" => Self::Success,
+            "error" => Self::Error,
+            "cancelled" => Self::Cancelled,
+            "refused" => Self::Refused,
+            _ => Self::Indeterminate,
+        }
+    }
+}
+
+/// An execution as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExecutionRecord {
+    /// Its id.
+    pub id: Uuid,
+    /// The caller.
+    pub principal: String,
+    /// Its state now.
+    pub status: ExecutionStatus,
+    /// The hash of the program.
+    pub code_hash: String,
+    /// The declared tools.
+    pub tools: Vec<String>,
+    /// When it was decided.
+    pub started_at: DateTime<Utc>,
+    /// When its end was recorded.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// The name of the error's code.
+    pub error_code: Option<String>,
+    /// The number of its tool calls.
+    pub calls: Option<i32>,
+    /// Its duration.
+    pub duration_ms: Option<i64>,
+}
+
+impl Registry {
+    /// Records a decision; only after that may it take effect.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::Unavailable`] when it could not be recorded: then
+    /// nothing may run.
+    pub async fn begin_execution(
+        &self,
+        tenant: &Tenant,
+        new: NewExecution,
+    ) -> Result<(), RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let principal =
+            tenant.principal().map_or("operator", |principal| principal.as_str()).to_owned();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let tools: Vec<String> =
+                    new.tools.iter().map(|tool| tool.as_str().to_owned()).collect();
+                sqlx::query!(
+                    "insert into executions
+                        (id, org, project, principal, decision, status, code_hash, code_bytes,
+                        args_bytes, dynamic, tools, error_code, deadline_at, finished_at)
+                    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                        clock_timestamp() + make_interval(secs => $13),
+                        case when $6 = 'refused' then clock_timestamp() end)",
+                    new.id,
+                    scope.org(),
+                    scope.project(),
+                    principal,
+                    new.decision.as_str(),
+                    new.decision.first_status(),
+                    new.code_hash.to_string(),
+                    bytes(new.code_bytes),
+                    bytes(new.args_bytes),
+                    new.dynamic,
+                    &tools,
+                    new.error_code.map(ErrorCode::name),
+                    new.limit.as_secs_f64(),
+                )
+                .execute(connection)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Records the end of an execution, once.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when the tenant has no such execution and [`RegistryError::Conflict`] when
+    /// its end is already recorded.
+    pub async fn finish_execution(
+        &self,
+        tenant: &Tenant,
+        id: Uuid,
+        finished: FinishedExecution,
+    ) -> Result<(), RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                let millis = i64::try_from(finished.duration.as_millis()).unwrap_or(i64::MAX);
+                let done = sqlx::query_scalar!(
+                    r#"with target as (
+                        select id from executions where org = $1 and project = $2 and id = $3
+                    ),
+                    done as (
+                        update executions
+                        set status = $4, error_code = $5, result_bytes = $6, calls = $7,
+                            duration_ms = $8, finished_at = clock_timestamp()
+                        where org = $1 and project = $2 and id = $3 and finished_at is null
+                        returning id
+                    )
+                    select exists (select from done) as "done!" from target"#,
+                    scope.org(),
+                    scope.project(),
+                    id,
+                    finished.end.as_str(),
+                    finished.error_code.map(ErrorCode::name),
+                    bytes(finished.result_bytes),
+                    i32::try_from(finished.calls).unwrap_or(i32::MAX),
+                    millis,
+                )
+                .fetch_optional(connection)
+                .await?;
+                match done {
+                    Some(true) => Ok(()),
+                    Some(false) => {
+                        Err(RegistryError::Conflict(format!("execution `{id}` has already ended")))
+                    }
+                    None => Err(RegistryError::NotFound(id.to_string())),
+                }
+            })
+        })
+        .await
+    }
+
+    /// Returns a recorded execution of the tenant.
+    ///
+    /// # Errors
+    /// Returns [`RegistryError::NotFound`] when the tenant has no such execution.
+    pub async fn execution(
+        &self,
+        tenant: &Tenant,
+        id: Uuid,
+    ) -> Result<ExecutionRecord, RegistryError> {
+        let scope = tenant.require_scope()?.clone();
+        let row = self
+            .in_tenant(tenant, move |connection| {
+                Box::pin(async move {
+                    let row = sqlx::query!(
+                        r#"select id, principal, code_hash, tools, started_at, finished_at, error_code,
+                            calls, duration_ms,
+                            case when finished_at is null and deadline_at < clock_timestamp()
+                                then 'indeterminate' else status end as "status!"
+                        from executions where org = $1 and project = $2 and id = $3"#,
+                        scope.org(),
+                        scope.project(),
+                        id,
+                    )
+                    .fetch_optional(connection)
+                    .await?;
+                    Ok(row)
+                })
+            })
+            .await?
+            .ok_or_else(|| RegistryError::NotFound(id.to_string()))?;
+        Ok(ExecutionRecord {
+            id: row.id,
+            principal: row.principal,
+            status: ExecutionStatus::from_word(&row.status),
+            code_hash: row.code_hash,
+            tools: row.tools,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+            error_code: row.error_code,
+            calls: row.calls,
+            duration_ms: row.duration_ms,
+        })
+    }
+}
+
+fn bytes(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
