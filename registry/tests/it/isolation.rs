@@ -12,7 +12,7 @@ use crate::executions::new_execution;
 use crate::published::{Published, canaries, tamper};
 
 /// What each caller of [`canaries`] may know of.
-fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
+pub(crate) fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
     let all = [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")];
     let org = |scope: &str| scope.split('.').next().unwrap().to_owned();
     let mut names = BTreeSet::new();
@@ -31,7 +31,8 @@ fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
     names
 }
 
-const CALLERS: [(&str, &str); 7] = [
+/// Scopes and principals, each empty for nobody.
+pub(crate) const CALLERS: [(&str, &str); 7] = [
     ("acme.web", "alice"),
     ("acme.web", "bob"),
     ("acme.web", ""),
@@ -41,7 +42,7 @@ const CALLERS: [(&str, &str); 7] = [
     ("", ""),
 ];
 
-fn tenant(scope: &str, principal: &str) -> Tenant {
+pub(crate) fn tenant(scope: &str, principal: &str) -> Tenant {
     match (scope, principal) {
         ("", _) => Tenant::anonymous(),
         (scope, "") => Tenant::of(scope.parse().unwrap()),
@@ -286,7 +287,7 @@ async fn shows_nothing_foreign(registry: &Registry) {
 }
 
 /// Tells whether a canary is of the scope's organisation.
-fn of_org(scope: &str, namespace: &str) -> bool {
+pub(crate) fn of_org(scope: &str, namespace: &str) -> bool {
     let names: &[&str] = match scope {
         "acme.web" | "acme.shop" => &["canary_web_", "canary_shop_"],
         "other.web" => &["canary_foreign_"],

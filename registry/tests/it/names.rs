@@ -4,14 +4,19 @@ use protocol::{ToolId, Visibility};
 use registry::{
     Absence, DiscoverQuery, EntryName, NewCapability, Registry, RegistryError, Remark, Tenant,
 };
-use sqlx::Executor as _;
 
 use crate::cluster::eventually;
 use crate::database::Database;
 use crate::publish::capability;
 use crate::publish_server::server;
 
-async fn publish(registry: &Registry, tenant: &Tenant, name: &str, seen: Visibility, code: &str) {
+pub(crate) async fn publish(
+    registry: &Registry,
+    tenant: &Tenant,
+    name: &str,
+    seen: Visibility,
+    code: &str,
+) {
     let new = NewCapability { visibility: Some(seen), ..capability(name, code) };
     registry.publish(tenant, new).await.unwrap();
 }
@@ -372,63 +377,4 @@ async fn discovery_shows_what_can_be_called_and_how() {
     }
     let (server, _) = found(DiscoverQuery::Name("evil.one.zebra".to_owned())).await;
     assert_eq!(server, ["evil.one.zebra:far", "evil.one.zebra:own"]);
-}
-
-/// Names that a reader takes for one another are refused wherever short names meet.
-#[tokio::test]
-async fn a_look_alike_of_the_organisations_is_refused() {
-    let database = Database::seeded().await;
-    let [web, core, shop] = database.tenants(["acme.web", "acme.core", "other.shop"]).await;
-    let registry = database.registry().await;
-    publish(&registry, &core, "billing:send", Visibility::Org, "return 1").await;
-    publish(&registry, &core, "hidden:send", Visibility::Project, "return 1").await;
-    let like = capability("bi11ing:send", "return 2");
-    let refused = registry.publish(&web, like.clone()).await.unwrap_err();
-    assert!(refused.to_string().contains("looks like `billing`"), "{refused}");
-    let refused = registry.publish_server(&web, server("bil1ing", "x")).await.unwrap_err();
-    assert!(refused.to_string().contains("`billing`"), "{refused}");
-    registry.publish(&shop, like).await.expect("elsewhere it hides nothing");
-    registry.publish(&web, capability("h1dden:send", "return 2")).await.expect("nothing is told");
-}
-
-/// RG-05: what reads like a namespace that ships, whether the catalog has it or not, is nobody's; what was there before
-/// the rule goes on.
-#[tokio::test]
-async fn a_look_alike_of_what_ships_is_refused() {
-    let database = Database::seeded().await;
-    let [web, _] = database.tenants(["acme.web", "acme.core"]).await;
-    let registry = database.registry().await;
-    for (name, near) in [
-        ("pmI", "pml"),
-        ("pm1", "pml"),
-        ("Pml", "pml"),
-        ("p-m-l", "pml"),
-        ("rncp", "mcp"),
-        ("memorv", "memory"),
-        ("fi1esystem", "filesystem"),
-        ("she11", "shell"),
-        ("g1thub", "github"),
-    ] {
-        let refused = registry.publish(&web, capability(&format!("{name}:x"), "return 1")).await;
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains(&format!("looks like `{near}`")), "{refused}");
-        let refused = registry.publish_server(&web, server(name, "x")).await.unwrap_err();
-        assert!(refused.to_string().contains(&format!("`{near}`")), "{refused}");
-    }
-    for own in ["memories", "sql", "pmls", "gitlab", "files"] {
-        publish(&registry, &web, &format!("{own}:x"), Visibility::Project, "return 1").await;
-    }
-    let moved = "update capabilities set namespace = 'memorv' where namespace = 'memories';
-        update capability_versions set namespace = 'memorv' where namespace = 'memories'";
-    let mut superuser = database.superuser().await;
-    superuser.execute("set session_replication_role = replica").await.unwrap();
-    superuser.execute(moved).await.unwrap();
-    publish(&registry, &web, "memorv:y", Visibility::Project, "return 1").await;
-
-    let operator = database.operator().await;
-    for name in ["pmI.x", "PML.x", "p-m-l.x", "pm1.x"] {
-        let refused = operator.create_scope(&name.parse().unwrap()).await.unwrap_err();
-        assert!(refused.to_string().contains("looks like `pml`"), "{refused}");
-    }
-    assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "the twin");
 }

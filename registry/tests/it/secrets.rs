@@ -1,13 +1,13 @@
 //! Stored secrets: sealed for one place, used only with a record, under changing master keys.
 
-use std::sync::Arc;
+mod hosts;
+mod keys;
 
 use registry::{
-    AuditRecord, KeyHost, MasterKey, MasterKeys, Registry, RegistryError, SecretName, SecretOwner,
+    AuditRecord, MasterKey, MasterKeys, Registry, RegistryError, SecretName, SecretOwner,
     SecretUse, SecretValue, Tenant,
 };
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
-use tokio::task::JoinSet;
 
 use crate::database::{Database, act_as, is_not_found, sqlstate};
 use crate::published::tamper;
@@ -220,125 +220,6 @@ async fn a_moved_row_does_not_open() {
     assert!(is_unreadable(&refused), "{refused:?}");
 }
 
-fn hosts(named: &[&str]) -> Vec<KeyHost> {
-    named.iter().map(|host| host.parse().unwrap()).collect()
-}
-
-fn is_not_for_host<T: std::fmt::Debug>(result: &Result<T, RegistryError>) -> bool {
-    matches!(result, Err(RegistryError::NotForHost { .. }))
-}
-
-/// P4: a key goes to its hosts, whoever wrote the entry; one without any where the operator says, and nowhere else.
-#[tokio::test]
-async fn a_key_goes_to_its_hosts_alone() {
-    let database = Database::migrated().await;
-    database.tenants(["acme.web"]).await;
-    let registry = with(&database, vec![master_key()()]).await;
-    let (alice, key) = (member("acme.web", "alice"), name("K"));
-    let asked = async |host: &str, by_operator| {
-        let used = registry.use_secret(&alice, &key, to(host, by_operator)).await;
-        used.map(|used| used.map(|used| used.value.expose().to_owned()))
-    };
-    let (me, project) = (SecretOwner::Me, SecretOwner::Project);
-    registry.put_secret(&alice, project, &key, value("plain"), vec![]).await.unwrap();
-    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
-    assert!(is_not_for_host(&asked("any.example", false).await));
-    let told = events(&registry, &alice, "secret.use").await;
-    let refused = told.iter().find(|event| event.outcome == "refused").unwrap();
-    assert_eq!(refused.detail["host"], "any.example");
-    let own = hosts(&["b.example:8443", "a.example"]);
-    let record = registry.put_secret(&alice, me, &key, value("mine"), own).await.unwrap();
-    assert_eq!(record.hosts.unwrap(), ["a.example", "b.example:8443"]);
-    assert_eq!(registry.secrets(&alice).await.unwrap()[0].hosts.as_ref().unwrap().len(), 2);
-    for by_operator in [true, false] {
-        assert_eq!(asked("a.example", by_operator).await.unwrap().as_deref(), Some("mine"));
-        assert_eq!(asked("b.example:8443", by_operator).await.unwrap().as_deref(), Some("mine"));
-    }
-    // One's own is passed over where it may not go.
-    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
-    for host in ["b.example", "http://a.example", "a.example:444", "x.a.example"] {
-        assert!(is_not_for_host(&asked(host, false).await), "{host}");
-    }
-    // The hosts are replaced with the value.
-    registry.put_secret(&alice, me, &key, value("mine 2"), hosts(&["c.example"])).await.unwrap();
-    assert!(is_not_for_host(&asked("a.example", false).await));
-    assert_eq!(asked("c.example", false).await.unwrap().as_deref(), Some("mine 2"));
-    registry.put_secret(&alice, me, &key, value("mine 3"), vec![]).await.unwrap();
-    assert!(is_not_for_host(&asked("c.example", false).await));
-    assert_eq!(asked("c.example", true).await.unwrap().as_deref(), Some("mine 3"));
-    assert_eq!(registry.first_bad_event(&alice).await.unwrap(), None);
-}
-
-/// P4, SE-04: who can write the database cannot send a key elsewhere; what was stored before keys had hosts opens.
-#[tokio::test]
-async fn changed_hosts_do_not_open() {
-    let database = Database::migrated().await;
-    let [web] = database.tenants(["acme.web"]).await;
-    let registry = with(&database, vec![master_key()()]).await;
-    let key = name("K");
-    let evil = || to("evil.example", false);
-    for (before, change) in [
-        (&[][..], "array['evil.example']"),
-        (&["a.example"], "array['evil.example']"),
-        (&["a.example"], "array['a.example', 'evil.example']"),
-        (&["a.example"], "array['evil.example', 'a.example']"),
-    ] {
-        registry
-            .put_secret(&web, SecretOwner::Project, &key, value(CANARY), hosts(before))
-            .await
-            .unwrap();
-        tamper(&database, &format!("update secrets set hosts = {change}")).await;
-        let refused = registry.use_secret(&web, &key, evil()).await;
-        assert!(is_unreadable(&refused), "{change}: {refused:?}");
-    }
-    // Without its hosts it would go where the operator's entries lead: that does not open either.
-    registry
-        .put_secret(&web, SecretOwner::Project, &key, value(CANARY), hosts(&["a.example"]))
-        .await
-        .unwrap();
-    tamper(&database, "update secrets set hosts = null").await;
-    let refused = registry.use_secret(&web, &key, to("b.example", true)).await;
-    assert!(is_unreadable(&refused), "{refused:?}");
-    for text in ["*.example", "a.example.", "A.EXAMPLE"] {
-        tamper(&database, &format!("update secrets set hosts = array['{text}']")).await;
-        let refused = registry.use_secret(&web, &key, evil()).await;
-        assert!(refused.is_err(), "{text}: {refused:?}");
-    }
-}
-
-/// A new master key changes nothing of where keys of either kind go.
-#[tokio::test]
-async fn hosts_outlast_a_new_master_key() {
-    let database = Database::migrated().await;
-    let [web] = database.tenants(["acme.web"]).await;
-    let (first, second) = (master_key(), master_key());
-    let registry = with(&database, vec![first()]).await;
-    let project = SecretOwner::Project;
-    registry.put_secret(&web, project, &name("OLD"), value("old"), vec![]).await.unwrap();
-    registry
-        .put_secret(&web, project, &name("NEW"), value("new"), hosts(&["a.example"]))
-        .await
-        .unwrap();
-    let keys = Arc::new(MasterKeys::new(vec![second(), first()]));
-    let operator = database.operator().await;
-    operator.begin_rotation(&keys, second().id()).await.unwrap();
-    assert_eq!(operator.rewrap(&keys, None, 10).await.unwrap().done, 1);
-    operator.retire_master_keys().await.unwrap();
-    let registry = with(&database, vec![second()]).await;
-    for (text, host, by_operator, found) in [
-        ("OLD", "a.example", true, Some("old")),
-        ("NEW", "a.example", false, Some("new")),
-        ("OLD", "a.example", false, None),
-        ("NEW", "b.example", true, None),
-    ] {
-        let used = registry.use_secret(&web, &name(text), to(host, by_operator)).await;
-        match found {
-            Some(found) => assert_eq!(used.unwrap().unwrap().value.expose(), found),
-            None => assert!(is_not_for_host(&used), "{text} {host}"),
-        }
-    }
-}
-
 /// SE-06: whatever stands in the row, the error is the same, and nothing panics.
 #[tokio::test]
 async fn a_broken_row_is_one_error() {
@@ -384,132 +265,6 @@ async fn no_use_without_a_record() {
     registry.delete_secret(&web, SecretOwner::Project, &key).await.unwrap_err();
     tamper(&database, "grant insert on audit_log to pml_app").await;
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some(CANARY));
-}
-
-/// SE-05: uses are counted, a used-up key makes way for a new one, and the table ends before 2^32.
-#[tokio::test]
-async fn a_data_key_is_used_up_long_before_nonces_meet() {
-    let database = Database::migrated().await;
-    let [web] = database.tenants(["acme.web"]).await;
-    let registry = with(&database, vec![master_key()()]).await;
-    let mut puts = JoinSet::new();
-    for number in 0..12 {
-        let (registry, web) = (registry.clone(), web.clone());
-        puts.spawn(async move {
-            let key = name(&format!("K{}", number % 4));
-            registry
-                .put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![])
-                .await
-                .unwrap()
-        });
-    }
-    puts.join_all().await;
-    let mut owner = database.superuser().await;
-    let uses: Vec<(i32, i64)> =
-        sqlx::query_as("select version, uses from data_keys").fetch_all(&mut owner).await.unwrap();
-    assert_eq!(uses, [(1, 12)]);
-    tamper(&database, "update data_keys set uses = 1073741824").await;
-    registry
-        .put_secret(&web, SecretOwner::Project, &name("K0"), value("new"), vec![])
-        .await
-        .unwrap();
-    let uses: Vec<(i32, i64)> =
-        sqlx::query_as("select version, uses from data_keys order by version")
-            .fetch_all(&mut owner)
-            .await
-            .unwrap();
-    assert_eq!(uses, [(1, 1 << 30), (2, 1)]);
-    // What the old key sealed opens still.
-    assert_eq!(used(&registry, &web, "K1").await.as_deref(), Some(CANARY));
-    assert_eq!(used(&registry, &web, "K0").await.as_deref(), Some("new"));
-    let mut app = database.app().await;
-    act_as(&mut app, "acme.web", "alice").await;
-    let beyond = app.execute("update data_keys set uses = uses + 1 where version = 1").await;
-    assert_eq!(sqlstate(beyond), "23514");
-}
-
-#[tokio::test]
-async fn a_wrong_master_key_is_told_at_once() {
-    let database = Database::migrated().await;
-    let [web] = database.tenants(["acme.web"]).await;
-    let bare = database.registry().await;
-    let key = name("K");
-    assert!(!bare.has_master_key().await.unwrap());
-    let refused =
-        bare.put_secret(&web, SecretOwner::Project, &key, value("x"), vec![]).await.unwrap_err();
-    assert!(matches!(refused, RegistryError::NoMasterKey), "{refused}");
-    assert_eq!(bare.use_secret(&web, &key, purpose()).await.unwrap(), None);
-    let right = master_key();
-    let registry = with(&database, vec![right()]).await;
-    registry.put_secret(&web, SecretOwner::Project, &key, value("x"), vec![]).await.unwrap();
-    assert!(bare.has_master_key().await.unwrap());
-    let refused = bare.use_secret(&web, &key, purpose()).await.unwrap_err();
-    assert!(matches!(refused, RegistryError::NoMasterKey), "{refused}");
-    let wrong = MasterKeys::new(vec![master_key()()]);
-    let refused = database.registry().await.with_master_keys(wrong).await.unwrap_err();
-    assert!(matches!(&refused, RegistryError::WrongMasterKey { id } if id == right().id()));
-    // The right one among others is enough.
-    let registry = with(&database, vec![master_key()(), right()]).await;
-    assert_eq!(used(&registry, &web, "K").await.as_deref(), Some("x"));
-    // A check value that was changed does not pass for a key's.
-    tamper(&database, "update master_keys set check_value = '\\x00'").await;
-    let same = MasterKeys::new(vec![right()]);
-    database.registry().await.with_master_keys(same).await.unwrap_err();
-}
-
-/// SE-07: at every point of a rotation each gateway that knows both keys reads everything.
-#[tokio::test]
-async fn a_rotation_may_stop_anywhere() {
-    let database = Database::migrated().await;
-    let orgs: Vec<String> = (0..6).map(|number| format!("org{number}.web")).collect();
-    let tenants: [&str; 6] = std::array::from_fn(|index| orgs[index].as_str());
-    let tenants = database.tenants(tenants).await;
-    let (old, new) = (master_key(), master_key());
-    let registry = with(&database, vec![old(), new()]).await;
-    for tenant in &tenants[..5] {
-        registry
-            .put_secret(tenant, SecretOwner::Project, &name("K"), value(CANARY), vec![])
-            .await
-            .unwrap();
-    }
-    let reads_all = async |registry: &Registry| {
-        for tenant in &tenants[..5] {
-            assert_eq!(used(registry, tenant, "K").await.as_deref(), Some(CANARY));
-        }
-    };
-    let keys = Arc::new(MasterKeys::new(vec![old(), new()]));
-    let operator = database.operator().await;
-    // Without the old key nothing begins.
-    let only_new = Arc::new(MasterKeys::new(vec![new()]));
-    operator.begin_rotation(&only_new, new().id()).await.unwrap_err();
-    let mut done = 0;
-    loop {
-        // Each turn is a run that was killed after one batch.
-        operator.begin_rotation(&keys, new().id()).await.unwrap();
-        reads_all(&registry).await;
-        reads_all(&with(&database, vec![new(), old()]).await).await;
-        let one = MasterKeys::new(vec![new()]);
-        database.registry().await.with_master_keys(one).await.unwrap_err();
-        let report = operator.rewrap(&keys, None, 2).await.unwrap();
-        done += report.done;
-        assert_eq!(operator.retire_master_keys().await.unwrap().is_empty(), done < 5);
-        if report.next.is_none() {
-            break;
-        }
-    }
-    assert_eq!(done, 5);
-    // From here on the old one is no longer needed, and a new organisation has the new one.
-    let registry = with(&database, vec![new()]).await;
-    reads_all(&registry).await;
-    registry
-        .put_secret(&tenants[5], SecretOwner::Project, &name("K"), value("x"), vec![])
-        .await
-        .unwrap();
-    let status = operator.master_keys().await.unwrap();
-    assert_eq!(status.len(), 1);
-    assert_eq!((status[0].id.as_str(), status[0].data_keys), (new().id(), 6));
-    let refused = MasterKeys::new(vec![old()]);
-    database.registry().await.with_master_keys(refused).await.unwrap_err();
 }
 
 /// By the policies alone: what is sealed is nobody else's to see or to change.
