@@ -5,9 +5,8 @@
 //! [`Operator`] connects as `pml_owner` for what tenants may not do: migrate, seed the catalog, create scopes, edit
 //! routing rules.
 //!
-//! Every room of the crate adds its methods to these two types. [`Registry`] holds the caches of some of them, so it
-//! stands at the root, above all rooms, and they import nothing else from there. Otherwise imports between the modules
-//! form no circle.
+//! Every folder adds its methods to these two types. [`Registry`] holds the caches of several folders, and they name it
+//! to add to it; that is the only circle of imports, and it goes through the root alone.
 //!
 //! Nothing crosses a tenant: the tenant is the first argument of every method and of every query, and row-level
 //! security protects queries that forget it. The crate never uses HTTP and never parses programs, and no other crate

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use crate::database::transaction::lock;
 use crate::identity::tenant::Tenant;
 use crate::records::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError};
@@ -99,9 +100,7 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let key = format!("pml links {scope}");
-                    sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", key)
-                        .execute(&mut *connection)
-                        .await?;
+                    lock(connection, &key).await?;
                     let there = sqlx::query_scalar!(
                         r#"select count(*) as "count!" from registry_links
                         where org = $1 and project = $2 and revoked_at is null"#,

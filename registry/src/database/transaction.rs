@@ -36,6 +36,14 @@ pub(crate) async fn act_for(
     Ok(())
 }
 
+/// Waits for whoever else has the lock of this name, and holds it until the transaction ends.
+pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<(), RegistryError> {
+    sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 /// A transaction, borrowed from its connection.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send + 'c>>;
 

@@ -4,6 +4,7 @@ use protocol::{Fqdn, Scope, ToolId, Visibility};
 use sqlx::PgConnection;
 
 use crate::RegistryError;
+use crate::database::transaction::lock;
 use crate::entries::content;
 use crate::identity::tenant::Tenant;
 use crate::publishing::versions::Existing;
@@ -82,10 +83,7 @@ impl Publication {
             }
             Name::Server(namespace) => format!("pml publish server {}.{namespace}", self.scope),
         };
-        sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", key)
-            .execute(connection)
-            .await?;
-        Ok(())
+        lock(connection, &key).await
     }
 
     /// Returns its visibility and owner, if there is one that the actor may see.

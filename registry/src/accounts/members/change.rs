@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use super::{Actor, Membership};
 use crate::RegistryError;
 use crate::accounts::keys::manage::reserved;
-use crate::database::transaction::{Work, act_for};
+use crate::database::transaction::{Work, act_for, lock};
 use crate::identity::principal::{Principal, PrincipalKind};
 use crate::identity::role::Role;
 use crate::records::audit::{AuditEvent, AuditOutcome};
@@ -18,11 +18,7 @@ pub(crate) async fn lock_org(
     connection: &mut PgConnection,
     org: &str,
 ) -> Result<(), RegistryError> {
-    let lock = format!("pml members {org}");
-    sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", lock)
-        .execute(connection)
-        .await?;
-    Ok(())
+    lock(connection, &format!("pml members {org}")).await
 }
 
 /// The result of a change.
