@@ -48,6 +48,8 @@ pub(super) struct Core {
     pub(super) hooks: bool,
     /// Whether it may see the order of the properties of an object.
     pub(super) orders: bool,
+    /// Whether the program ends at its `return`, and not when all that it has started has ended.
+    pub(super) ends_at_return: bool,
     /// The places of names that nothing declares and that look like others.
     pub(super) unknown_names: Vec<(u32, Atom)>,
     /// Where the program first names `arguments` that are not those of a function of its own.

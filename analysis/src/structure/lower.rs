@@ -33,6 +33,7 @@ pub(super) fn lower(main: &ast::Function) -> Core {
             symbols: false,
             hooks: false,
             orders: false,
+            ends_at_return: true,
             unknown_names: Vec::new(),
             foreign_arguments: None,
             called_on: Vec::new(),

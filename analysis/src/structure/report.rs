@@ -37,7 +37,9 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     let Some(main) = parsed.function() else {
         return Err(Finding::new(Code::ParseError, 0, "the program is not the body of a function"));
     };
-    let core = lower(main);
+    let mut core = lower(main);
+    // Those that were added for the value of the last statement wait for everything.
+    core.ends_at_return = parsed.implicit_returns.is_none();
     let solved = solve(&core, limits)?;
     let mut findings = gap::findings(&solved);
     findings.extend(promise::findings(&core, &solved.misuses, source));

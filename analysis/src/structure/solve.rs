@@ -19,6 +19,7 @@ mod callback;
 mod chosen;
 mod compute;
 mod control;
+mod cut;
 mod data;
 mod define;
 mod frame;
@@ -271,7 +272,8 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
         if let Some(finding) = solver.refused.take() {
             return Err(finding);
         }
-        if !solver.changed && !solver.doubt_promises() && !solver.doubt_functions() {
+        let is_done = !solver.changed && !solver.doubt_promises() && !solver.doubt_functions();
+        if is_done && !solver.doubt_ends() {
             break;
         }
         solver.round += 1;

@@ -2,7 +2,7 @@
 
 use super::state::Changes;
 use super::*;
-use crate::structure::core::{Region, WHOLE};
+use crate::structure::core::{RESULT, Region, WHOLE};
 
 /// A region that is open.
 pub(super) struct RegionState {
@@ -128,7 +128,8 @@ impl Solver<'_> {
         self.regions[place].left = self.tries.jumps;
         self.diverts(level, NONE);
         if to == WHOLE && self.acts.len() == 1 {
-            self.returns_from_program();
+            let result = self.slot(RESULT);
+            self.ends_program(Some(result));
         }
         if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // Nothing comes after the program.

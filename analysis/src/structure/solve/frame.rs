@@ -67,7 +67,14 @@ impl<'a> Solver<'a> {
             written: Written::Nowhere,
         });
         let body: &'a [Inst] = &self.function(0).body;
-        if self.region(WHOLE, |solver| solver.run(body)) {
+        let walk = |solver: &mut Self| {
+            let goes_on = solver.run(body);
+            if goes_on {
+                solver.ends_program(None);
+            }
+            goes_on
+        };
+        if self.region(WHOLE, walk) {
             let value = self.slot(RESULT);
             self.hand_out(value);
         }

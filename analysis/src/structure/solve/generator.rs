@@ -59,7 +59,10 @@ impl Solver<'_> {
             });
         };
         let caught = self.promises.caught.contains(&iterator);
-        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let cut = self.promises.cuts.get(&iterator).copied();
+        let end = self.cut_by(cut, |solver| {
+            if caught { solver.beside(walk) } else { solver.beside_unguarded(walk) }
+        });
         self.comes(iterator, end.hangs);
         if end.any {
             self.settle(iterator, self.known.fails, Value::computed(end.thrown));
@@ -72,6 +75,8 @@ impl Solver<'_> {
         if !self.follows(Rule::IteratorState) {
             return NONE;
         }
+        let cut = self.cut_ever();
+        self.cuts(iterator, cut);
         let control = self.control_above(0);
         let before = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
         let all = self.dom.union(before, control);

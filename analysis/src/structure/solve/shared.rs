@@ -15,6 +15,8 @@ pub(super) struct Shared {
     writes: HashSet<CellId>,
     /// What is awaited in place of a promise, of what is the same otherwise.
     loosens: HashSet<CellId>,
+    /// What decides whether the end of the program comes before the calls in it, if it may.
+    cut: Option<Deps>,
     walked: Option<u32>,
     open: bool,
 }
@@ -105,6 +107,10 @@ impl Solver<'_> {
         let deps = self.dom.union(shared.deps, control);
         is_new |= deps != shared.deps;
         shared.deps = deps;
+        let cut = self.cut_ever();
+        let cut = self.either(shared.cut, cut);
+        is_new |= cut != shared.cut;
+        shared.cut = cut;
         self.changed |= is_new;
         let must_walk = !shared.open && shared.walked != Some(self.round);
         if must_walk {
@@ -158,8 +164,9 @@ impl Solver<'_> {
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         shared.open = true;
         let (this, args, deps) = (shared.this, shared.args.clone(), shared.deps);
+        let cut = shared.cut;
         self.contexts[context as usize].shared = Some(shared);
-        self.walk_shared(context, this, args, deps, iterator);
+        self.cut_by(cut, |solver| solver.walk_shared(context, this, args, deps, iterator));
         if let Some(shared) = &mut self.contexts[context as usize].shared {
             shared.open = false;
         }

@@ -84,8 +84,12 @@ impl Solver<'_> {
         let decides = self.control_above(0);
         let decides =
             if self.threads.beside > 0 { self.dom.union(decides, self.time.when) } else { decides };
-        // The program may return before a timer runs.
+        // The program may end before a timer runs, or while this code waits.
         let returns = self.time.returns.filter(|_| self.threads.timers > 0);
+        let cut = self.cut_here();
+        let returns = self.either(returns, cut);
+        let unsent = self.sends(site, wait);
+        let returns = self.either(returns, unsent);
         let decides = self.dom.union(decides, returns.unwrap_or(NONE));
         self.threads.effects += 1;
         let (may, many) = (self.may_above(0) || returns.is_some(), self.is_repeated());

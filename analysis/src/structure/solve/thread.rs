@@ -28,6 +28,7 @@ pub(super) struct Threads {
     /// The level of what is walked beside others, and what decides whether it waits for ever.
     pub(super) level: usize,
     pub(super) hangs: Deps,
+    pub(super) cuts: super::cut::Cuts,
 }
 
 impl Threads {
@@ -68,7 +69,9 @@ impl Solver<'_> {
         self.keep_given(this, args);
         let promise = self.object(2, Kind::Promise);
         self.promises.unwaited.insert(promise);
+        let birth = self.birth();
         let when = self.begin_thread(NONE);
+        let around = self.begin_cut(promise, false);
         let mut given = Value::NEVER;
         let walk = |solver: &mut Self| {
             let value = solver.walk_call(object, func, env, this, args, true, None);
@@ -76,6 +79,8 @@ impl Solver<'_> {
         };
         let caught = self.promises.caught.contains(&promise);
         let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        self.end_cut(around);
+        self.opens(promise, birth);
         if end.any {
             self.settle_failure(promise, end.thrown, end.error);
         }

@@ -11,6 +11,13 @@ pub(super) struct Promises {
     pub(super) awaited: HashSet<ObjId>,
     /// Those that functions which run beside give.
     pub(super) unwaited: HashSet<ObjId>,
+    /// Those of which the program's end may cut off what settles them, and what decides that.
+    pub(super) cuts: HashMap<ObjId, Deps>,
+    /// The calls that its end may come before, though they were made.
+    pub(super) unsent: HashMap<SiteId, Deps>,
+    /// Whether something is cut off, as far as is known, and whether that is learned: only when nothing else is.
+    pub(super) is_cut: bool,
+    pub(super) learns_cuts: bool,
     /// The lists that are made with an item, and those from which items may be taken.
     pub(super) stocked: HashSet<ObjId>,
     pub(super) emptied: HashSet<ObjId>,
@@ -24,6 +31,7 @@ impl Promises {
         self.unwaited.clear();
         self.stocked.clear();
         self.settling = None;
+        self.is_cut = false;
     }
 }
 
@@ -184,6 +192,7 @@ impl Solver<'_> {
     /// Waits for a value.
     pub(super) fn wait(&mut self, value: Value) -> Value {
         if self.dom.shape(value).refs.is_empty() {
+            self.has_waited();
             self.takes_time(value);
             return value;
         }
@@ -193,6 +202,9 @@ impl Solver<'_> {
         if self.threads.beside == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);
         }
+        self.has_waited();
+        let fails = self.seen_to_fail(value, caught);
+        self.closes(value, fails, None);
         if caught {
             let (deps, error) = self.failure(value);
             if deps != NONE || !error.is_never() {
@@ -217,6 +229,15 @@ impl Solver<'_> {
             return settled;
         }
         self.wait_for_objects(settled)
+    }
+
+    /// Returns what decides whether a value is a promise that fails, if it may be one and that is seen.
+    pub(super) fn seen_to_fail(&mut self, value: Value, caught: bool) -> Option<Deps> {
+        if !caught {
+            return None;
+        }
+        let (deps, error) = self.failure(value);
+        (deps != NONE || !error.is_never()).then_some(deps)
     }
 
     /// Notes that what follows comes later by what decides on this place and on a value.

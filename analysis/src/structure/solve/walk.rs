@@ -1,7 +1,7 @@
 //! The instructions, one after the other.
 
 use super::*;
-use crate::structure::core::{Inst, Key, Made, Op, Put, Slot};
+use crate::structure::core::{Inst, Key, Made, Op, Put, Slot, Wait};
 use crate::structure::domain::{Kind, Promised, Ref};
 
 /// The stack that one instruction may need, and what is added when less is left.
@@ -168,6 +168,9 @@ impl<'a> Solver<'a> {
                 (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
                 // Nothing follows a function that never ends normally.
                 let Some(value) = value else { return false };
+                if *wait == Wait::Now {
+                    self.has_waited();
+                }
                 self.set_slot(*to, value);
             }
             Op::Await { to, from, returned } => {

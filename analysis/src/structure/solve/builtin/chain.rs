@@ -110,6 +110,10 @@ impl Solver<'_> {
             out = solver.settled(out);
         };
         if wait {
+            let caught = handles || !self.handlers.is_empty();
+            let fails = self.seen_to_fail(this, caught);
+            self.closes(this, fails, None);
+            self.has_waited();
             self.waits_for(this);
             if self.threads.beside == 0 && !self.threads.running.is_empty() {
                 self.end_running(this, &seen);
@@ -122,7 +126,11 @@ impl Solver<'_> {
         let promise = self.object(2, Kind::Promise);
         self.promises.unwaited.insert(promise);
         let before = self.when_of(this);
+        let birth = self.birth();
+        let seen = self.seen_to_fail(this, true);
+        self.closes(this, seen, Some(promise));
         let when = self.begin_thread(before);
+        let around = self.begin_cut(promise, true);
         let mut thrown = NONE;
         let mut with = Value::NEVER;
         let caught = self.promises.caught.contains(&promise);
@@ -131,6 +139,8 @@ impl Solver<'_> {
             solver.under(comes, may, false, walk);
         };
         let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        self.end_cut(around);
+        self.opens(promise, birth);
         let waits = self.dom.union(waits.get(), ended.hangs);
         self.comes(promise, waits);
         thrown = self.dom.union(thrown, ended.thrown);

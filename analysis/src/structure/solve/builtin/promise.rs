@@ -279,10 +279,15 @@ impl Solver<'_> {
         let args = Args { list: smallvec::smallvec![resolve, reject], rest: None };
         self.settle(promise, self.known.value, Value::NEVER);
         let handlers = std::mem::take(&mut self.handlers);
+        let birth = self.birth();
+        // What it waits for, nobody else does.
+        let around = self.begin_cut(promise, false);
         let (_, handler, _) = self.guarded(|solver| {
             let _ = solver.call_value(executor, None, &args, true);
             true
         });
+        self.end_cut(around);
+        self.opens(promise, birth);
         self.handlers = handlers;
         if handler.any {
             self.settle_failure(promise, handler.thrown, handler.error);

@@ -45,13 +45,10 @@ impl Solver<'_> {
         Value::computed(self.time.timers)
     }
 
-    /// Notes that the program returns here: no timer runs after that.
-    pub(in crate::structure::solve) fn returns_from_program(&mut self) {
-        let mut deps = self.time.returns.unwrap_or(NONE);
-        for own in [self.control_above(0), self.time.when, self.time.clock] {
-            deps = self.dom.union(deps, own);
-        }
-        let deps = self.dom.sources.used(deps);
+    /// Notes that the program ends where `deps` decide: no timer runs after that.
+    pub(in crate::structure::solve) fn no_timer_after(&mut self, deps: Deps) {
+        let before = self.time.returns.unwrap_or(NONE);
+        let deps = self.dom.union(before, deps);
         self.changed |= self.time.returns != Some(deps);
         self.time.returns = Some(deps);
     }
