@@ -48,14 +48,19 @@ pub(crate) fn differences(a: &Run, b: &Run) -> Vec<(String, Difference)> {
         } else {
             difference.given = in_a.iter().zip(in_b).any(|(one, other)| one != other);
         }
-        // A run that ended with an error may have had more to do.
-        difference.made = (in_a.len() > in_b.len() && b.end == End::Well)
-            || (in_b.len() > in_a.len() && a.end == End::Well);
+        difference.made =
+            in_a.len() > in_b.len() && is_whole(b) || in_b.len() > in_a.len() && is_whole(a);
         if difference.given || difference.made {
             found.push((tool.to_owned(), difference));
         }
     }
     found
+}
+
+/// Whether a run made all of its calls: one that ended with an error might have made more, and one that
+/// returned early has cut off the others.
+fn is_whole(run: &Run) -> bool {
+    matches!(run.end, End::Well | End::Early)
 }
 
 /// Returns pairs of tools whose calls are the same but for their relative order.

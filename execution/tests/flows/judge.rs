@@ -364,7 +364,7 @@ fn alone(told: &Told, run: &Run, place: usize, misses: &mut Misses) {
             misses.add(Kind::Shown, None, &call.tool, vec![place]);
         }
     }
-    if run.end == End::Well {
+    if matches!(run.end, End::Well | End::Early) {
         for task in told.tasks.iter().filter(|task| task.will) {
             if !calls.contains_key(task.tool.as_str()) {
                 misses.add(Kind::Will, None, &task.tool, vec![place]);

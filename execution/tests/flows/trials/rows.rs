@@ -84,7 +84,7 @@ impl Alone {
         self.counts.add(checked);
         let fault = match (&checked.prepared, checked.observed.runs.first().map(|run| &run.end)) {
             (Err(why), _) => Some(why.clone()),
-            (_, Some(End::Well)) => checked.observed.cut().map(str::to_owned),
+            (_, Some(End::Well | End::Early)) => checked.observed.cut().map(str::to_owned),
             (_, end) => Some(format!("{end:?}")),
         };
         if let Some(why) = fault {
