@@ -4,7 +4,6 @@ mod approvals;
 mod consult;
 pub(crate) mod create;
 pub(crate) mod execute;
-mod failure;
 mod finished;
 mod local_run;
 mod paused;

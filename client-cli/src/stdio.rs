@@ -6,22 +6,18 @@ mod lines;
 
 use std::sync::Arc;
 
+use execution::mcp_server::{envelope_result, parse};
 use protocol::discovery::DiscoverRequest;
-use protocol::meta_tools::{self, META_TOOLS, MetaTool};
+use protocol::meta_tools;
 use protocol::{
     ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
 };
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ResultType, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ResultType,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt as _};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -82,18 +78,6 @@ impl ServerHandler for StdioHandler {
         info
     }
 
-    async fn list_tools(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, rmcp::ErrorData> {
-        Ok(ListToolsResult::with_all_items(META_TOOLS.iter().map(listed_tool).collect()))
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        META_TOOLS.iter().find(|tool| tool.name == name).map(listed_tool)
-    }
-
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -103,7 +87,7 @@ impl ServerHandler for StdioHandler {
         let token = context.meta.get_progress_token();
         let answer = self.dispatch(&request.name, arguments, context.ct);
         let mut result = match token {
-            Some(token) => progress::tell(&context.peer, token, answer).await,
+            Some(token) => progress::notify(&context.peer, token, answer).await,
             None => answer.await,
         };
         // Set on every result, also on the gateway's; rmcp removes it for clients of older versions.
@@ -111,54 +95,7 @@ impl ServerHandler for StdioHandler {
         Ok(result.into())
     }
 
-    // rmcp answers empty lists if a server declares nothing, but a client must learn that the method does not exist.
-
-    async fn list_prompts(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListPromptsRequestMethod>())
-    }
-
-    async fn list_resources(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListResourcesRequestMethod>())
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
-    }
-
-    async fn complete(
-        &self,
-        _request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<CompleteRequestMethod>())
-    }
-
-    /// Answers what did not decode as a request of MCP.
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, rmcp::ErrorData> {
-        let method = request.method;
-        Err(if meta_tools::METHODS.contains(&method.as_str()) {
-            let message = format!("the parameters of `{method}` are invalid");
-            rmcp::ErrorData::invalid_params(message, None)
-        } else {
-            rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
-        })
-    }
+    execution::meta_tools_only!();
 }
 
 impl StdioHandler {
@@ -231,44 +168,4 @@ impl StdioHandler {
             other => envelope_result(&other),
         }
     }
-}
-
-fn listed_tool(tool: &MetaTool) -> Tool {
-    let object = |schema| match schema {
-        Value::Object(schema) => schema,
-        _ => Default::default(),
-    };
-    let hints = tool.hints;
-    Tool::new(tool.name, tool.description, object(tool.input_schema()))
-        .with_title(tool.title)
-        .with_raw_output_schema(Arc::new(object(tool.output_schema())))
-        .with_annotations(
-            ToolAnnotations::with_title(tool.title)
-                .read_only(hints.read_only)
-                .destructive(hints.destructive)
-                .idempotent(hints.idempotent)
-                .open_world(hints.open_world),
-        )
-}
-
-fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
-    serde_json::from_value(arguments).map_err(|error| {
-        ErrorBody::new(
-            ErrorCode::InvalidRequest,
-            format!("the arguments of `{}`: {error}", protocol::escape_text(tool)),
-        )
-    })
-}
-
-/// Puts an envelope into an MCP result: structured, and the same as JSON text.
-fn envelope_result(envelope: &Envelope) -> CallToolResult {
-    let structured = serde_json::to_value(envelope)
-        .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
-    let mut result = if envelope.is_error() {
-        CallToolResult::structured_error(structured)
-    } else {
-        CallToolResult::structured(structured)
-    };
-    result.meta = meta_tools::run_meta(envelope).map(MetaObject);
-    result
 }

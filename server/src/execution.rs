@@ -4,6 +4,5 @@ pub(crate) mod calls;
 pub(crate) mod capabilities;
 pub(crate) mod discover;
 pub(crate) mod execute;
-mod failure;
 pub(crate) mod refusal;
 pub(crate) mod result;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use execution::mcp_version;
 use execution::{NotKept, gather};
 use protocol::redaction::Redactor;
 use protocol::{EntryType, ErrorBody, ErrorCode, Routing, Scope, ToolId};
@@ -191,7 +192,7 @@ impl Passage {
     }
 
     fn is_stateless(&self, message: &Message) -> bool {
-        headers::version(&self.headers, message).is_some_and(headers::is_stateless)
+        headers::version(&self.headers, message).is_some_and(mcp_version::is_stateless)
     }
 
     /// Sends a request to the server and returns its answer as far as it is there.

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use execution::mcp_client::{self, BudgetedClient, Slot};
+use execution::mcp_version;
 use moka::future::Cache;
 use protocol::redaction::Redactor;
 use protocol::{ErrorBody, ErrorCode, Integrity, Scope};
 use registry::{Registry, ResolvedTool};
-use rmcp::model::{CallToolRequestParams, CallToolResponse, ProtocolVersion};
-use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService, ServiceError,
-};
+use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::service::{ClientServiceExt as _, RoleClient, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
@@ -222,11 +221,7 @@ async fn connect(
         config = config.auth_header(token.expose());
     }
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    let lifecycle = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
-    };
-    let service = ().serve_with_lifecycle(transport, lifecycle).await;
+    let service = ().serve_with_lifecycle(transport, mcp_version::lifecycle()).await;
     let connected = |service| Arc::new(Connected { service, _key: token.cloned() });
     service.map(connected).map_err(|error| {
         let error = shown(&error, redactor);

@@ -6,6 +6,7 @@ mod secrets;
 
 use std::time::Duration;
 
+use execution::mcp_version;
 use protocol::meta_tools::RUN_META;
 use protocol::{
     Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity, RegistryEntry, ToolId, meta_tools,
@@ -17,9 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::MODULE_LIMIT;
 use crate::gateway::keys::{ApiKey, Gateway, KeySource};
 use crate::http_client::{self, Credential};
-
-/// The MCP version of calls to the gateway.
-const MCP_VERSION: &str = "2026-07-28";
 
 /// The largest answer that is read, in bytes; a tool result may have 8 MiB.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
@@ -187,7 +185,7 @@ impl Cloud {
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
         let mut meta = json!({
-            "io.modelcontextprotocol/protocolVersion": MCP_VERSION,
+            "io.modelcontextprotocol/protocolVersion": mcp_version::CURRENT,
             "io.modelcontextprotocol/clientInfo": { "name": "pml", "version": env!("CARGO_PKG_VERSION") },
             "io.modelcontextprotocol/clientCapabilities": {},
         });
@@ -206,7 +204,7 @@ impl Cloud {
             .post(self.gateway.join("mcp"))
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")
-            .header("mcp-protocol-version", MCP_VERSION)
+            .header("mcp-protocol-version", mcp_version::CURRENT)
             .header("mcp-method", "tools/call")
             .header("mcp-name", name)
             .header("x-pml-client", "package")

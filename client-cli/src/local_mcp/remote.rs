@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use execution::Values;
 use execution::mcp_client::BudgetedClient;
+use execution::mcp_version;
 use protocol::json::MESSAGE_VALUES;
 use protocol::redaction::keys_in_use;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::ProtocolVersion;
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::service::{ClientInitializeError, ClientServiceExt as _};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
@@ -184,11 +184,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     config.max_concurrent_requests = CALLS;
     let client = BudgetedClient::new(client, Values { most: MESSAGE_VALUES });
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    let lifecycle = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
-    };
-    let hello = greeting().serve_with_lifecycle(transport, lifecycle);
+    let hello = greeting().serve_with_lifecycle(transport, mcp_version::lifecycle());
     let origin = remote.origin();
     match tokio::time::timeout(limit, hello).await {
         Ok(Ok(service)) => {

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use execution::mcp_version;
 use protocol::json;
 use rmcp::RoleClient;
-use rmcp::model::{ClientConfig, Implementation, ProtocolVersion};
+use rmcp::model::{ClientConfig, Implementation};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
@@ -103,10 +104,7 @@ pub(super) async fn start(
     launch: &Launch,
     limit: Duration,
 ) -> Result<Session, StartFailure> {
-    let auto = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
-    };
+    let auto = mcp_version::lifecycle();
     let deadline = tokio::time::Instant::now() + limit;
     match attempt(supervisor, launch, auto, deadline).await {
         Err(Attempt::Died(failure)) if failure.stderr.contains("server/discover") => {

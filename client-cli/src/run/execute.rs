@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::{Analysis, Code};
+use execution::failure;
 use protocol::{
     Envelope, ErrorBody, ErrorCode, ExecuteRequest, ExecutedOn, Include, Integrity, RunError,
     RunNote, Success,
@@ -19,7 +20,7 @@ use super::local_run::{Ended, LocalRun};
 use super::paused::PausedRun;
 use super::prepare::{LocalProgram, Prepared, prepare};
 use super::router::Router;
-use super::{Runs, failure, resume};
+use super::{Runs, resume};
 
 /// Executes a program, here or on the gateway, wherever its tools are.
 pub(crate) async fn execute(

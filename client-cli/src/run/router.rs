@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use execution::failure;
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
@@ -21,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
-use crate::run::failure;
 use crate::run::local_run::{LocalRun, Wish};
 use crate::run::resolver::Resolver;
 

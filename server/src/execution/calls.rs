@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use execution::mcp_client::Slot;
+use execution::mcp_server::envelope_result;
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
@@ -24,7 +25,7 @@ use crate::admission::memory::Held;
 use crate::execution::capabilities::{self, Reach};
 use crate::execution::discover::discover;
 use crate::execution::refusal;
-use crate::execution::result::{envelope_result, raw_result};
+use crate::execution::result::raw_result;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};

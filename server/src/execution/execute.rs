@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::{Analysis, Place};
+use execution::failure;
 use protocol::{
     CallLog, ContinueRequest, Delegation, DryRun, DryTask, Envelope, ErrorBody, ErrorCode,
     ExecuteOptions, ExecuteRequest, ExecutedOn, Include, Integrity, Routing, RoutingRules,
@@ -29,7 +30,7 @@ use crate::admission::turns::Places;
 use crate::error::registry_error;
 use crate::execution::calls::{ProgramCalls, RunOf};
 use crate::execution::capabilities::{self, Named, Reach};
-use crate::execution::{failure, refusal};
+use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
 use crate::upstreams::keys::{self, Need};

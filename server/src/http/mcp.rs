@@ -1,6 +1,5 @@
 //! `POST /mcp`: MCP Streamable HTTP, in both protocol eras.
 
-mod progress;
 mod refusal;
 mod running;
 
@@ -11,25 +10,21 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use execution::mcp_server::{envelope_result, parse, progress, structured_result};
 use protocol::discovery::DiscoverRequest;
-use protocol::meta_tools::{self, META_TOOLS, MetaTool};
+use protocol::meta_tools;
 use protocol::{
     ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
 };
 use registry::{Caller, Right};
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, Implementation,
-    InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ResultType, ServerCapabilities,
-    ServerConfig, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation,
+    InitializeRequestParams, InitializeResult, ResultType, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
@@ -39,7 +34,6 @@ use self::running::{Name, Running};
 use crate::admission::memory::Parsed;
 use crate::config::Serve;
 use crate::error::{ApiError, MissingRight};
-use crate::execution::result::{envelope_result, structured_result};
 use crate::execution::{discover, execute};
 use crate::identity::progress::Progress;
 use crate::identity::requester::Requester;
@@ -216,18 +210,6 @@ impl ServerHandler for McpHandler {
         Ok(answer)
     }
 
-    async fn list_tools(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, rmcp::ErrorData> {
-        Ok(ListToolsResult::with_all_items(META_TOOLS.iter().map(listed_tool).collect()))
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        META_TOOLS.iter().find(|tool| tool.name == name).map(listed_tool)
-    }
-
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -264,7 +246,7 @@ impl ServerHandler for McpHandler {
         let answer = Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel));
         let mut result = match progress {
             None => answer.await,
-            Some((token, calls)) => progress::tell(&context.peer, token, calls, answer).await,
+            Some((token, calls)) => progress::notify(&context.peer, token, calls, answer).await,
         };
         // Set on every result, also that of a server with an older version; rmcp removes it for older clients.
         result.result_type = Some(ResultType::COMPLETE);
@@ -276,54 +258,7 @@ impl ServerHandler for McpHandler {
         Ok(result.into())
     }
 
-    // rmcp answers empty lists if a server declares nothing, but a client must learn that the method does not exist.
-
-    async fn list_prompts(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListPromptsRequestMethod>())
-    }
-
-    async fn list_resources(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListResourcesRequestMethod>())
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
-    }
-
-    async fn complete(
-        &self,
-        _request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, rmcp::ErrorData> {
-        Err(rmcp::ErrorData::method_not_found::<CompleteRequestMethod>())
-    }
-
-    /// Answers a message that did not decode as an MCP request.
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, rmcp::ErrorData> {
-        let method = request.method;
-        Err(if meta_tools::METHODS.contains(&method.as_str()) {
-            let message = format!("the parameters of `{method}` are invalid");
-            rmcp::ErrorData::invalid_params(message, None)
-        } else {
-            rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
-        })
-    }
+    execution::meta_tools_only!();
 }
 
 impl McpHandler {
@@ -397,29 +332,4 @@ fn needed_right(name: &str) -> Right {
     } else {
         Right::Execute
     }
-}
-
-fn listed_tool(tool: &MetaTool) -> Tool {
-    let object = |schema| match schema {
-        Value::Object(schema) => schema,
-        _ => Default::default(),
-    };
-    let hints = tool.hints;
-    Tool::new(tool.name, tool.description, object(tool.input_schema()))
-        .with_title(tool.title)
-        .with_raw_output_schema(Arc::new(object(tool.output_schema())))
-        .with_annotations(
-            ToolAnnotations::with_title(tool.title)
-                .read_only(hints.read_only)
-                .destructive(hints.destructive)
-                .idempotent(hints.idempotent)
-                .open_world(hints.open_world),
-        )
-}
-
-/// Reads the arguments of a meta-tool.
-fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
-    serde_json::from_value(arguments).map_err(|error| {
-        ErrorBody::new(ErrorCode::InvalidRequest, format!("the arguments of `{tool}`: {error}"))
-    })
 }

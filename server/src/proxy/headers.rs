@@ -3,6 +3,7 @@
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use data_encoding::BASE64;
+use execution::mcp_version;
 
 use super::message::Message;
 use crate::config::Secret;
@@ -17,13 +18,6 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const PARAMS: &str = "mcp-param-";
 /// The encoding of a value that cannot be a header value as it is.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
-/// From this version on, headers must repeat parts of the body.
-const STATELESS: &str = "2026-07-28";
-
-/// Returns whether a version is stateless: every request is independent. Versions are dates.
-pub(super) fn is_stateless(version: &str) -> bool {
-    version >= STATELESS
-}
 
 /// Returns the version of a request, of its body or else of its header.
 pub(super) fn version<'a>(headers: &'a HeaderMap, message: &'a Message) -> Option<&'a str> {
@@ -42,7 +36,7 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
     {
         return Err("`MCP-Protocol-Version` differs from the version in the body".to_owned());
     }
-    let needed = self::version(headers, message).is_some_and(is_stateless);
+    let needed = self::version(headers, message).is_some_and(mcp_version::is_stateless);
     if needed && version.is_none() {
         return Err("`MCP-Protocol-Version` is missing".to_owned());
     }

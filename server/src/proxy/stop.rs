@@ -2,12 +2,12 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use execution::mcp_server::envelope_result;
 use protocol::{Envelope, ErrorBody};
 use serde_json::{Value, json};
 
 use super::message::Message;
 use crate::error::ApiError;
-use crate::execution::result::envelope_result;
 
 /// Why a message was not forwarded, or did not arrive.
 pub(super) enum Stop {

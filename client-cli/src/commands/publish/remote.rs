@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use execution::mcp_version;
 use protocol::{ErrorBody, ErrorCode, ToolDescriptor};
-use rmcp::model::{PaginatedRequestParams, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::model::PaginatedRequestParams;
+use rmcp::service::ClientServiceExt as _;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio_util::sync::CancellationToken;
@@ -69,11 +70,7 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
         config = config.auth_header(key);
     }
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    let lifecycle = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
-    };
-    let service = ().serve_with_lifecycle(transport, lifecycle).await;
+    let service = ().serve_with_lifecycle(transport, mcp_version::lifecycle()).await;
     let service = service.map_err(|error| format!("cannot be reached: {error}"))?;
     let mut tools: Vec<ToolDescriptor> = Vec::new();
     let mut page = PaginatedRequestParams::default();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::failure;
 use futures::future::BoxFuture;
 use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode};
 use registry::{ResolvedCapability, ResolvedTool};
@@ -13,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::{ProgramCalls, RunOf};
-use crate::execution::{capabilities, failure};
+use crate::execution::capabilities;
 
 /// The limits of a run's capability calls.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Sends progress notifications for a request.
+//! Progress notifications for a request.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,9 +12,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 const BEAT: Duration = Duration::from_secs(5);
 
 /// Waits for the answer to a request, and notifies its client whenever a tool call ends, and every few seconds.
+/// `calls` counts the calls that have ended.
 ///
 /// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.
-pub(super) async fn tell<T>(
+pub async fn notify<T>(
     peer: &Peer<RoleServer>,
     token: ProgressToken,
     mut calls: watch::Receiver<u64>,
@@ -24,7 +25,7 @@ pub(super) async fn tell<T>(
     let mut beat = tokio::time::interval_at(started + BEAT, BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut answer = pin!(answer);
-    let mut said = 0;
+    let mut notified = 0;
     loop {
         let mut last = None;
         tokio::select! {
@@ -35,9 +36,9 @@ pub(super) async fn tell<T>(
         }
         let ended = *calls.borrow_and_update();
         // A call that ended just before the answer is reported as well.
-        if last.is_none() || ended > said {
-            say(peer, &token, started, ended).await;
-            said = ended;
+        if last.is_none() || ended > notified {
+            notify_once(peer, &token, started, ended).await;
+            notified = ended;
         }
         if let Some(answer) = last {
             return answer;
@@ -45,11 +46,12 @@ pub(super) async fn tell<T>(
     }
 }
 
-async fn say(peer: &Peer<RoleServer>, token: &ProgressToken, started: Instant, ended: u64) {
+async fn notify_once(peer: &Peer<RoleServer>, token: &ProgressToken, started: Instant, ended: u64) {
     let calls = if ended == 1 { "tool call" } else { "tool calls" };
-    let mut told = ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
-    told.message = Some(format!("{ended} {calls} finished"));
-    if let Err(error) = peer.notify_progress(told).await {
+    let mut progress =
+        ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
+    progress.message = Some(format!("{ended} {calls} finished"));
+    if let Err(error) = peer.notify_progress(progress).await {
         tracing::debug!(%error, "Could not send the progress of a request");
     }
 }

@@ -3,8 +3,8 @@
 use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
 use sandbox::{Failure, FailureKind};
 
-/// Turns a failed run into the error of its envelope.
-pub(crate) fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
+/// Turns a failed run of the program `source` into the error of its envelope; `calls` are those that it made.
+pub fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
     let failure = ProgramFailure {
         code: code_of(failure.kind),
         name: &failure.name,

@@ -1,0 +1,139 @@
+//! What both programs answer as MCP servers: the meta-tools, envelopes as results, and methods that they do not have.
+
+pub mod progress;
+
+use std::sync::Arc;
+
+use protocol::meta_tools::{self, MetaTool};
+use protocol::{Envelope, ErrorBody, ErrorCode};
+use rmcp::model::{CallToolResult, CustomRequest, MetaObject, Tool, ToolAnnotations};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Returns a meta-tool as `tools/list` shows it.
+pub fn listed_tool(tool: &MetaTool) -> Tool {
+    let object = |schema| match schema {
+        Value::Object(schema) => schema,
+        _ => Default::default(),
+    };
+    let hints = tool.hints;
+    Tool::new(tool.name, tool.description, object(tool.input_schema()))
+        .with_title(tool.title)
+        .with_raw_output_schema(Arc::new(object(tool.output_schema())))
+        .with_annotations(
+            ToolAnnotations::with_title(tool.title)
+                .read_only(hints.read_only)
+                .destructive(hints.destructive)
+                .idempotent(hints.idempotent)
+                .open_world(hints.open_world),
+        )
+}
+
+/// Reads the arguments of a meta-tool.
+///
+/// # Errors
+/// Returns `INVALID_REQUEST` for arguments that the tool does not take.
+pub fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
+    serde_json::from_value(arguments).map_err(|error| {
+        ErrorBody::new(
+            ErrorCode::InvalidRequest,
+            format!("the arguments of `{}`: {error}", protocol::escape_text(tool)),
+        )
+    })
+}
+
+/// Wraps an envelope in an MCP result: as structured content, and as JSON text.
+pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
+    let mut result = structured_result(envelope, envelope.is_error());
+    result.meta = meta_tools::run_meta(envelope).map(MetaObject);
+    result
+}
+
+/// Wraps a value in an MCP result, likewise.
+pub fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResult {
+    let structured = serde_json::to_value(body)
+        .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
+    if is_error {
+        CallToolResult::structured_error(structured)
+    } else {
+        CallToolResult::structured(structured)
+    }
+}
+
+/// Returns the error for a message that did not decode as an MCP request.
+pub fn undecoded(request: CustomRequest) -> rmcp::ErrorData {
+    let method = request.method;
+    if meta_tools::METHODS.contains(&method.as_str()) {
+        let message = format!("the parameters of `{method}` are invalid");
+        rmcp::ErrorData::invalid_params(message, None)
+    } else {
+        rmcp::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+    }
+}
+
+/// Writes the methods of a `ServerHandler` that has the meta-tools, and nothing beside tools.
+///
+/// For what a server does not declare, rmcp answers empty lists; but a client must learn that the method does not
+/// exist.
+#[macro_export]
+macro_rules! meta_tools_only {
+    () => {
+        async fn list_tools(
+            &self,
+            _: Option<rmcp::model::PaginatedRequestParams>,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::ListToolsResult, rmcp::ErrorData> {
+            let tools = protocol::meta_tools::META_TOOLS.iter();
+            let tools = tools.map($crate::mcp_server::listed_tool).collect();
+            Ok(rmcp::model::ListToolsResult::with_all_items(tools))
+        }
+
+        fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
+            let mut tools = protocol::meta_tools::META_TOOLS.iter();
+            tools.find(|tool| tool.name == name).map($crate::mcp_server::listed_tool)
+        }
+
+        async fn list_prompts(
+            &self,
+            _: Option<rmcp::model::PaginatedRequestParams>,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::ListPromptsResult, rmcp::ErrorData> {
+            Err(rmcp::ErrorData::method_not_found::<rmcp::model::ListPromptsRequestMethod>())
+        }
+
+        async fn list_resources(
+            &self,
+            _: Option<rmcp::model::PaginatedRequestParams>,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::ListResourcesResult, rmcp::ErrorData> {
+            Err(rmcp::ErrorData::method_not_found::<rmcp::model::ListResourcesRequestMethod>())
+        }
+
+        async fn list_resource_templates(
+            &self,
+            _: Option<rmcp::model::PaginatedRequestParams>,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::ListResourceTemplatesResult, rmcp::ErrorData> {
+            Err(rmcp::ErrorData::method_not_found::<
+                rmcp::model::ListResourceTemplatesRequestMethod,
+            >())
+        }
+
+        async fn complete(
+            &self,
+            _: rmcp::model::CompleteRequestParams,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::CompleteResult, rmcp::ErrorData> {
+            Err(rmcp::ErrorData::method_not_found::<rmcp::model::CompleteRequestMethod>())
+        }
+
+        async fn on_custom_request(
+            &self,
+            request: rmcp::model::CustomRequest,
+            _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
+        ) -> Result<rmcp::model::CustomResult, rmcp::ErrorData> {
+            Err($crate::mcp_server::undecoded(request))
+        }
+    };
+}

@@ -1,0 +1,33 @@
+//! The MCP versions of both programs, as clients and as servers. Versions are dates, so they compare as texts.
+
+use rmcp::model::ProtocolVersion;
+use rmcp::service::ClientLifecycleMode;
+
+/// The version that both programs prefer, the first stateless one: every request is independent, and its headers
+/// repeat parts of its body.
+pub const CURRENT: &str = "2026-07-28";
+
+/// Returns whether a version is stateless.
+pub fn is_stateless(version: &str) -> bool {
+    version >= CURRENT
+}
+
+/// Returns how a client begins: with the current version, and with a handshake of the last one before it where the
+/// server does not know that.
+pub fn lifecycle() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_version_is_that_of_the_library() {
+        assert_eq!(ProtocolVersion::V_2026_07_28.to_string(), CURRENT);
+        assert!(is_stateless(CURRENT) && !is_stateless("2025-11-25"));
+    }
+}
