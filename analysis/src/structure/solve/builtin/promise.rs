@@ -283,7 +283,7 @@ impl Solver<'_> {
         // What it waits for, nobody else does.
         let around = self.begin_cut(promise, false);
         let (_, handler, _) = self.guarded(|solver| {
-            let _ = solver.call_value(executor, None, &args, true);
+            let _ = solver.call_value(executor, None, &args, false);
             true
         });
         self.end_cut(around);
