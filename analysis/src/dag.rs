@@ -1,7 +1,6 @@
 //! The structure as a graph: which tasks wait for which.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use indexmap::IndexMap;
 use protocol::ToolId;
 use serde::{Deserialize, Serialize};
@@ -38,7 +37,7 @@ pub struct DagTask {
 impl Dag {
     /// Builds the graph of a structure.
     pub fn of(structure: &StaticStructure) -> Self {
-        let mut layers: HashMap<&str, u32> = HashMap::new();
+        let mut layers: HashMap<&str, u32> = HashMap::default();
         let tasks = structure
             .tasks()
             .map(|task| {

@@ -6,8 +6,9 @@
 mod evidence;
 mod walk;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use serde_json::{Value, json};
 use swc_atoms::Atom;
 use swc_ecma_ast::{

@@ -129,7 +129,7 @@ impl Lower {
 
     /// Lowers what `make` emits into a block of its own.
     fn block<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> (Block, T) {
-        let before = std::mem::take(&mut self.frame().out);
+        let before = std::mem::replace(&mut self.frame().out, Block::with_capacity(4));
         let made = make(self);
         (std::mem::replace(&mut self.frame().out, before), made)
     }

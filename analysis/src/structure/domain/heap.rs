@@ -1,6 +1,6 @@
 //! Objects by the place and the way in which they are made, and the cells that hold what they have.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Domain, NameId, SiteId, Value};
 use crate::structure::core::{FuncId, Slot};
@@ -91,13 +91,27 @@ pub(in crate::structure) struct Cell {
 /// More properties than this are found by a table.
 const FEW_KEYS: usize = 12;
 
+/// How many objects an ordinary program has, and how many cells; there is room for so many from the start.
+const USUAL: usize = 50;
+const USUAL_CELLS: usize = 300;
+
 /// All objects and cells.
-#[derive(Default)]
 pub(in crate::structure) struct Heap {
     pub(in crate::structure) objects: Vec<Object>,
     pub(in crate::structure) cells: Vec<Cell>,
     ids: HashMap<(u32, u32, Kind), ObjId>,
     many: HashMap<(ObjId, NameId), CellId>,
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self {
+            objects: Vec::with_capacity(USUAL),
+            cells: Vec::with_capacity(USUAL_CELLS),
+            ids: HashMap::with_capacity(USUAL),
+            many: HashMap::default(),
+        }
+    }
 }
 
 impl Heap {

@@ -1,6 +1,6 @@
 //! Names and ways to parts, each kept once.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use swc_atoms::Atom;
 
 use super::{NameId, PathId};
@@ -28,11 +28,19 @@ pub(in crate::structure) fn written(name: Atom) -> Atom {
     }
 }
 
+/// How many names an ordinary program has; there is room for so many from the start.
+const USUAL: usize = 100;
+
 /// The names that the analysis met.
-#[derive(Default)]
 pub(in crate::structure) struct Names {
     texts: Vec<Atom>,
     ids: HashMap<Atom, NameId>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { texts: Vec::with_capacity(USUAL), ids: HashMap::with_capacity(USUAL) }
+    }
 }
 
 impl Names {

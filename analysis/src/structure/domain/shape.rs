@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use smallvec::{SmallVec, smallvec};
 
 use super::{NameId, ObjId, PathId, Paths, ShapeId};
@@ -10,6 +10,9 @@ use crate::structure::core::Scalar;
 
 /// The most constants that a value is known to be one of.
 const CONSTS: usize = 16;
+
+/// How many shapes an ordinary program has; there is room for so many from the start.
+const USUAL: usize = 100;
 
 /// Something that a value may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,11 +142,11 @@ pub(in crate::structure) struct Shapes {
 impl Default for Shapes {
     fn default() -> Self {
         let mut shapes = Self {
-            shapes: Vec::new(),
-            plain: Vec::new(),
-            ids: HashMap::default(),
-            joins: HashMap::default(),
-            refs: HashMap::default(),
+            shapes: Vec::with_capacity(USUAL),
+            plain: Vec::with_capacity(USUAL),
+            ids: HashMap::with_capacity(USUAL),
+            joins: HashMap::with_capacity(USUAL / 2),
+            refs: HashMap::with_capacity(USUAL),
             scalars: HashMap::default(),
             presents: HashMap::default(),
             promises: HashMap::default(),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use smallvec::SmallVec;
 use swc_atoms::Atom;
 
@@ -21,6 +21,9 @@ const FIELDS: usize = 62;
 /// So many sets are joined one by one: their unions are likely to be known.
 const FEW: usize = 6;
 
+/// How many unions an ordinary program has; there is room for so many from the start.
+const USUAL: usize = 100;
+
 /// The sets that the analysis met.
 pub(in crate::structure) struct Sources {
     sets: Vec<Rc<[u32]>>,
@@ -33,7 +36,7 @@ impl Default for Sources {
     fn default() -> Self {
         let empty: Rc<[u32]> = Rc::from([]);
         let ids = std::iter::once((empty.clone(), NONE)).collect();
-        Self { sets: vec![empty], ids, unions: HashMap::default(), fields: Vec::new() }
+        Self { sets: vec![empty], ids, unions: HashMap::with_capacity(USUAL), fields: Vec::new() }
     }
 }
 

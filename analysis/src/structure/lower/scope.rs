@@ -48,6 +48,13 @@ pub(super) struct Frame {
     pub(super) is_executor: bool,
 }
 
+/// Returns what is known of the slots that each function has, with room for those of an ordinary one.
+fn made<T: Clone>(known: T) -> Vec<T> {
+    let mut all = Vec::with_capacity(64);
+    all.resize(MADE as usize + 1, known);
+    all
+}
+
 impl Frame {
     pub(super) fn new(form: FuncForm, is_async: bool, is_generator: bool) -> Self {
         Self {
@@ -57,10 +64,10 @@ impl Frame {
             out: Block::new(),
             scopes: vec![HashMap::default()],
             slots: MADE + 1,
-            captured: vec![false; MADE as usize + 1],
-            in_loop: vec![0; MADE as usize + 1],
-            per_turn: vec![false; MADE as usize + 1],
-            texts: vec![Text::Unknown; MADE as usize + 1],
+            captured: made(false),
+            in_loop: made(0),
+            per_turn: made(false),
+            texts: made(Text::Unknown),
             around: vec![0],
             regions: 0,
             within: 0,

@@ -1,7 +1,8 @@
 //! The steps as the walk collects them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use foldhash::HashMap;
 use protocol::{Step, Unawaited};
 
 use super::Use;
@@ -277,7 +278,7 @@ impl Steps {
             steps.push(Step { tasks, any_time: true, ..Step::default() });
         }
         // Steps that lost all of their tasks are left out, and the others have other numbers then.
-        let mut numbers: HashMap<usize, u32> = HashMap::new();
+        let mut numbers: HashMap<usize, u32> = HashMap::default();
         let mut number = steps.len() as u32;
         for (place, draft) in self.drafts.iter().enumerate() {
             numbers.insert(place, number + 1);

@@ -31,12 +31,13 @@ impl Arguments<'_, '_> {
 
     /// Adds the parts of the input that flow into the call and are in none of its arguments.
     fn add_what_is_not_shown(&self, found: &FoundTask, out: &mut IndexMap<String, Argument>) {
+        let mut missing = self.report.inputs(found.data);
+        if missing.is_empty() {
+            return;
+        }
         let mut told = Vec::new();
         out.values().for_each(|argument| parts(argument, &mut told));
-        let whole = "args".to_owned();
-        let missing = self.report.inputs(found.data).into_iter();
-        let missing: Vec<String> =
-            missing.filter(|part| !told.contains(part) && !told.contains(&whole)).collect();
+        missing.retain(|part| !told.iter().any(|known| known == part || known == "args"));
         if missing.is_empty() {
             return;
         }

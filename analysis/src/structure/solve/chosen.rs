@@ -35,11 +35,11 @@ pub(super) struct Chosen {
 /// skipped.
 type Ways<'f, W> = (W, &'f mut HashMap<SiteId, (usize, bool)>);
 
-/// The names that came together at a place.
+/// The names that came together at a place, each sorted.
 #[derive(Default)]
 struct Met {
-    namespaces: HashSet<NameId>,
-    names: HashSet<NameId>,
+    namespaces: SmallVec<[NameId; 1]>,
+    names: SmallVec<[NameId; 1]>,
     /// Whether each time there was only one of both.
     apart: bool,
 }
@@ -107,8 +107,13 @@ impl Solver<'_> {
         let is_one = namespaces.len() == 1 && names.len() == 1;
         let met = self.chosen.met.entry(place).or_insert(Met { apart: true, ..Met::default() });
         met.apart &= is_one;
-        met.namespaces.extend(namespaces);
-        met.names.extend(names);
+        for (all, new) in [(&mut met.namespaces, namespaces), (&mut met.names, names)] {
+            for name in new {
+                if let Err(place) = all.binary_search(name) {
+                    all.insert(place, *name);
+                }
+            }
+        }
         met.apart || met.namespaces.len() == 1 || met.names.len() == 1
     }
 
@@ -119,6 +124,9 @@ impl Solver<'_> {
         item: Value,
         mut walk: impl FnMut(&mut Self, Value) -> bool,
     ) -> bool {
+        if self.is_one_way(item) {
+            return walk(self, item);
+        }
         let ways = self.ways(item);
         if ways.len() < 2 || ways.len() > WAYS {
             return walk(self, item);
@@ -182,6 +190,17 @@ impl Solver<'_> {
             let known = found.entry(site).or_insert(may);
             *known &= may;
         }
+    }
+
+    /// Returns whether a value can be one thing only, as far as `ways` tells things apart.
+    fn is_one_way(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        let prims = match &shape.prim {
+            Prim::None => 0,
+            Prim::Any => 1,
+            Prim::Consts(scalars) => scalars.len(),
+        };
+        shape.refs.len() + prims + usize::from(shape.absent) < 2
     }
 
     /// Returns the values that a value may be, one by one.

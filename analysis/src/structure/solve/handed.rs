@@ -107,7 +107,7 @@ impl<'a> Solver<'a> {
         }
         for slot in slots {
             let (value, text) = (self.slot(slot), self.text_of(slot));
-            self.takes_all(taker, value, text, &mut HashSet::default());
+            self.takes_all(taker, value, text, &mut SmallVec::new());
         }
     }
 
@@ -117,7 +117,7 @@ impl<'a> Solver<'a> {
         taker: Taker,
         value: Value,
         text: (u32, u32),
-        seen: &mut HashSet<ObjId>,
+        seen: &mut SmallVec<[ObjId; 8]>,
     ) {
         let shape = self.dom.shapes.kept(value.shape);
         let place = (self.place >> 3, text.0);
@@ -138,9 +138,10 @@ impl<'a> Solver<'a> {
         else {
             return;
         };
-        if !is_deep || seen.len() >= OBJECTS || !seen.insert(*object) {
+        if !is_deep || seen.len() >= OBJECTS || seen.contains(object) {
             return;
         }
+        seen.push(*object);
         for (cell, value) in self.parts_of(*object) {
             let span = self.heap.cells[cell as usize].span;
             if span == (0, 0) {
@@ -164,7 +165,8 @@ impl<'a> Solver<'a> {
             return Vec::new();
         }
         let mut parts = Vec::new();
-        for (name, cell) in known.keys.clone() {
+        for place in 0..known.keys.len() {
+            let (name, cell) = self.heap.objects[object as usize].keys[place];
             let value = self.read(cell);
             if value.is_never() || value == Value::ABSENT || name == self.known.order {
                 continue;

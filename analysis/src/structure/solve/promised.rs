@@ -38,7 +38,8 @@ impl Solver<'_> {
             return None;
         }
         let mut items = Vec::new();
-        for (name, cell) in known.keys.clone() {
+        for place in 0..known.keys.len() {
+            let (name, cell) = self.heap.objects[object as usize].keys[place];
             if name == self.known.length {
                 continue;
             }

@@ -3,11 +3,17 @@
 use super::*;
 use crate::structure::domain::{Kind, Ref};
 
+/// So few references are looked at one by one.
+const FEW: usize = 4;
+
 impl Solver<'_> {
     /// Returns what flows into a value or any of its parts.
     pub(super) fn reach(&mut self, value: Value) -> Deps {
         if self.dom.shape(value).refs.is_empty() || !self.follows(Rule::Parts) {
             return self.dom.sources.used(value.deps);
+        }
+        if let Some(all) = self.reach_whole(value) {
+            return all;
         }
         let mut seen: SmallVec<[ObjId; 16]> = SmallVec::new();
         let mut known: HashSet<ObjId> = HashSet::default();
@@ -56,6 +62,31 @@ impl Solver<'_> {
         all.dedup();
         let all = self.dom.sources.union_all(&all);
         self.dom.sources.used(all)
+    }
+
+    /// Returns what flows into a value whose parts hold nothing of their own.
+    fn reach_whole(&mut self, value: Value) -> Option<Deps> {
+        let mut all = value.deps;
+        let shape = self.dom.shapes.kept(value.shape);
+        if shape.refs.len() > FEW {
+            return None;
+        }
+        for one in &shape.refs {
+            match one {
+                Ref::Obj(object) | Ref::Data(object, _) => {
+                    let known = &self.heap.objects[*object as usize];
+                    if !known.keys.is_empty() {
+                        return None;
+                    }
+                    if known.escaped {
+                        all = self.dom.union(all, self.escaped.deps);
+                    }
+                }
+                Ref::Pool => all = self.dom.union(all, self.escaped.deps),
+                _ => {}
+            }
+        }
+        Some(self.dom.sources.used(all))
     }
 
     /// Returns what was written into data after it came.

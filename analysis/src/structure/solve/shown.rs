@@ -191,11 +191,12 @@ impl Solver<'_> {
         if known.escaped {
             return None;
         }
-        let keys = known.keys.clone();
+        let count = known.keys.len();
         let any = self.own(object, self.known.elem);
-        let mut fields = Vec::new();
+        let mut fields = Vec::with_capacity(count);
         let mut rest = None;
-        for (name, cell) in keys {
+        for place in 0..count {
+            let (name, cell) = self.heap.objects[object as usize].keys[place];
             let mut held = self.read(cell);
             let text = self.dom.names.text(name);
             if held.is_never() || held == Value::ABSENT {
