@@ -168,7 +168,8 @@ fn at_limits() {
 
 /// What a run has freed stays with the process, as it does in Node. The kernel would take back 30 MB after
 /// each run of 10,000 lines, and clear them again for the next.
-const KEEPS: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=268435456");
+const KEEPS: (&str, &str) =
+    ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=268435456:glibc.malloc.tcache_count=127");
 
 fn main() {
     if std::env::var_os(KEEPS.0).is_none() {

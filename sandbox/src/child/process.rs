@@ -26,6 +26,7 @@ pub(crate) fn prepare_process() -> Result<(), String> {
     #[expect(unsafe_code, reason = "the C library reads its time zone once, from the environment")]
     // SAFETY: this process has one thread, and both strings live across the call.
     unsafe {
+        libc::clearenv();
         libc::setenv(name.as_ptr(), zone.as_ptr(), 1);
         tzset();
     }
