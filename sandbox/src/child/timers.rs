@@ -71,10 +71,14 @@ impl Timers {
         }
     }
 
-    /// Returns how long the next timer still waits.
-    pub(crate) fn next(&self) -> Option<Duration> {
+    /// Returns how long the next timer still waits, with `in_flight` tool calls unanswered.
+    pub(crate) fn next(&self, in_flight: u64) -> Option<Duration> {
         let (_, timer) = self.queue.first_key_value()?;
-        Some(timer.real.saturating_sub(monotonic()))
+        match self.frozen {
+            Some(_) if in_flight > 0 => None,
+            Some(_) => Some(Duration::ZERO),
+            None => Some(timer.real.saturating_sub(monotonic())),
+        }
     }
 
     /// Returns whether a timer is set that fires only once.
@@ -82,12 +86,15 @@ impl Timers {
         self.queue.values().any(|timer| !timer.repeats)
     }
 
-    /// Takes the next timer that is due.
-    pub(crate) fn take_due(&mut self) -> Option<u64> {
-        let entry = self.queue.first_entry()?;
-        if entry.get().real > monotonic() {
+    /// Takes the next timer that is due, with `in_flight` tool calls unanswered.
+    ///
+    /// On a frozen clock, calls take no time: timers wait for all calls, and then fire at once. Otherwise the order of
+    /// timers and answers would depend on how busy the machine is.
+    pub(crate) fn take_due(&mut self, in_flight: u64) -> Option<u64> {
+        if !self.next(in_flight)?.is_zero() {
             return None;
         }
+        let entry = self.queue.first_entry()?;
         let ((due, _), Timer { id, .. }) = entry.remove_entry();
         self.places.remove(&id);
         if let Some((_, moved)) = &mut self.frozen {
