@@ -387,6 +387,27 @@ const GLOBALS: &[&str] = &[
     "Float64Array",
 ];
 
+/// Returns whether a function of the engine changes the object that it is given first, or gives access to it.
+#[must_use]
+pub(super) fn changes_its_argument(name: &str) -> bool {
+    matches!(
+        name,
+        "Object.defineProperty"
+            | "Object.defineProperties"
+            // The setter of `__proto__` is in a descriptor.
+            | "Object.getOwnPropertyDescriptor"
+            | "Object.getOwnPropertyDescriptors"
+            | "Object.setPrototypeOf"
+            | "Reflect.defineProperty"
+            | "Reflect.getOwnPropertyDescriptor"
+            | "Reflect.deleteProperty"
+            | "Reflect.set"
+            | "Reflect.setPrototypeOf"
+            | "Proxy"
+            | "Proxy.revocable"
+    )
+}
+
 /// Returns whether a name is one that every program has; others may not be there.
 pub(super) fn is_global(name: &str) -> bool {
     GLOBALS.contains(&name)

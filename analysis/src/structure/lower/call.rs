@@ -9,7 +9,7 @@ impl Lower {
         let span = call.span;
         match &call.callee {
             ast::Callee::Super(_) => {
-                let callee = self.read_own(span, "%parent");
+                let callee = self.parent(span);
                 let args = self.args(&call.args);
                 let this = Some(self.read_own(span, "%made"));
                 let to = self.fresh();

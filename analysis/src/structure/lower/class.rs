@@ -5,16 +5,14 @@ use super::*;
 
 /// The property of a class that holds the function which sets the fields of its objects.
 const FIELDS: &str = "%fields";
+/// The property of a class that holds what it extends.
+const PARENT: &str = "%proto";
 
 impl Lower {
     pub(super) fn class(&mut self, class: &ast::Class, name: Option<&Atom>) -> Slot {
         let span = class.span;
         self.scoped(|lower| {
             let parent = class.super_class.as_ref().map(|parent| lower.expr(parent));
-            if let Some(from) = parent {
-                let own = lower.frame().declare(&"%parent".into());
-                lower.emit(span, Op::Copy { to: own, from });
-            }
             let home = lower.frame().declare(&"%home".into());
             let own = lower.frame().declare(&"%class".into());
             let named = name.map(|name| lower.frame().declare(name));
@@ -59,7 +57,7 @@ impl Lower {
                 None if derived => {
                     let rest = lower.fresh();
                     lower.emit(span, Op::Rest { to: rest, index: 0 });
-                    let callee = lower.read_own(span, "%parent");
+                    let callee = lower.parent(span);
                     let this = Some(MADE);
                     let args = vec![Arg { slot: rest, spread: true }];
                     let to = lower.fresh();
@@ -88,6 +86,14 @@ impl Lower {
             let key = self.defined_key(name);
             self.emit(prop.span, Op::Set { object: THIS, key, from });
         }
+    }
+
+    /// Reads the constructor that `super(…)` calls: the prototype of the class at the time of the call.
+    pub(super) fn parent(&mut self, span: Span) -> Slot {
+        let object = self.read_own(span, "%class");
+        let to = self.fresh();
+        self.emit(span, Op::Get { to, object, key: Key::Name(PARENT.into()), called: true });
+        to
     }
 
     /// Takes what `super(…)` gave for the new object.

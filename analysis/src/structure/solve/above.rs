@@ -278,13 +278,12 @@ impl Solver<'_> {
         let mut out = if shape.prim == Prim::None { Value::NEVER } else { engine };
         for one in &shape.refs {
             let Ref::Obj(object) = one else {
-                let given = if *one == Ref::Pool {
+                if *one == Ref::Pool {
                     self.touch_pool(of.deps);
-                    self.pooled()
-                } else {
-                    engine
-                };
-                out = self.dom.join(out, given);
+                    let pooled = self.pooled();
+                    out = self.dom.join(out, pooled);
+                }
+                out = self.dom.join(out, engine);
                 continue;
             };
             let proto = self.heap.find(*object, self.known.proto);

@@ -174,6 +174,9 @@ impl Solver<'_> {
                 _ => Value::computed(deps),
             };
         }
+        if builtins::changes_its_argument(&text) {
+            self.may_change_engine(args);
+        }
         let first = self.arg(args, 0);
         // Of a class of the program, they call its constructor, and its methods.
         if (text.starts_with("Array.") || text.starts_with("Promise."))
@@ -235,6 +238,10 @@ impl Solver<'_> {
                 first
             }
             "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => self.prototype_above(first),
+            "Object.setPrototypeOf" | "Reflect.setPrototypeOf" => {
+                self.set_prototypes(first, args);
+                self.unknown_call(this, args)
+            }
             "Object.create" if args.list.len() != 1 => {
                 self.set_traps(true);
                 self.unknown_call(this, args)
@@ -284,6 +291,38 @@ impl Solver<'_> {
                 self.unknown_call(this, args)
             }
             _ => self.unknown_call(this, args),
+        }
+    }
+
+    /// Notes that nothing known of the engine holds if one of its objects is what a call changes.
+    pub(super) fn may_change_engine(&mut self, args: &Args) {
+        // The target, and the receiver of `Reflect.set`.
+        let changed = [args.list.first(), args.list.get(3), args.rest.as_ref()];
+        if changed.into_iter().flatten().any(|value| self.is_of_engine(*value)) {
+            self.lose_engine();
+        }
+    }
+
+    /// Returns whether a value may be a function or an object of the engine that all code shares.
+    pub(super) fn is_of_engine(&self, value: Value) -> bool {
+        let is_shared = |one: &Ref| matches!(one, Ref::Builtin(_) | Ref::Method(_));
+        self.dom.shape(value).refs.iter().any(is_shared)
+    }
+
+    /// Notes that what is known of the engine does not hold any more.
+    pub(super) fn lose_engine(&mut self) {
+        self.gap(Code::DynamicGlobal, About::Change);
+        self.engine.lost = true;
+    }
+
+    /// Gives objects of the program another prototype, as `Object.setPrototypeOf` does.
+    fn set_prototypes(&mut self, objects: Value, args: &Args) {
+        let above = self.arg(args, 1);
+        let above = self.dom.with(above, objects.deps);
+        for one in &self.dom.shapes.kept(objects.shape).refs {
+            if let Ref::Obj(object) = one {
+                self.put_own(*object, self.known.proto, above, false);
+            }
         }
     }
 

@@ -47,10 +47,8 @@ impl Solver<'_> {
         self.misuses.set_global();
         match &**name {
             "mcp" => self.gap(Code::DynamicWrite, About::Name),
-            // What is known of the engine does not hold any more.
             name if name != "args" && crate::structure::builtins::is_global(name) => {
-                self.gap(Code::DynamicGlobal, About::Change);
-                self.engine.lost = true;
+                self.lose_engine();
             }
             _ => {}
         }

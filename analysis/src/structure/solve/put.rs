@@ -49,11 +49,7 @@ impl Solver<'_> {
                     self.escape_as(value, How::Kept);
                 }
                 Ref::Method(method) => self.put_on_method(*method, key, value),
-                Ref::Builtin(_) => {
-                    // What is known of the engine does not hold any more.
-                    self.gap(Code::DynamicGlobal, About::Change);
-                    self.engine.lost = true;
-                }
+                Ref::Builtin(_) => self.lose_engine(),
             }
         }
     }

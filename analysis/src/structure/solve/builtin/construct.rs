@@ -77,7 +77,12 @@ impl Solver<'_> {
                 self.gap(Code::DynamicEval, About::Change);
                 self.unknown_call(None, args)
             }
-            _ => self.unknown_call(None, args),
+            _ => {
+                if builtins::changes_its_argument(&text) {
+                    self.may_change_engine(args);
+                }
+                self.unknown_call(None, args)
+            }
         }
     }
 

@@ -21,6 +21,9 @@ impl Solver<'_> {
             _ => {}
         }
         self.set_traps(text.starts_with("__"));
+        if text.starts_with("__") && self.is_of_engine(this) {
+            self.lose_engine();
+        }
         let Some(method) = builtins::method(&text).filter(|_| !self.engine.hooks) else {
             return self.unknown_call(Some(this), args);
         };

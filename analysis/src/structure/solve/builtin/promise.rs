@@ -26,6 +26,9 @@ impl Solver<'_> {
                 if is_plain && !shape.refs.is_empty() && shape.refs.iter().all(is_promise) {
                     return self.dom.promised(first, Promised::Surely);
                 }
+                let is_same = |one: &Ref| !matches!(one, Ref::Data(..)) && is_promise(one);
+                let same = self.dom.shapes.only_refs(first.shape, is_same, false);
+                let same = Value { deps: first.deps, shape: same };
                 let (fails, error) = self.failure(first);
                 let settled = self.settled(first);
                 let promise = self.object(1, Kind::Promise);
@@ -39,7 +42,9 @@ impl Solver<'_> {
                 if ends != NONE {
                     self.settle(promise, self.known.ends, Value::computed(ends));
                 }
-                self.promise(promise)
+                let made = self.promise(promise);
+                // A promise is returned as it is, so the program can see which one it was.
+                if self.dom.shape(same).refs.is_empty() { made } else { self.dom.join(made, same) }
             }
             "Promise.reject" => {
                 let promise = self.object(1, Kind::Promise);

@@ -77,9 +77,7 @@ impl Solver<'_> {
         let is_own = |name: &NameId| builtins::is_offered(&self.dom.names.text(*name));
         let is_some = method == self.known.method;
         if !is_some || key.names.as_ref().is_none_or(|names| names.iter().any(is_own)) {
-            // What is known of the engine does not hold any more.
-            self.gap(Code::DynamicGlobal, About::Change);
-            self.engine.lost = true;
+            self.lose_engine();
             return;
         }
         self.escape(value);
