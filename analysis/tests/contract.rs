@@ -46,7 +46,7 @@ fn the_json_has_the_documented_shape() {
         "diagnostics": [{
             "code": "DYNAMIC_NAME",
             "severity": "warning",
-            "message": "which tool is meant is only known when the program runs; write the name out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`",
+            "message": "the tool called here is only known at run time; write its name out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`",
             "line": 2,
             "column": 37,
         }],

@@ -18,7 +18,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a value that is given to the name just written; a function without one takes that.
+    /// Writes a value assigned to the identifier just written; an anonymous function or class takes its name.
     pub(super) fn named_value(&mut self, value: &'a Expr) {
         let anonymous = match bare(value) {
             Expr::Arrow(_) => true,
@@ -181,7 +181,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Writes what stands in `[…]`; a text there is a name.
+    /// Writes a computed key; a string literal is written like a plain name.
     fn computed(&mut self, expression: &'a Expr) {
         match bare(expression) {
             Expr::Lit(Lit::Str(text)) => {
@@ -234,7 +234,7 @@ impl<'a> Writer<'a> {
                     None => writer.nothing(),
                 }
                 if tagged {
-                    // A tag can read the text as it was written.
+                    // A tag function can read the raw text.
                     writer.text(&part.raw);
                 }
                 if let Some(value) = template.exprs.get(at) {
@@ -255,7 +255,7 @@ impl<'a> Writer<'a> {
             }
             Lit::Regex(regex) => self.node("regex", |writer| {
                 writer.text(&regex.exp);
-                // A regular expression has a set of flags.
+                // The order of the flags makes no difference.
                 let mut flags: Vec<char> = regex.flags.chars().collect();
                 flags.sort_unstable();
                 writer.text(&flags.into_iter().collect::<String>());
@@ -265,11 +265,11 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn number(&mut self, value: f64) {
-        // A vector takes all that is written into it.
+        // Writing into a `Vec` cannot fail.
         let _ = write!(self.out, " {:x}", value.to_bits());
     }
 
-    /// Writes the value of a string, which may hold half of a surrogate pair.
+    /// Writes the value of a string, which may contain an unpaired surrogate.
     pub(super) fn string(&mut self, value: &Wtf8Atom) {
         match value.as_str() {
             Some(text) => self.text(text),
@@ -282,7 +282,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns an expression without the brackets and casts around it.
+/// Returns an expression without the parentheses and casts around it.
 fn bare(mut expression: &Expr) -> &Expr {
     loop {
         expression = match expression {

@@ -1,4 +1,4 @@
-//! The form of patterns and of what is assigned to.
+//! The form of patterns and assignment targets.
 
 use swc_ecma_ast::{
     AssignTarget, AssignTargetPat, ObjectPat, ObjectPatProp, Pat, SimpleAssignTarget,

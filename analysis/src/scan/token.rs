@@ -1,4 +1,4 @@
-//! Words and punctuation: what they nest, and what they lengthen.
+//! Words and punctuation: which of them nest, and which lengthen a chain.
 
 use super::level::Level;
 use super::{LABEL_LIMIT, Previous, Scanner, is_word};
@@ -16,7 +16,7 @@ impl Scanner<'_> {
             return Ok(());
         }
         if word == b"else" {
-            // `a; else` goes on with the chain that the `;` seemed to end.
+            // `a; else` continues the chain that the `;` seemed to end.
             self.boundary = false;
             self.chain()?;
             self.operator();
@@ -37,14 +37,14 @@ impl Scanner<'_> {
             }
             b"do" | b"typeof" | b"void" | b"delete" | b"await" | b"new" | b"yield" | b"throw"
             | b"keyof" | b"async" => {
-                // `for await (` keeps its head.
+                // The `(` of `for await (` still begins a head.
                 if self.previous != Previous::HeadWord {
                     self.nest()?;
                     self.operator();
                 }
             }
             b"return" | b"case" => self.operator(),
-            // In a type, what follows these may stand on the next line.
+            // In a type, the operand of these may be on the next line.
             b"is" | b"readonly" | b"unique" | b"infer" | b"abstract"
                 if self.levels.last().is_some_and(|level| level.fork) =>
             {

@@ -21,7 +21,7 @@ impl Lower {
                 match &looped.init {
                     Some(ast::VarDeclOrExpr::VarDecl(declared)) => {
                         if declared.kind != ast::VarDeclKind::Var {
-                            // Each turn has them anew, with what they had in the turn before.
+                            // Each iteration has its own copy, initialized from the previous iteration.
                             let first = lower.frame().slots as usize;
                             for one in &declared.decls {
                                 lower.declare_pattern(&one.name, false);

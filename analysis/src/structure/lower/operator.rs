@@ -49,7 +49,7 @@ impl Lower {
 
     pub(super) fn update(&mut self, update: &ast::UpdateExpr) -> Slot {
         let span = update.span;
-        // The object and the key are computed once.
+        // The object and the key are evaluated once.
         let parts = match bare(&update.arg) {
             ast::Expr::Member(member) => Some(self.member_parts(member)),
             _ => None,
@@ -103,7 +103,7 @@ impl Lower {
         }
     }
 
-    /// Lowers what happens unless `&&`, `||` or `??` is satisfied with what is in `value`.
+    /// Lowers the right side of `&&`, `||` or `??`, which runs unless the left side in `value` decides.
     fn otherwise(
         &mut self,
         span: Span,
@@ -118,7 +118,7 @@ impl Lower {
         };
         let (body, ()) = self.block(make);
         let told = Told::Either { test };
-        // On the other way the value is the one that was tested.
+        // On the other branch the result is the left value, narrowed by the test.
         let how = match op {
             ast::BinaryOp::LogicalOr => Sum::True,
             ast::BinaryOp::LogicalAnd => Sum::False,
@@ -144,7 +144,7 @@ impl Lower {
         };
         let written = bounds(target.span());
         let target = Target::of_assigned(target);
-        // The object and the key are computed once.
+        // The object and the key are evaluated once.
         let parts = match &target {
             Target::Member(member) => Some(self.member_parts(member)),
             _ => None,
@@ -216,7 +216,7 @@ impl Lower {
     }
 }
 
-/// Returns what the left side of `&&`, `||` or `??` is used as.
+/// Returns how the left side of `&&`, `||` or `??` is used.
 fn chooses(op: ast::BinaryOp) -> Use {
     if op == ast::BinaryOp::LogicalAnd { Use::Condition } else { Use::Fallback }
 }

@@ -1,11 +1,11 @@
-//! Notes where a value is used in a way that makes no sense for a promise.
+//! Records uses of values that are mistakes if the value is a promise.
 
 use super::super::core::{Text, Use};
 use super::stmt::bounds;
 use super::*;
 
 impl Lower {
-    /// Notes the text of what a slot has.
+    /// Records the source text of a slot's value.
     pub(super) fn is_written(&mut self, slot: Slot, span: Span) {
         self.has_text(slot, Text::Written(bounds(span)));
     }
@@ -16,7 +16,7 @@ impl Lower {
         }
     }
 
-    /// Notes the text of what a slot has, if none is known.
+    /// Records the source text of a slot's value, if none is known.
     pub(super) fn has_some_text(&mut self, slot: Slot, span: Span) {
         if let Some(known @ Text::Unknown) = self.frame().texts.get_mut(slot as usize) {
             *known = Text::Written(bounds(span));
@@ -28,14 +28,14 @@ impl Lower {
         self.has_text(slot, text.unwrap_or_default());
     }
 
-    /// Notes a use of an expression that is in a slot.
+    /// Records a use of an expression whose value is in a slot.
     pub(super) fn takes(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
         if !self.is_no_promise(expr) {
             self.emit(expr.span(), Op::Take { of, how });
         }
     }
 
-    /// Lowers what is true or false.
+    /// Lowers a condition.
     pub(super) fn condition(&mut self, test: &ast::Expr) -> Slot {
         let cond = self.expr(test);
         self.takes(test, cond, Use::Condition);
@@ -61,12 +61,12 @@ impl Lower {
         }
     }
 
-    /// Notes that a property is read and not called.
+    /// Records that a property is read without being called.
     pub(super) fn asks_for(&mut self, key: &Key) {
         self.frame().asks_for_promises |= matches!(key, Key::Name(name) if &**name == "then");
     }
 
-    /// Notes the uses of the two sides of an operator; what stands on the left may be no expression.
+    /// Records the uses of both operands of an operator; the left one may not be an expression.
     pub(super) fn takes_both(
         &mut self,
         op: ast::BinaryOp,
@@ -96,12 +96,12 @@ impl Lower {
         }
     }
 
-    /// Notes that nobody gets a value.
+    /// Records that the value of an expression statement is unused.
     pub(super) fn drops(&mut self, expr: &ast::Expr, of: Slot) {
         let inner = bare(expr);
-        // What ends as the call does is told by the promise that is made.
-        let is_told = self.frame().is_executor && handles_failure(inner);
-        if !is_told && !matches!(inner, ast::Expr::Assign(_)) {
+        // In `new Promise(…)`, a call that passes on its failure is reported through the new promise.
+        let is_forwarded = self.frame().is_executor && handles_failure(inner);
+        if !is_forwarded && !matches!(inner, ast::Expr::Assign(_)) {
             let chosen = matches!(inner, ast::Expr::Bin(_));
             let is_choice = |op: ast::BinaryOp| {
                 use ast::BinaryOp as B;
@@ -113,7 +113,7 @@ impl Lower {
         }
     }
 
-    /// Notes the function that makes a promise of what it calls.
+    /// Records the executor of `new Promise(…)`.
     pub(super) fn makes_promise(&mut self, new: &ast::NewExpr) {
         let is_promise = matches!(bare(&new.callee), ast::Expr::Ident(name) if &*name.sym == "Promise")
             && self.lookup(&"Promise".into()).is_none();
@@ -122,7 +122,7 @@ impl Lower {
         }
     }
 
-    /// Returns whether an expression is neither a promise nor a list of them, whatever it is made of.
+    /// Returns whether an expression can be neither a promise nor a list of promises.
     fn is_no_promise(&mut self, expr: &ast::Expr) -> bool {
         use ast::BinaryOp as B;
         match bare(expr) {
@@ -149,8 +149,8 @@ impl Lower {
     }
 }
 
-/// Returns whether an expression is `p.catch(f)` or `p.then(f, g)`: whoever writes that in `new Promise(…)` hands
-/// on how the call ended.
+/// Returns whether an expression is `p.catch(f)` or `p.then(f, g)`, which in `new Promise(…)` forwards the outcome of
+/// the call.
 fn handles_failure(expr: &ast::Expr) -> bool {
     let ast::Expr::Call(call) = expr else { return false };
     let ast::Callee::Expr(callee) = &call.callee else { return false };
