@@ -93,6 +93,7 @@ impl Reading {
 
     /// Returns the normal form: this form with numbers in place of local names.
     fn normal_form(&self) -> Vec<u8> {
+        // `eval` could see every name, and `f.name` those of functions, so these must stay distinct.
         let naming = if self.mentions_eval {
             Naming::Kept
         } else if self.reads_name {

@@ -101,6 +101,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
             None => (program, None),
         }
     };
+    // The fast eraser first. If it declines, or its result does not mean the same, SWC's eraser decides.
     if let Some(blanked) = blanked {
         let (program, implicit_returns) = written(blanked);
         if recheck::recheck(&program, &reading).is_ok() {

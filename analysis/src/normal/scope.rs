@@ -36,6 +36,7 @@ impl<'a> Scopes<'a> {
 
     /// Opens the scope of a function's body, where a `var` with the name of a parameter is that parameter.
     pub(super) fn open_body(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        // The depth of the scope around this one, which has the parameters.
         let parameters = self.open.len();
         self.open.push(self.hidden.len());
         for name in names {

@@ -74,7 +74,7 @@ impl Early<'_> {
         }
     }
 
-    fn twice(&mut self, names: Vec<&Ident>) {
+    fn report_duplicates(&mut self, names: Vec<&Ident>) {
         for name in names {
             let message =
                 format!("`{}` is declared twice in this scope; rename one of them", name.sym);
@@ -85,30 +85,31 @@ impl Early<'_> {
     fn body<'a>(&mut self, parameters: impl Iterator<Item = &'a Pat>, statements: &'a [Stmt]) {
         let mut bound = Names::default();
         parameters.for_each(|parameter| bound.pattern(parameter));
-        self.twice(bound.repeated());
+        self.report_duplicates(bound.repeated());
+        // At the top level of a function, function declarations are scoped like `var` and may be repeated.
         let own = Names::lexical(statements, false);
         if own.is_empty() {
             return;
         }
-        self.twice(own.repeated());
-        self.twice(own.also_in(&bound));
-        self.twice(own.also_in(&Names::hoisted(statements)));
-        self.twice(own.also_in(&Names::functions(statements)));
+        self.report_duplicates(own.repeated());
+        self.report_duplicates(own.also_in(&bound));
+        self.report_duplicates(own.also_in(&Names::hoisted(statements)));
+        self.report_duplicates(own.also_in(&Names::functions(statements)));
     }
 
     fn block(&mut self, statements: &[Stmt]) {
         let own = Names::lexical(statements, true);
         if !own.is_empty() {
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(statements)));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(statements)));
         }
     }
 
     fn head(&mut self, head: &ForHead, body: &Stmt) {
         if let ForHead::VarDecl(declared) = head {
             let own = Names::of_let(declared);
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(body))));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(std::slice::from_ref(body))));
         }
     }
 
@@ -166,8 +167,8 @@ impl Visit for Early<'_> {
             own.add(Names::lexical(&case.cons, true));
             hoisted.add(Names::hoisted(&case.cons));
         }
-        self.twice(own.repeated());
-        self.twice(own.also_in(&hoisted));
+        self.report_duplicates(own.repeated());
+        self.report_duplicates(own.also_in(&hoisted));
         node.visit_children_with(self);
     }
 
@@ -175,11 +176,11 @@ impl Visit for Early<'_> {
         if let Some(caught) = &node.param {
             let mut bound = Names::default();
             bound.pattern(caught);
-            self.twice(bound.repeated());
-            self.twice(Names::lexical(&node.body.stmts, true).also_in(&bound));
+            self.report_duplicates(bound.repeated());
+            self.report_duplicates(Names::lexical(&node.body.stmts, true).also_in(&bound));
             // A `var` may redeclare a plain catch parameter, but not a name of a destructured one (B.3.4).
             if !caught.is_ident() {
-                self.twice(Names::hoisted(&node.body.stmts).also_in(&bound));
+                self.report_duplicates(Names::hoisted(&node.body.stmts).also_in(&bound));
             }
         }
         node.visit_children_with(self);
@@ -196,8 +197,8 @@ impl Visit for Early<'_> {
         }
         if let Some(VarDeclOrExpr::VarDecl(declared)) = &node.init {
             let own = Names::of_let(declared);
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(&*node.body))));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(std::slice::from_ref(&*node.body))));
         }
         node.visit_children_with(self);
     }

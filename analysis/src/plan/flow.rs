@@ -97,7 +97,7 @@ fn steps_to(sources: &[Vec<usize>], to: usize) -> Vec<Option<usize>> {
     while let Some(place) = waiting.pop_front() {
         for &from in sources.get(place).into_iter().flatten() {
             let Some(seen) = next.get_mut(from) else { continue };
-            // The search is breadth-first: the first path found is a shortest one.
+            // The search is breadth-first, so the first path found is a shortest one.
             if from == to || seen.is_some() {
                 continue;
             }

@@ -62,6 +62,7 @@ impl Scanner<'_> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         level.right += 1;
         self.right_total += 1;
+        // Looser than the depth limit, because not every such token nests; `survey` checks the tree exactly.
         if level.right > self.limits.depth * 4 || self.right_total > self.limits.depth * 8 {
             return Err(self.too_complex("the program is nested too deeply here"));
         }

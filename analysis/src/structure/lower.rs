@@ -212,6 +212,7 @@ impl Lower {
 
     /// Writes a name.
     fn write(&mut self, span: Span, name: &Atom, from: Slot) {
+        // Assigning to a constant throws a `TypeError`.
         if !self.declares && self.is_constant(name) {
             let from = self.undefined(span);
             self.emit(span, Op::Throw { from });
@@ -255,12 +256,12 @@ impl Lower {
     }
 
     fn name_key(&mut self, name: &Atom) -> Key {
-        self.looks_at_name(name);
+        self.record_name_read(name);
         self.defined_key(name)
     }
 
     /// Records the name of a property that is read: some of them give access to symbols.
-    fn looks_at_name(&mut self, name: &str) {
+    fn record_name_read(&mut self, name: &str) {
         self.core.hooks |= matches!(name, "getOwnPropertySymbols" | "ownKeys");
     }
 

@@ -209,6 +209,7 @@ impl<'a> Walk<'a, '_> {
             if function.is_generator {
                 self.any_time(|walk| walk.inside(function, Use::Dropped));
             } else {
+                // Give up: without work left, every call becomes `any_time`.
                 self.work = 0;
             }
             return;
@@ -233,9 +234,9 @@ impl<'a> Walk<'a, '_> {
         }
         let first = self.steps.mark();
         // All of a function that is not awaited runs concurrently with what follows.
-        let apart = function.is_async && !matches!(uses, Use::Awaited | Use::AllAwaited);
-        if apart {
-            self.apart(uses, false, |walk| walk.inside(function, Use::Awaited));
+        let is_concurrent = function.is_async && !matches!(uses, Use::Awaited | Use::AllAwaited);
+        if is_concurrent {
+            self.one_step(uses, false, |walk| walk.inside(function, Use::Awaited));
         } else {
             self.inside(function, uses);
         }
@@ -246,8 +247,9 @@ impl<'a> Walk<'a, '_> {
             };
         }
         self.within.pop();
+        // The calls of a recursive function have no fixed order.
         if self.recursive.remove(&function.at) {
-            self.steps.scatter_from(first);
+            self.steps.unorder_from(first);
         }
     }
 
@@ -268,7 +270,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Walks code whose calls are in flight together, as one step.
-    fn apart(&mut self, uses: Use, many: bool, walk: impl FnOnce(&mut Self)) {
+    fn one_step(&mut self, uses: Use, many: bool, walk: impl FnOnce(&mut Self)) {
         let opened = self.steps.begin_region(many);
         walk(self);
         self.steps.end_region(opened, &uses);
@@ -317,7 +319,7 @@ impl<'a> Walk<'a, '_> {
                 // `any` and `race` settle with the first promise; the other calls continue.
                 let waits_for_all = matches!(method, "all" | "allSettled");
                 let uses = if waits_for_all { uses } else { Use::Dropped };
-                self.apart(uses, false, |walk| {
+                self.one_step(uses, false, |walk| {
                     for arg in args {
                         walk.members(&arg.expr);
                     }
@@ -340,7 +342,7 @@ impl<'a> Walk<'a, '_> {
                         walk.call_at(at, &Use::Awaited);
                     }
                 };
-                if is_awaited { chain(self) } else { self.apart(uses, false, chain) }
+                if is_awaited { chain(self) } else { self.one_step(uses, false, chain) }
             }
             "push" if matches!(bare(object), Expr::Ident(name) if self.names.is_list(&name.sym)) => {
                 let Expr::Ident(list) = bare(object) else { return };
@@ -357,7 +359,7 @@ impl<'a> Walk<'a, '_> {
                     Use::Named(name) if self.names.is_list(&name) => Use::Listed(name),
                     _ => Use::Dropped,
                 };
-                self.apart(uses, true, |walk| walk.callbacks(args));
+                self.one_step(uses, true, |walk| walk.callbacks(args));
             }
             _ => {
                 self.expr(object, Use::Dropped);
@@ -406,7 +408,7 @@ impl<'a> Walk<'a, '_> {
                 _ => false,
             };
             if !is_bound {
-                self.apart(Use::Dropped, true, |walk| walk.enter(function, &[], Use::Awaited));
+                self.one_step(Use::Dropped, true, |walk| walk.enter(function, &[], Use::Awaited));
             }
         }
     }

@@ -51,6 +51,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     let mut edges = 0;
     for (place, found) in report.found.iter().enumerate() {
         let task = report.task(place, found, &mut lines);
+        // Without a limit, the output would grow quadratically with the program.
         edges += task.depends_on.len().max(task.data_from.len());
         if edges > limits.edges {
             let message = "the calls in this program have too many dependencies on each other; split it into smaller programs";

@@ -35,6 +35,7 @@ pub(in crate::bundle) enum Form {
 /// Finds all names of a file.
 pub(super) fn collect(module: &mut Module, unit: &mut Unit, ambient: &BTreeSet<String>) {
     GLOBALS.set(&Globals::new(), || {
+        // After resolution, the syntax context tells globals, top-level names and inner names apart.
         let (unresolved, top) = (Mark::new(), Mark::new());
         module.visit_mut_with(&mut resolver(unresolved, top, true));
         let mut names = Names {

@@ -172,7 +172,7 @@ fn page() -> String {
 }
 
 fn section(page: &mut String, title: &str, rows: Vec<Row>) {
-    let _ = write!(page, "\n## {title}\n\n| function | result depends on | changes | calls |\n");
+    let _ = write!(page, "\n## {title}\n\n| function | result | changes | calls |\n");
     *page += "|---|---|---|---|\n";
     for Row { names, result, changes, calls } in rows {
         let _ = writeln!(page, "| {} | {result} | {changes} | {calls} |", listed(&names));

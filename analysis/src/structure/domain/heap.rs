@@ -89,11 +89,11 @@ pub(in crate::structure) struct Cell {
 }
 
 /// Objects with more properties than this are searched through `many`.
-const FEW_KEYS: usize = 12;
+const LINEAR_SEARCH_LIMIT: usize = 12;
 
 /// The numbers of objects and cells of a typical program, for which capacity is reserved at the start.
-const USUAL: usize = 50;
-const USUAL_CELLS: usize = 300;
+const TYPICAL_OBJECTS: usize = 50;
+const TYPICAL_CELLS: usize = 300;
 
 /// All objects and cells.
 pub(in crate::structure) struct Heap {
@@ -106,9 +106,9 @@ pub(in crate::structure) struct Heap {
 impl Default for Heap {
     fn default() -> Self {
         Self {
-            objects: Vec::with_capacity(USUAL),
-            cells: Vec::with_capacity(USUAL_CELLS),
-            ids: HashMap::with_capacity(USUAL),
+            objects: Vec::with_capacity(TYPICAL_OBJECTS),
+            cells: Vec::with_capacity(TYPICAL_CELLS),
+            ids: HashMap::with_capacity(TYPICAL_OBJECTS),
             many: HashMap::default(),
         }
     }
@@ -126,6 +126,7 @@ impl Heap {
     ) -> ObjId {
         if let Some(id) = self.ids.get(&(context, at, kind)) {
             let object = &mut self.objects[*id as usize];
+            // The level may change between rounds; the cells were born with the object.
             object.unique &= unique;
             object.birth = birth;
             for (_, cell) in &object.keys {
@@ -150,7 +151,7 @@ impl Heap {
 
     pub(in crate::structure) fn find(&self, object: ObjId, name: NameId) -> Option<CellId> {
         let keys = &self.objects[object as usize].keys;
-        if keys.len() > FEW_KEYS {
+        if keys.len() > LINEAR_SEARCH_LIMIT {
             return self.many.get(&(object, name)).copied();
         }
         keys.iter().find(|(known, _)| *known == name).map(|(_, cell)| *cell)
@@ -168,8 +169,8 @@ impl Heap {
         let keys = &mut self.objects[object as usize].keys;
         keys.push((name, cell));
         let count = keys.len();
-        let new = if count == FEW_KEYS + 1 { &keys[..] } else { &keys[count - 1..] };
-        if count > FEW_KEYS {
+        let new = if count == LINEAR_SEARCH_LIMIT + 1 { &keys[..] } else { &keys[count - 1..] };
+        if count > LINEAR_SEARCH_LIMIT {
             self.many.extend(new.iter().map(|(name, cell)| ((object, *name), *cell)));
         }
         cell

@@ -29,7 +29,7 @@ pub(in crate::structure) fn written(name: Atom) -> Atom {
 }
 
 /// The number of names of a typical program, for which capacity is reserved at the start.
-const USUAL: usize = 100;
+const TYPICAL_NAMES: usize = 100;
 
 /// The names found so far.
 pub(in crate::structure) struct Names {
@@ -39,7 +39,10 @@ pub(in crate::structure) struct Names {
 
 impl Default for Names {
     fn default() -> Self {
-        Self { texts: Vec::with_capacity(USUAL), ids: HashMap::with_capacity(USUAL) }
+        Self {
+            texts: Vec::with_capacity(TYPICAL_NAMES),
+            ids: HashMap::with_capacity(TYPICAL_NAMES),
+        }
     }
 }
 

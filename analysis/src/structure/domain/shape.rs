@@ -9,10 +9,10 @@ use super::{NameId, ObjId, PathId, Paths, ShapeId};
 use crate::structure::core::Scalar;
 
 /// The maximum number of constants that a shape distinguishes.
-const CONSTS: usize = 16;
+const CONST_LIMIT: usize = 16;
 
 /// The number of shapes of a typical program, for which capacity is reserved at the start.
-const USUAL: usize = 100;
+const TYPICAL_SHAPES: usize = 100;
 
 /// Something that a value may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,11 +142,11 @@ pub(in crate::structure) struct Shapes {
 impl Default for Shapes {
     fn default() -> Self {
         let mut shapes = Self {
-            shapes: Vec::with_capacity(USUAL),
-            plain: Vec::with_capacity(USUAL),
-            ids: HashMap::with_capacity(USUAL),
-            joins: HashMap::with_capacity(USUAL / 2),
-            refs: HashMap::with_capacity(USUAL),
+            shapes: Vec::with_capacity(TYPICAL_SHAPES),
+            plain: Vec::with_capacity(TYPICAL_SHAPES),
+            ids: HashMap::with_capacity(TYPICAL_SHAPES),
+            joins: HashMap::with_capacity(TYPICAL_SHAPES / 2),
+            refs: HashMap::with_capacity(TYPICAL_SHAPES),
             scalars: HashMap::default(),
             presents: HashMap::default(),
             promises: HashMap::default(),
@@ -311,7 +311,7 @@ fn joined(left: &Shape, right: &Shape) -> Shape {
             let mut all: SmallVec<[Scalar; 1]> = left.iter().chain(right).cloned().collect();
             all.sort();
             all.dedup();
-            if all.len() > CONSTS { Prim::Any } else { Prim::Consts(all) }
+            if all.len() > CONST_LIMIT { Prim::Any } else { Prim::Consts(all) }
         }
     };
     let mut refs: SmallVec<[Ref; 2]> = left.refs.iter().chain(&right.refs).copied().collect();

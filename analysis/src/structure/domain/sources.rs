@@ -19,10 +19,10 @@ pub(in crate::structure) const FIRST_FIELD: u32 = INPUT + 2;
 const FIELDS: usize = 62;
 
 /// Up to this many sets are joined one by one, because their unions are likely to be cached.
-const FEW: usize = 6;
+const PAIRWISE_LIMIT: usize = 6;
 
 /// The number of unions of a typical program, for which capacity is reserved at the start.
-const USUAL: usize = 100;
+const TYPICAL_UNIONS: usize = 100;
 
 /// The interned sets.
 pub(in crate::structure) struct Sources {
@@ -36,7 +36,12 @@ impl Default for Sources {
     fn default() -> Self {
         let empty: Rc<[u32]> = Rc::from([]);
         let ids = std::iter::once((empty.clone(), NONE)).collect();
-        Self { sets: vec![empty], ids, unions: HashMap::with_capacity(USUAL), fields: Vec::new() }
+        Self {
+            sets: vec![empty],
+            ids,
+            unions: HashMap::with_capacity(TYPICAL_UNIONS),
+            fields: Vec::new(),
+        }
     }
 }
 
@@ -86,7 +91,9 @@ impl Sources {
     /// Returns the union of many sets, without interning the intermediate results.
     pub(in crate::structure) fn union_all(&mut self, sets: &[Deps]) -> Deps {
         match sets {
-            few if few.len() <= FEW => few.iter().fold(NONE, |all, set| self.union(all, *set)),
+            few if few.len() <= PAIRWISE_LIMIT => {
+                few.iter().fold(NONE, |all, set| self.union(all, *set))
+            }
             _ => {
                 let mut all: Vec<u32> =
                     sets.iter().flat_map(|set| self.get(*set)).copied().collect();

@@ -15,7 +15,7 @@ impl Lower {
                 let to = self.fresh();
                 let (form, wait) = (CallForm::Super, Wait::Now);
                 self.emit(span, Op::Call { to, callee, this, args, form, wait });
-                self.made_above(span, to);
+                self.set_this_from_super(span, to);
                 self.init_fields(span);
                 to
             }
@@ -84,7 +84,7 @@ impl Lower {
         match bare(callee) {
             ast::Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
-                self.takes_part(&member.obj, object, &key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(member.span, Op::Get { to, object, key, called: true });
                 (to, Some(object))
@@ -98,7 +98,7 @@ impl Lower {
             other if self.is_symbol(other) => (self.with_symbol(|lower| lower.expr(other)), None),
             other => {
                 let slot = self.expr(other);
-                self.takes(other, slot, Use::Operand);
+                self.record_use(other, slot, Use::Operand);
                 (slot, None)
             }
         }
@@ -107,7 +107,7 @@ impl Lower {
     pub(super) fn args(&mut self, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
         let arg = |arg: &ast::ExprOrSpread| {
             let slot = self.item(arg);
-            self.has_some_text(slot, arg.expr.span());
+            self.set_text_if_unknown(slot, arg.expr.span());
             Arg { slot, spread: arg.spread.is_some() }
         };
         args.iter().map(arg).collect()
@@ -115,7 +115,7 @@ impl Lower {
 
     pub(super) fn construct(&mut self, new: &ast::NewExpr) -> Slot {
         let callee = self.expr(&new.callee);
-        self.makes_promise(new);
+        self.record_executor(new);
         let args = self.args(new.args.as_deref().unwrap_or_default());
         let to = self.fresh();
         let (form, wait) = (CallForm::New, Wait::Other);
@@ -234,11 +234,11 @@ impl Lower {
                     }
                     ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
                 });
-                self.asks_for(&key);
-                self.takes_part(&member.obj, object, &key);
+                self.record_read(&key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called });
-                self.is_written(to, span);
+                self.set_source_text(to, span);
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
@@ -256,7 +256,7 @@ impl Lower {
                                 lower.computed_key(&computed.expr)
                             }
                         });
-                        self.takes_part(&member.obj, object, &key);
+                        self.record_member_use(&member.obj, object, &key);
                         let to = self.fresh();
                         self.emit(member.span, Op::Get { to, object, key, called: true });
                         (to, Some(object))
@@ -266,7 +266,7 @@ impl Lower {
                 self.leave_if_nothing(chain, callee);
                 let args = self.outside_chain(|lower| lower.args(&call.args));
                 let to = self.plain_call(span, callee, this, args, wait, on);
-                self.is_written(to, span);
+                self.set_source_text(to, span);
                 (to, None)
             }
         }

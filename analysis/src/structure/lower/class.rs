@@ -43,6 +43,7 @@ impl Lower {
         let span = written.map_or(class.span, |constructor| constructor.span);
         let frame = Frame::new(form, false, false);
         self.enter(offset(span.lo), frame, |lower| {
+            // A base class initializes its fields before the constructor body, a derived class after `super(…)`.
             if !derived {
                 lower.init_fields(span);
             }
@@ -65,7 +66,7 @@ impl Lower {
                     let to = lower.fresh();
                     let (form, wait) = (CallForm::Super, Wait::Now);
                     lower.emit(span, Op::Call { to, callee, this, args, form, wait });
-                    lower.made_above(span, to);
+                    lower.set_this_from_super(span, to);
                     lower.init_fields(span);
                 }
                 None => {}
@@ -91,7 +92,7 @@ impl Lower {
     }
 
     /// Makes the result of `super(…)` the new object.
-    pub(super) fn made_above(&mut self, span: Span, from: Slot) {
+    pub(super) fn set_this_from_super(&mut self, span: Span, from: Slot) {
         self.write(span, &"this".into(), from);
         if matches!(self.frame().form, FuncForm::Constructor { .. }) {
             self.emit(span, Op::Copy { to: RESULT, from });
@@ -151,7 +152,7 @@ impl Lower {
             }
         }
         self.set_fields(class.span, made, &fields);
-        self.homed(made, class.span, |lower| {
+        self.with_home(made, class.span, |lower| {
             for (key, member) in statics {
                 lower.static_member(made, key, member);
             }
@@ -181,12 +182,12 @@ impl Lower {
             ast::MethodKind::Setter => Put::Setter,
         };
         self.core.accessors |= how != Put::Value;
-        let from = self.homed(object, span, |lower| lower.method_value(function));
+        let from = self.with_home(object, span, |lower| lower.method_value(function));
         self.emit(span, Op::Put { object, key, from, how });
     }
 
     /// Lowers code in which `super` refers to the prototype of `object`.
-    fn homed<T>(&mut self, object: Slot, span: Span, make: impl FnOnce(&mut Self) -> T) -> T {
+    fn with_home<T>(&mut self, object: Slot, span: Span, make: impl FnOnce(&mut Self) -> T) -> T {
         self.scoped(|lower| {
             let home = lower.frame().declare(&"%home".into());
             lower.emit(span, Op::Copy { to: home, from: object });

@@ -8,7 +8,7 @@ impl Lower {
     /// Lowers an expression and returns the slot of its value.
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Slot {
         let slot = self.expr_kind(expr);
-        self.is_written(slot, expr.span());
+        self.set_source_text(slot, expr.span());
         slot
     }
 
@@ -37,8 +37,8 @@ impl Lower {
             Expr::Assign(assign) => self.assign(assign),
             Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
-                self.asks_for(&key);
-                self.takes_part(&member.obj, object, &key);
+                self.record_read(&key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called: false });
                 to
@@ -128,6 +128,7 @@ impl Lower {
                     self.core.converts |= is_called_by_engine(text);
                     Scalar::Text(text.into())
                 }
+                // A string with an unpaired surrogate is not tracked as a constant.
                 None => {
                     let text = self.undefined(span);
                     return self.compute(span, Sum::Look, vec![text]);
@@ -160,7 +161,7 @@ impl Lower {
             }
             if let Some(value) = template.exprs.get(place) {
                 let slot = self.expr(value);
-                self.takes(value, slot, Use::Text);
+                self.record_use(value, slot, Use::Text);
                 of.push(slot);
             }
         }
@@ -205,7 +206,7 @@ impl Lower {
                 match prop {
                     ast::PropOrSpread::Spread(spread) => {
                         let from = lower.expr(&spread.expr);
-                        lower.takes(&spread.expr, from, Use::Spread);
+                        lower.record_use(&spread.expr, from, Use::Spread);
                         lower.emit(
                             spread.expr.span(),
                             Op::Spread { object: to, from, but: Vec::new() },

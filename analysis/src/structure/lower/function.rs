@@ -103,7 +103,7 @@ impl Lower {
                 self.bind(&rest.arg, to);
             } else {
                 self.emit(span, Op::Param { to, index });
-                self.has_text(to, Text::Given(index));
+                self.set_text(to, Text::Given(index));
                 self.bind(pattern, to);
             }
         }

@@ -112,10 +112,10 @@ impl Lower {
     ) {
         self.core.orders |= names;
         let of = self.expr(list);
-        self.takes(list, of, Use::List);
+        self.record_use(list, of, Use::List);
         let (serial, around) = self.frame().begin_loop();
         let item = self.fresh();
-        self.has_text_of(item, of);
+        self.copy_text(item, of);
         let (body, ()) = self.block(|lower| {
             match head {
                 ast::ForHead::VarDecl(declared) => {

@@ -41,7 +41,7 @@ impl Lower {
                     return self.constant(span, Scalar::Number((-number.value).to_bits()));
                 }
                 let of = self.expr(&unary.arg);
-                self.takes(&unary.arg, of, Use::Operand);
+                self.record_use(&unary.arg, of, Use::Operand);
                 self.compute(span, Sum::Convert, vec![of])
             }
         }
@@ -63,7 +63,7 @@ impl Lower {
             }
             None => self.expr(&update.arg),
         };
-        self.takes(&update.arg, before, Use::Operand);
+        self.record_use(&update.arg, before, Use::Operand);
         let after = self.compute(span, Sum::Convert, vec![before]);
         match parts {
             Some((object, key)) => self.emit(span, Op::Set { object, key, from: after }),
@@ -79,7 +79,7 @@ impl Lower {
             B::LogicalAnd | B::LogicalOr | B::NullishCoalescing => {
                 let to = self.fresh();
                 let left = self.expr(&binary.left);
-                self.takes(&binary.left, left, chooses(binary.op));
+                self.record_use(&binary.left, left, chooses(binary.op));
                 self.emit(binary.left.span(), Op::Copy { to, from: left });
                 let test = bounds(binary.left.span());
                 self.otherwise(span, to, binary.op, test, |lower| {
@@ -90,7 +90,7 @@ impl Lower {
             op => {
                 let left = self.expr(&binary.left);
                 let right = self.expr(&binary.right);
-                self.takes_both(op, (Some(&binary.left), left), (&binary.right, right));
+                self.record_operands(op, (Some(&binary.left), left), (&binary.right, right));
                 let how = match op {
                     B::Add => Sum::Add,
                     B::EqEqEq | B::NotEqEq => Sum::Look,
@@ -163,7 +163,7 @@ impl Lower {
                 Target::Member(_) | Target::Nothing => self.undefined(span),
             },
         };
-        self.is_written(before, assign.left.span());
+        self.set_source_text(before, assign.left.span());
         let set = |lower: &mut Self, from: Slot| match &parts {
             Some((object, key)) => {
                 let (object, key) = (*object, key.clone());
@@ -182,7 +182,7 @@ impl Lower {
             return to;
         }
         let right = self.expr(&assign.right);
-        self.takes_both(op, (None, before), (&assign.right, right));
+        self.record_operands(op, (None, before), (&assign.right, right));
         let how = if op == ast::BinaryOp::Add { Sum::Add } else { Sum::Convert };
         let to = self.compute(span, how, vec![before, right]);
         set(self, to);

@@ -120,7 +120,7 @@ impl Lower {
                 ast::ObjectPatProp::KeyValue(pair) => {
                     let key = self.prop_key(&pair.key);
                     if let Key::Name(name) = &key {
-                        self.looks_at_name(name);
+                        self.record_name_read(name);
                     }
                     taken.push(key.clone());
                     let to = self.fresh();
@@ -154,7 +154,7 @@ impl Lower {
     fn or_default(&mut self, span: Span, from: Slot, other: &ast::Expr) -> Slot {
         let to = self.fresh();
         self.emit(span, Op::Copy { to, from });
-        self.has_text_of(to, from);
+        self.copy_text(to, from);
         let cond = self.compute(span, Sum::IsUndefined, vec![from]);
         let (then, ()) = self.block(|lower| {
             let value = lower.expr(other);

@@ -132,7 +132,7 @@ impl Lower {
             Stmt::Decl(declared) => self.declaration(declared),
             Stmt::Expr(value) => {
                 let slot = self.expr(&value.expr);
-                self.drops(&value.expr, slot);
+                self.record_unused(&value.expr, slot);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Lower {
     fn switch(&mut self, switch: &ast::SwitchStmt) {
         let span = switch.span;
         let of = self.expr(&switch.discriminant);
-        self.takes(&switch.discriminant, of, Use::Comparison { with: None });
+        self.record_use(&switch.discriminant, of, Use::Comparison { with: None });
         let test = bounds(switch.discriminant.span());
         let (body, ()) = self.block(|lower| {
             lower.scoped(|lower| {
@@ -216,6 +216,7 @@ impl Lower {
     }
 
     fn cases(&mut self, span: Span, of: Slot, cases: &[ast::SwitchCase]) {
+        // All tests come before all bodies, since a body can fall through into the next.
         let mut matches = Vec::new();
         for case in cases {
             let Some(test) = &case.test else { continue };

@@ -6,30 +6,30 @@ use super::*;
 
 impl Lower {
     /// Records the source text of a slot's value.
-    pub(super) fn is_written(&mut self, slot: Slot, span: Span) {
-        self.has_text(slot, Text::Written(bounds(span)));
+    pub(super) fn set_source_text(&mut self, slot: Slot, span: Span) {
+        self.set_text(slot, Text::Written(bounds(span)));
     }
 
-    pub(super) fn has_text(&mut self, slot: Slot, text: Text) {
+    pub(super) fn set_text(&mut self, slot: Slot, text: Text) {
         if let Some(known) = self.frame().texts.get_mut(slot as usize) {
             *known = text;
         }
     }
 
     /// Records the source text of a slot's value, if none is known.
-    pub(super) fn has_some_text(&mut self, slot: Slot, span: Span) {
+    pub(super) fn set_text_if_unknown(&mut self, slot: Slot, span: Span) {
         if let Some(known @ Text::Unknown) = self.frame().texts.get_mut(slot as usize) {
             *known = Text::Written(bounds(span));
         }
     }
 
-    pub(super) fn has_text_of(&mut self, slot: Slot, other: Slot) {
+    pub(super) fn copy_text(&mut self, slot: Slot, other: Slot) {
         let text = self.frame().texts.get(other as usize).copied();
-        self.has_text(slot, text.unwrap_or_default());
+        self.set_text(slot, text.unwrap_or_default());
     }
 
     /// Records a use of an expression whose value is in a slot.
-    pub(super) fn takes(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
+    pub(super) fn record_use(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
         if !self.is_no_promise(expr) {
             self.emit(expr.span(), Op::Take { of, how });
         }
@@ -38,7 +38,7 @@ impl Lower {
     /// Lowers a condition.
     pub(super) fn condition(&mut self, test: &ast::Expr) -> Slot {
         let cond = self.expr(test);
-        self.takes(test, cond, Use::Condition);
+        self.record_use(test, cond, Use::Condition);
         cond
     }
 
@@ -46,28 +46,28 @@ impl Lower {
     pub(super) fn item(&mut self, item: &ast::ExprOrSpread) -> Slot {
         let slot = self.expr(&item.expr);
         if item.spread.is_some() {
-            self.takes(&item.expr, slot, Use::Spread);
+            self.record_use(&item.expr, slot, Use::Spread);
         }
         slot
     }
 
-    pub(super) fn takes_part(&mut self, expr: &ast::Expr, object: Slot, key: &Key) {
+    pub(super) fn record_member_use(&mut self, expr: &ast::Expr, object: Slot, key: &Key) {
         let is_of_promises = |name: &Atom| {
             matches!(&**name, "then" | "catch" | "finally" | "constructor")
                 || name.starts_with(['#', '@', '%'])
         };
         if !matches!(key, Key::Name(name) if is_of_promises(name)) {
-            self.takes(expr, object, Use::Field(key.clone()));
+            self.record_use(expr, object, Use::Field(key.clone()));
         }
     }
 
     /// Records that a property is read without being called.
-    pub(super) fn asks_for(&mut self, key: &Key) {
+    pub(super) fn record_read(&mut self, key: &Key) {
         self.frame().asks_for_promises |= matches!(key, Key::Name(name) if &**name == "then");
     }
 
     /// Records the uses of both operands of an operator; the left one may not be an expression.
-    pub(super) fn takes_both(
+    pub(super) fn record_operands(
         &mut self,
         op: ast::BinaryOp,
         (left, one): (Option<&ast::Expr>, Slot),
@@ -87,17 +87,17 @@ impl Lower {
             _ => (Some(Use::Operand), Some(Use::Operand)),
         };
         match (left, first) {
-            (Some(left), Some(how)) => self.takes(left, one, how),
+            (Some(left), Some(how)) => self.record_use(left, one, how),
             (None, Some(how)) => self.emit(right.span(), Op::Take { of: one, how }),
             (_, None) => {}
         }
         if let Some(how) = second {
-            self.takes(right, other, how);
+            self.record_use(right, other, how);
         }
     }
 
     /// Records that the value of an expression statement is unused.
-    pub(super) fn drops(&mut self, expr: &ast::Expr, of: Slot) {
+    pub(super) fn record_unused(&mut self, expr: &ast::Expr, of: Slot) {
         let inner = bare(expr);
         // In `new Promise(…)`, a call that passes on its failure is reported through the new promise.
         let is_forwarded = self.frame().is_executor && handles_failure(inner);
@@ -114,7 +114,7 @@ impl Lower {
     }
 
     /// Records the executor of `new Promise(…)`.
-    pub(super) fn makes_promise(&mut self, new: &ast::NewExpr) {
+    pub(super) fn record_executor(&mut self, new: &ast::NewExpr) {
         let is_promise = matches!(bare(&new.callee), ast::Expr::Ident(name) if &*name.sym == "Promise")
             && self.lookup(&"Promise".into()).is_none();
         if let (true, Some(executor)) = (is_promise, new.args.iter().flatten().next()) {

@@ -22,7 +22,7 @@ struct Draft {
     open: usize,
     /// Whether no await of it was found.
     forever: bool,
-    /// The last step that it may overlap.
+    /// The number of steps that had begun when it was awaited; 0 if it has not been.
     until: usize,
     repeats_from: Vec<usize>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Steps {
     open: Vec<Open>,
     blocks: Vec<u32>,
     last_block: u32,
-    /// The first step that calls may still be added to.
+    /// The index of the first step that calls may still be added to.
     part: usize,
     lost: bool,
 }
@@ -195,7 +195,7 @@ impl Steps {
     }
 
     /// Gives up the order of everything since a mark.
-    pub(super) fn scatter_from(&mut self, first: usize) {
+    pub(super) fn unorder_from(&mut self, first: usize) {
         if self.region.is_some() || self.any {
             return;
         }

@@ -137,7 +137,7 @@ impl<'a> Walk<'a, '_> {
                 Decl::Class(class) => self.class(&class.class),
                 // A function that is only called by name is walked at its calls.
                 Decl::Fn(function) if !self.names.is_only_called(&function.ident.sym) => {
-                    self.kept(&function.function);
+                    self.indirect(&function.function);
                 }
                 Decl::Var(variables) => self.variables(variables),
                 Decl::Using(variables) => {
@@ -163,7 +163,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Walks a function that the program does not call directly.
-    fn kept(&mut self, function: &'a Function) {
+    fn indirect(&mut self, function: &'a Function) {
         if let Some(callable) = Callable::function(function) {
             self.any_time(|walk| walk.inside(callable, Use::Dropped));
         }
@@ -247,9 +247,9 @@ impl<'a> Walk<'a, '_> {
                     }
                     ClassMember::Method(method) => {
                         walk.key(&method.key);
-                        walk.kept(&method.function);
+                        walk.indirect(&method.function);
                     }
-                    ClassMember::PrivateMethod(method) => walk.kept(&method.function),
+                    ClassMember::PrivateMethod(method) => walk.indirect(&method.function),
                     ClassMember::ClassProp(field) => {
                         walk.key(&field.key);
                         field.value.iter().for_each(|value| walk.plain(value));
@@ -336,7 +336,7 @@ impl<'a> Walk<'a, '_> {
             Expr::Arrow(arrow) => {
                 self.any_time(|walk| walk.inside(Callable::arrow(arrow), Use::Dropped));
             }
-            Expr::Fn(function) => self.kept(&function.function),
+            Expr::Fn(function) => self.indirect(&function.function),
             Expr::Class(class) => self.class(&class.class),
             Expr::Member(member) => {
                 self.plain(&member.obj);
@@ -407,15 +407,15 @@ impl<'a> Walk<'a, '_> {
             Prop::Assign(field) => self.plain(&field.value),
             Prop::Getter(getter) => {
                 self.key(&getter.key);
-                self.kept(&getter.function);
+                self.indirect(&getter.function);
             }
             Prop::Setter(setter) => {
                 self.key(&setter.key);
-                self.kept(&setter.function);
+                self.indirect(&setter.function);
             }
             Prop::Method(method) => {
                 self.key(&method.key);
-                self.kept(&method.function);
+                self.indirect(&method.function);
             }
         }
     }

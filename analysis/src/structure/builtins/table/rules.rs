@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["Object.fromEntries"],
         ("NAME([['a', 1]])", "NAME"),
-        "a new object with the pairs as its fields",
+        "a new object with the given fields",
         NONE,
         NONE,
     ),
@@ -85,14 +85,14 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["Object.create"],
         ("NAME({})", "NAME"),
-        "a new object that inherits from the argument",
+        "a new object with the argument as its prototype",
         NONE,
         "nothing; with a second argument it is unknown code",
     ),
     rule(
         &["Object.getPrototypeOf", "Reflect.getPrototypeOf"],
         ("NAME({})", "NAME"),
-        "what the argument inherits from; writing to it, if it is a part of the engine, changes the engine",
+        "the prototype of the argument; writing to a built-in prototype makes the plan incomplete",
         NONE,
         NONE,
     ),
@@ -145,7 +145,7 @@ pub(super) const RULES: &[Rule] = &[
         &["Promise.all"],
         ("NAME([1])", "NAME"),
         "a promise for a list of the values of the promises: individually if all of them are known, otherwise mixed; \
-         it fails if any of them fails",
+         whether and how it fails depends on all of them",
         NONE,
         NONE,
     ),
