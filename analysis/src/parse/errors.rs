@@ -80,14 +80,31 @@ fn explain_one(error: Error, text: &str) -> Finding {
             "`await` is only allowed in an `async` function; write `async` before the function",
         ),
         kind => {
+            let message = message(kind);
             // The parser reports the `}` of the wrapper; for the author that is the end of the program.
             let message = if offset as usize >= text.len() {
-                format!("unexpected end of the program: {}", kind.msg())
+                let expected = message.trim_end_matches(", got '<eof>'");
+                format!("unexpected end of the program: {expected}")
             } else {
-                kind.msg().into_owned()
+                message
             };
             Finding::new(Code::ParseError, offset, message)
         }
+    }
+}
+
+/// Returns the parser's message in the style of ours: in lower case, without a full stop.
+pub(super) fn message(kind: &SyntaxError) -> String {
+    let text = kind.msg();
+    let text = text.trim_end_matches('.');
+    let is_name = text.starts_with("TypeScript") || text.starts_with("JavaScript");
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        // An upper-case second letter is an abbreviation, such as `JSX`.
+        (Some(first), Some(second)) if !is_name && !second.is_uppercase() => {
+            first.to_lowercase().chain(text.chars().skip(1)).collect()
+        }
+        _ => text.to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use swc_common::Spanned;
 
+use super::errors::message;
 use super::{javascript, parse_module, start, typescript, wrap, wrapper};
 use crate::diagnostic::{Code, Finding};
 use crate::normal::Reading;
@@ -14,8 +15,8 @@ pub(super) fn recheck(program: &str, typed: &Reading) -> Result<(), Vec<Finding>
     let module = parse_module(&wrap(program), javascript()).map_err(|found| {
         let first = found.first();
         let offset = first.map_or(0, |error| start(error.span()));
-        let message = first.map_or_else(String::new, |error| error.kind().msg().into_owned());
-        let message = format!("the program is not valid JavaScript: {message}");
+        let reason = first.map_or_else(String::new, |error| message(error.kind()));
+        let message = format!("the program is not valid JavaScript: {reason}");
         vec![Finding::new(Code::ParseError, offset, message)]
     })?;
     let erased = wrapper(&module).map(Reading::without_meanings);

@@ -11,13 +11,13 @@ const DROPPED: &str = "this promise is not awaited, so the program does not wait
 const DROPPED_ITEMS: &str = "these promises are not awaited, so the program does not wait for the calls or notice their failure; write `await Promise.all(…)`";
 const DROPPED_BY_EACH: &str = "`forEach` does not await its callback, so the program does not wait for these calls or notice their failure; write `for (const item of list) { await … }`, or `await Promise.all(list.map(…))`";
 const NOT_FLAT: &str = "this function returns a promise, which `flatMap` does not flatten; await the lists first: `const lists = await Promise.all(list.map(…))`, and then `lists.flat()`";
-const NO_ORDER: &str = "this function returns a promise instead of an order; await the compared values first: `const keys = await Promise.all(list.map(…))`";
+const NO_ORDER: &str = "this comparison function returns a promise instead of a number; await the compared values first: `const keys = await Promise.all(list.map(…))`";
 
 /// Returns the errors and warnings about misused promises and invalid names.
 pub(super) fn findings(core: &Core, misuses: &[Misuse], source: &str) -> Vec<Finding> {
     let unknown = core.unknown_names.iter().map(|(at, name)| {
         let message = format!(
-            "`{}` is not declared, and contains letters that look like others; write it in ASCII, or declare it",
+            "`{}` is not declared, and contains non-ASCII letters, which may look like others; write it in ASCII, or declare it",
             shown(name, 64)
         );
         Finding::new(Code::UnknownName, *at, message)
@@ -79,7 +79,7 @@ fn message(wrong: &Wrong, text: &str) -> String {
         Wrong::Dropped => return DROPPED.to_owned(),
         Wrong::DroppedItems => return DROPPED_ITEMS.to_owned(),
         Wrong::DroppedByEach => return DROPPED_BY_EACH.to_owned(),
-        Wrong::NoTool(why) => return format!("this is not a tool: {why}"),
+        Wrong::NoTool(why) => return why.clone(),
     };
     format!("`{text}` is a promise, {what}; write `await {text}`")
 }

@@ -70,7 +70,7 @@ for (const person of people) {
 
 return lines.join("\n");
 //// an async callback of sort
-// !! PROMISE_NOT_AWAITED 8:27 this function returns a promise instead of an order; await the compared values first
+// !! PROMISE_NOT_AWAITED 8:27 this comparison function returns a promise instead of a number; await the compared values first
 const names = ["orders.json", "package.json", "todo.md"];
 
 async function sizeOf(path: string): Promise<number> {

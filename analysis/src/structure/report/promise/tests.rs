@@ -134,17 +134,14 @@ fn warns_about_promises_that_are_dropped_but_not_about_stored_ones() {
 #[test]
 fn reports_invalid_tool_names_and_look_alikes() {
     check(&[
-        (
-            "await mcp.a['b c']({});",
-            &["INVALID_TOOL_NAME 7 this is not a tool: `b c` cannot be a tool name"],
-        ),
+        ("await mcp.a['b c']({});", &["INVALID_TOOL_NAME 7 `b c` cannot be a tool name"]),
         (
             "const { 'b c': run } = mcp.a; await run({});",
-            &["INVALID_TOOL_NAME 9 this is not a tool: `b c` cannot be a tool name"],
+            &["INVALID_TOOL_NAME 9 `b c` cannot be a tool name"],
         ),
         (
             "if (args.never) { const s = mсp; }",
-            &["UNKNOWN_NAME 29 `mсp` is not declared, and contains letters that look like others"],
+            &["UNKNOWN_NAME 29 `mсp` is not declared, and contains non-ASCII letters"],
         ),
         ("const run = (n) => mcp.a[n]({}); await run('b'); await run('b c');", &[]),
     ]);
