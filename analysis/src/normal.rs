@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the placeholder for a missing part.
-    fn nothing(&mut self) {
+    fn absent(&mut self) {
         self.out.extend_from_slice(b" ~");
     }
 

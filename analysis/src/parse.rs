@@ -112,7 +112,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
     if let Err(mut findings) = recheck::recheck(&program, &reading) {
         for finding in &mut findings {
             let returns = implicit_returns.as_deref().unwrap_or_default();
-            finding.offset = ending::unwritten(finding.offset, returns);
+            finding.offset = ending::without_returns(finding.offset, returns);
         }
         return Err(findings);
     }

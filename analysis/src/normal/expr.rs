@@ -14,7 +14,7 @@ impl<'a> Writer<'a> {
     pub(super) fn maybe(&mut self, value: Option<&'a Expr>) {
         match value {
             Some(value) => self.expr(value),
-            None => self.nothing(),
+            None => self.absent(),
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
                 for item in &array.elems {
                     match item {
                         Some(item) => writer.argument(item),
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                 }
             }),
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
                             writer.name(&name.sym);
                             writer.names_function();
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.function(&function.function);
                 });
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
                             writer.name(&name.sym);
                             writer.names_function();
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.class(&class.class);
                 });
@@ -151,7 +151,7 @@ impl<'a> Writer<'a> {
             | Expr::JSXEmpty(_)
             | Expr::JSXElement(_)
             | Expr::JSXFragment(_)
-            | Expr::Invalid(_) => self.nothing(),
+            | Expr::Invalid(_) => self.absent(),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
             for (at, part) in template.quasis.iter().enumerate() {
                 match &part.cooked {
                     Some(cooked) => writer.string(cooked),
-                    None => writer.nothing(),
+                    None => writer.absent(),
                 }
                 if tagged {
                     // A tag function can read the raw text.
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
                 flags.sort_unstable();
                 writer.text(&flags.into_iter().collect::<String>());
             }),
-            Lit::JSXText(_) => self.nothing(),
+            Lit::JSXText(_) => self.absent(),
         }
     }
 

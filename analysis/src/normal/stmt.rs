@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
                         _ => writer.nested(other),
                     }
                 } else {
-                    writer.nothing();
+                    writer.absent();
                 }
             }),
             Stmt::Switch(switch) => self.node("switch", |writer| {
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
                     }
                 });
             }),
-            Stmt::Try(tried) => self.node("try", |writer| writer.tried(tried)),
+            Stmt::Try(tried) => self.node("try", |writer| writer.try_statement(tried)),
             Stmt::While(round) => self.node("while", |writer| {
                 writer.expr(&round.test);
                 writer.nested(&round.body);
@@ -121,7 +121,7 @@ impl<'a> Writer<'a> {
                     match &round.init {
                         Some(VarDeclOrExpr::VarDecl(declared)) => writer.variables(declared),
                         Some(VarDeclOrExpr::Expr(value)) => writer.expr(value),
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.maybe(round.test.as_deref());
                     writer.maybe(round.update.as_deref());
@@ -129,11 +129,11 @@ impl<'a> Writer<'a> {
                 });
             }),
             Stmt::ForIn(round) => self.node("for-in", |writer| {
-                writer.round(&round.left, &round.right, &round.body);
+                writer.for_each(&round.left, &round.right, &round.body);
             }),
             Stmt::ForOf(round) => {
                 self.node(if round.is_await { "for-await" } else { "for-of" }, |writer| {
-                    writer.round(&round.left, &round.right, &round.body);
+                    writer.for_each(&round.left, &round.right, &round.body);
                 });
             }
             Stmt::Decl(declared) => self.declaration(declared),
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn round(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
+    fn for_each(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
         let names = || match head {
             ForHead::VarDecl(declared) => head_names(declared),
             _ => Vec::new(),
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
         self.scope(names, |writer| {
             match head {
                 ForHead::VarDecl(declared) => writer.variables(declared),
-                ForHead::UsingDecl(_) => writer.nothing(),
+                ForHead::UsingDecl(_) => writer.absent(),
                 ForHead::Pat(pattern) => writer.pattern(pattern),
             }
             writer.expr(over);
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    fn tried(&mut self, tried: &'a TryStmt) {
+    fn try_statement(&mut self, tried: &'a TryStmt) {
         self.block(&tried.block.stmts);
         match &tried.handler {
             Some(handler) => {
@@ -171,11 +171,11 @@ impl<'a> Writer<'a> {
                     writer.block(&handler.body.stmts);
                 });
             }
-            None => self.nothing(),
+            None => self.absent(),
         }
         match &tried.finalizer {
             Some(block) => self.block(&block.stmts),
-            None => self.nothing(),
+            None => self.absent(),
         }
     }
 
@@ -222,7 +222,7 @@ impl<'a> Writer<'a> {
                                 writer.expr(value);
                             }
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                 });
             }

@@ -246,7 +246,7 @@ impl Aliases<'_> {
             (Pat::Ident(name), _) => self.name(&name.id.sym, meaning.clone()),
             (Pat::Object(pattern), Meaning::All) => {
                 for prop in &pattern.props {
-                    let Some((name, bound, defaulted)) = taken(prop) else { continue };
+                    let Some((name, bound, defaulted)) = destructured(prop) else { continue };
                     if let Some(bound) = bound {
                         self.name(bound, Meaning::Field { name, defaulted });
                     }
@@ -265,7 +265,7 @@ impl Aliases<'_> {
 
 /// Returns the field that a property of a pattern reads, the variable that it binds if any, and whether it has a
 /// default.
-fn taken(prop: &ObjectPatProp) -> Option<(String, Option<&Atom>, bool)> {
+fn destructured(prop: &ObjectPatProp) -> Option<(String, Option<&Atom>, bool)> {
     match prop {
         ObjectPatProp::Assign(assign) => {
             let name = &assign.key.id.sym;

@@ -160,7 +160,7 @@ pub(super) fn write(source: &str, program: &str, spans: &[Span]) -> (String, Vec
 }
 
 /// Converts an offset in the written text to one in the text without the inserted `return`s.
-pub(super) fn unwritten(offset: u32, returns: &[u32]) -> u32 {
+pub(super) fn without_returns(offset: u32, returns: &[u32]) -> u32 {
     let before = returns.iter().take_while(|at| **at < offset).count() as u32;
     // Every `return` before the last one also has its closing parenthesis before the offset.
     offset.saturating_sub(before * RETURN.len() as u32 + before.saturating_sub(1))

@@ -22,7 +22,7 @@ pub(super) fn trivia(mut text: &str) -> &str {
 pub(super) fn ends_closed(statement: &Stmt) -> bool {
     match statement {
         Stmt::Block(_) | Stmt::Try(_) | Stmt::Switch(_) | Stmt::Empty(_) => true,
-        Stmt::Decl(declared) => !goes_on(declared),
+        Stmt::Decl(declared) => !may_continue(declared),
         Stmt::If(choice) => ends_closed(choice.alt.as_deref().unwrap_or(&choice.cons)),
         Stmt::For(round) => ends_closed(&round.body),
         Stmt::ForIn(round) => ends_closed(&round.body),
@@ -34,7 +34,7 @@ pub(super) fn ends_closed(statement: &Stmt) -> bool {
 }
 
 /// Returns whether the next line may continue a declaration that has no `;`.
-pub(super) fn goes_on(declared: &Decl) -> bool {
+pub(super) fn may_continue(declared: &Decl) -> bool {
     matches!(declared, Decl::Var(_) | Decl::TsTypeAlias(_) | Decl::Using(_))
 }
 

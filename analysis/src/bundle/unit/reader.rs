@@ -8,7 +8,7 @@ use swc_ecma_ast::{
     ModuleItem, Stmt, Str,
 };
 
-use super::form::{declared_names, ends_closed, exported_name, goes_on, is_ambient, trivia};
+use super::form::{declared_names, ends_closed, exported_name, is_ambient, may_continue, trivia};
 use super::{DEFAULT, Edge, Edit, Export, Import, New, Unit};
 use crate::bundle::path;
 use crate::diagnostic::{Code, Finding};
@@ -293,7 +293,7 @@ impl Reader {
     fn open_end(&self, item: &ModuleItem) -> Option<u32> {
         let is_closed = match item {
             ModuleItem::Stmt(statement) => ends_closed(statement),
-            ModuleItem::ModuleDecl(ModuleDecl::ExportDecl(export)) => !goes_on(&export.decl),
+            ModuleItem::ModuleDecl(ModuleDecl::ExportDecl(export)) => !may_continue(&export.decl),
             // An anonymous one gets its `;` together with its name.
             ModuleItem::ModuleDecl(ModuleDecl::ExportDefaultDecl(_)) => true,
             ModuleItem::ModuleDecl(_) => false,

@@ -5,7 +5,7 @@ use swc_ecma_ast::{Expr, ObjectPatProp, OptChainBase, Pat, TsType};
 use swc_ecma_visit::VisitWith;
 
 use super::super::evidence::{Kinds, of_default};
-use super::super::{Meaning, taken};
+use super::super::{Meaning, destructured};
 use super::{Missing, Walk};
 
 impl Walk<'_> {
@@ -72,7 +72,7 @@ impl Walk<'_> {
             }
             (Pat::Object(object), Meaning::All) => {
                 for prop in &object.props {
-                    self.taken(prop);
+                    self.destructured(prop);
                 }
             }
             (_, Meaning::All) => self.uses.open = true,
@@ -94,8 +94,8 @@ impl Walk<'_> {
         self.field(field, false, missing, None);
     }
 
-    fn taken(&mut self, prop: &ObjectPatProp) {
-        let Some((name, variable, defaulted)) = taken(prop) else {
+    fn destructured(&mut self, prop: &ObjectPatProp) {
+        let Some((name, variable, defaulted)) = destructured(prop) else {
             self.uses.open = true;
             prop.visit_with(self);
             return;
