@@ -222,6 +222,7 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
         return Bundled::Whole(Bundle::of_one(&*entry.text));
     }
     let (edges, needed) = connect(sources, &units);
+    // This bounds the work here; the analysis checks the exact size of the bundle.
     if needed.len() + units.len() > FILE_LIMIT || sources.bytes() > 4 * limits.source_bytes {
         let message = format!(
             "too many files or too much source text; at most {FILE_LIMIT} files and {} bytes in total",

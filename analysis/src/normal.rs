@@ -82,6 +82,7 @@ impl Reading {
             return None;
         }
         let same = self.form.iter().zip(&other.form).take_while(|(a, b)| a == b).count();
+        // The statement that contains the first different byte.
         let before = self.statements.iter().rev().find(|(at, _)| *at <= same);
         Some(before.map_or(0, |(_, offset)| *offset))
     }

@@ -188,6 +188,7 @@ fn parse_from(
     first: u32,
 ) -> (Option<Module>, Vec<swc_ecma_parser::error::Error>) {
     let input = StringInput::new(text, BytePos(first), BytePos(first + text.len() as u32));
+    // SWC panics on some invalid programs.
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
         let parsed = parser.parse_module();

@@ -225,6 +225,7 @@ pub fn plan_with(analysis: &Analysis, runs_on: Side, place: impl Fn(&ToolId) -> 
         .zip(&analysis.dag.tasks)
         .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, place(&task.tool)))
         .collect();
+    // A program that runs on the server has no client tools, and the server has its `args` already.
     let (egress, args_egress) = if runs_on != Side::Server {
         (flow::egress(&tasks), flow::args_egress(&tasks))
     } else {
@@ -286,6 +287,7 @@ fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -
         tool: task.tool.clone(),
         side: place.side,
         sends_within: place.sends_within,
+        // The table describes the well-known tool; another tool of that name may do anything.
         effect: match Effect::of(&task.tool) {
             Effect::Reads | Effect::Computes if !place.well_known => Effect::Calls,
             effect => effect,

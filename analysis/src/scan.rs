@@ -109,6 +109,7 @@ impl Scanner<'_> {
                 b' ' | b'\t' => self.at += 1,
                 b'/' if self.peek(1) == Some(b'/') => self.line_comment(),
                 b'/' if self.peek(1) == Some(b'*') => self.block_comment(),
+                // Where a value cannot be divided, `/` begins a regular expression.
                 b'/' if !self.ends_value() => {
                     self.begin_token();
                     self.regex();
@@ -120,6 +121,7 @@ impl Scanner<'_> {
                     self.value();
                 }
                 b'`' => {
+                    // A template after a value is tagged: one more link of the chain.
                     if self.previous == Previous::Value {
                         self.chain()?;
                     }

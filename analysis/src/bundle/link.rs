@@ -309,6 +309,8 @@ impl<'u> Linked<'u> {
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for &index in order {
             for (key, preferred) in &self.units[index].own {
+                // A declaration keeps its name unless that is a global somewhere, is taken, hides `mcp` or `args`, was
+                // made up for a default export and occurs elsewhere, or is hidden in a file that uses the declaration.
                 let is_kept = !free.contains(preferred.as_str())
                     && !taken.contains(preferred)
                     && (index == 0 || !matches!(preferred.as_str(), "mcp" | "args"))

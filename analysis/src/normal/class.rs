@@ -98,6 +98,7 @@ impl<'a> Writer<'a> {
                 writer.scope(
                     || hoisted(statements).into_iter().chain(lexical(statements)),
                     |writer| {
+                        // Labels around a class are not visible inside a static block.
                         let labels = std::mem::take(&mut writer.labels);
                         writer.block(statements);
                         writer.labels = labels;

@@ -23,6 +23,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the statements of a function's body. The scope of its parameters is open.
     pub(super) fn body(&mut self, statements: &'a [Stmt]) {
+        // Labels around a function are not visible inside of it.
         let labels = std::mem::take(&mut self.labels);
         if let Some(scopes) = &mut self.scopes {
             scopes.open_body(hoisted(statements).into_iter().chain(lexical(statements)));

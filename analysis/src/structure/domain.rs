@@ -113,6 +113,7 @@ impl Domain {
     /// Returns the property names that a value may be as a key, if they are known.
     pub(super) fn keys(&mut self, value: Value) -> Option<smallvec::SmallVec<[NameId; 2]>> {
         let shape = self.shapes.get(value.shape);
+        // An object as a key is converted by its own methods, so the name is unknown.
         if !shape.refs.is_empty() || shape.absent {
             return None;
         }

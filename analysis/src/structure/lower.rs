@@ -177,6 +177,7 @@ impl Lower {
     /// Reads a name.
     fn read(&mut self, span: Span, name: &Atom) -> Slot {
         let found = self.lookup(name);
+        // At the top level, `arguments` are those of the wrapper around the program.
         if let Some((up, ARGUMENTS)) = found
             && up as usize + 1 == self.frames.len()
         {
@@ -295,6 +296,7 @@ impl Lower {
                 ast::MemberProp::Ident(name) => self.symbol_key(&name.sym),
                 _ => Key::Slot(self.expr(key)),
             },
+            // The key is converted at run time, which may call a `toString` of the program.
             _ => {
                 self.core.converts = true;
                 Key::Slot(self.expr(key))

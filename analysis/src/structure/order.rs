@@ -214,11 +214,13 @@ impl<'a> Walk<'a, '_> {
             }
             return;
         }
+        // A recursive call is not followed again.
         if self.within.contains(&function.at) {
             self.recursive.insert(function.at);
             return;
         }
         self.within.push(function.at);
+        // A callback that is only called by its parameter's name is walked at those calls.
         let mut replaced = Vec::new();
         for (pattern, given) in function.params().into_iter().zip(given) {
             let Pat::Ident(name) = pattern else { continue };

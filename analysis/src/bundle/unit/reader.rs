@@ -26,6 +26,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads all statements of the top level.
     pub(super) fn items(&mut self, module: &Module) {
+        // A program that is one arrow function runs as its body, but a bundle with other files is not one.
         let mut statements = module.body.iter().filter_map(ModuleItem::as_stmt);
         if let (true, Some(Stmt::Expr(only)), None) =
             (self.is_entry, statements.next(), statements.next())

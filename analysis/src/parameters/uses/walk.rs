@@ -123,6 +123,7 @@ impl Walk<'_> {
             _ => self.used(&member.obj, missing, kinds),
         }
         if let MemberProp::Computed(computed) = &member.prop {
+            // The property may be `catch` or similar.
             self.uses.catches |= !matches!(&*computed.expr, Expr::Lit(Lit::Num(_)));
             computed.expr.visit_with(self);
         }
@@ -356,6 +357,7 @@ impl Visit for Walk<'_> {
 
     fn visit_return_stmt(&mut self, node: &ReturnStmt) {
         node.visit_children_with(self);
+        // After a top-level `return`, a run may not reach later uses.
         self.left |= self.functions == 0;
     }
 

@@ -169,6 +169,7 @@ impl Heap {
         let keys = &mut self.objects[object as usize].keys;
         keys.push((name, cell));
         let count = keys.len();
+        // When the limit is exceeded, all properties move into the table; later only the new one does.
         let new = if count == LINEAR_SEARCH_LIMIT + 1 { &keys[..] } else { &keys[count - 1..] };
         if count > LINEAR_SEARCH_LIMIT {
             self.many.extend(new.iter().map(|(name, cell)| ((object, *name), *cell)));

@@ -200,7 +200,7 @@ impl Shapes {
         promised: Promised,
     ) -> ShapeId {
         let shape = self.get(id);
-        // A promise is an object.
+        // Only a reference can be a promise.
         if shape.promised == promised || shape.refs.is_empty() {
             return id;
         }

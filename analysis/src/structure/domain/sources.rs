@@ -79,6 +79,7 @@ impl Sources {
         }
         let (one, other) = (self.get(left), self.get(right));
         let all = merged(one, other);
+        // If one set contains the other, the union is not a new set.
         let id = match all.len() {
             count if count == one.len() => left,
             count if count == other.len() => right,

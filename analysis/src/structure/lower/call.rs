@@ -15,6 +15,7 @@ impl Lower {
                 let to = self.fresh();
                 let (form, wait) = (CallForm::Super, Wait::Now);
                 self.emit(span, Op::Call { to, callee, this, args, form, wait });
+                // `super(…)` constructs the object, and then this class's fields are initialized.
                 self.set_this_from_super(span, to);
                 self.init_fields(span);
                 to
@@ -126,6 +127,7 @@ impl Lower {
     pub(super) fn tagged(&mut self, tagged: &ast::TaggedTpl) -> Slot {
         let span = tagged.span;
         let (callee, this) = self.callee(&tagged.tag);
+        // The first argument of a tag function is the list of strings, which has the property `raw`.
         let list = self.array(span, &[]);
         for quasi in &tagged.tpl.quasis {
             let text = quasi.cooked.as_ref().and_then(|text| text.as_str()).unwrap_or_default();
@@ -152,6 +154,7 @@ impl Lower {
     /// Lowers an optional chain, from its outermost link.
     pub(super) fn chain(&mut self, chain: &ast::OptChainExpr, wait: Wait) -> Slot {
         let span = chain.span;
+        // The result is `undefined` unless the chain runs to its end.
         let to = self.undefined(span);
         self.in_chain(span, |lower| {
             let value = lower.link(chain, wait, false).0;

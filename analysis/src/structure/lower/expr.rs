@@ -227,6 +227,7 @@ impl Lower {
                 (self.defined_key(&name.sym), from, Put::Value)
             }
             ast::Prop::KeyValue(pair) => {
+                // `__proto__: x` sets the prototype; the shorthand `__proto__` defines a property.
                 let is_proto = match &pair.key {
                     ast::PropName::Ident(name) => &*name.sym == "__proto__",
                     ast::PropName::Str(name) => name.value.as_str() == Some("__proto__"),

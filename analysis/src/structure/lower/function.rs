@@ -92,6 +92,7 @@ impl Lower {
     }
 
     pub(super) fn params(&mut self, params: &[&ast::Pat]) {
+        // All names are declared first, because a default value may refer to any parameter.
         for pattern in params {
             self.declare_pattern(pattern, false);
         }

@@ -35,6 +35,7 @@ impl Lower {
                     }
                     None => {}
                 }
+                // The initializer above runs once, before the loop; everything below is in the loop.
                 lower.frame().within = serial;
                 let (test, update) = (looped.test.as_deref(), looped.update.as_deref());
                 lower.turns(statement, serial, (exit, turn), test, update, &looped.body);

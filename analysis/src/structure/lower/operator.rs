@@ -20,6 +20,7 @@ impl Lower {
                         let _ = self.expr(other);
                     }
                 }
+                // In strict mode, `delete` returns `true` or throws.
                 self.constant(span, Scalar::Bool(true))
             }
             ast::UnaryOp::Void => {
@@ -69,6 +70,7 @@ impl Lower {
             Some((object, key)) => self.emit(span, Op::Set { object, key, from: after }),
             None => self.assign_to(&update.arg, after),
         }
+        // A postfix operator returns the old value, converted to a number.
         if update.prefix { after } else { self.compute(update.span, Sum::Convert, vec![before]) }
     }
 

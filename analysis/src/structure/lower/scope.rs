@@ -142,6 +142,7 @@ impl Frame {
         if let Some(slot) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             return Some(*slot);
         }
+        // An arrow function has none of these: they are those of the enclosing function.
         match &**name {
             "this" if self.form != FuncForm::Arrow => Some(THIS),
             "%made" if self.form != FuncForm::Arrow => Some(MADE),

@@ -115,6 +115,7 @@ impl Lower {
             Stmt::Throw(thrown) => {
                 let from = self.fresh();
                 let (mut body, ()) = self.block(|lower| lower.value_to(&thrown.arg, from));
+                // If the operand has no other effect, a failure in it leads to the same place as the `throw`.
                 if is_quiet(&body, from) {
                     self.emit(span, Op::Doomed { body });
                 } else {
@@ -243,6 +244,7 @@ impl Lower {
         let fell = self.constant(span, Scalar::Bool(false));
         let mut next = matches.iter();
         for (place, case) in cases.iter().enumerate() {
+            // A case runs if it matches or the one before it fell through, `default` if no case matches.
             let mut why = vec![fell];
             match case.test {
                 Some(_) => why.extend(next.next()),

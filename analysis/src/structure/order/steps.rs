@@ -98,6 +98,7 @@ impl Steps {
             return;
         }
         draft.later = true;
+        // Calls that are started in sequence without an `await` between them share a step.
         let joins = self.drafts.len() > self.part
             && self
                 .drafts
@@ -235,6 +236,7 @@ impl Steps {
             return;
         }
         let Some(mut region) = self.region.take() else { return };
+        // Promises that the region has not awaited cannot be followed any further.
         let before = self.open.len();
         self.open.retain(|open| open.step.is_some());
         region.forever |= self.open.len() < before;

@@ -57,6 +57,7 @@ pub(super) fn structure(report: &Report<'_>, tasks: Vec<Task>) -> StaticStructur
 /// Returns the number of each node; nodes without a call are omitted.
 fn numbers(found: &[FoundNode]) -> Vec<Option<u32>> {
     let mut kept = vec![false; found.len()];
+    // A parent comes before its children, so walking backwards marks children first.
     for (at, node) in found.iter().enumerate().rev() {
         kept[at] |= matches!(node.kind, FoundKind::Task(_));
         if let (true, Some(parent)) = (kept[at], node.parent) {
@@ -90,6 +91,8 @@ fn carried(report: &Report<'_>, found: &[FoundNode]) -> Carried {
     let mut out = Carried::default();
     let nodes = found.iter().filter(|node| matches!(node.kind, FoundKind::Task(_)));
     for (place, (node, task)) in nodes.zip(&report.found).enumerate() {
+        // Tasks from this call on usually decide on it through an earlier iteration. A loop around the
+        // call that lists them already covers them.
         let mut left = report.tasks(task.decides).split_off(&place);
         let mut innermost = None;
         let mut next = node.parent;
