@@ -1,11 +1,12 @@
-//! What a solver has before it walks: at first, and at the beginning of each round.
+//! The solver's initial state, and the reset at the beginning of each round.
 
 use super::*;
 
-/// The most bytes that all literal arguments together may have; beyond it they are shown as computed.
+/// The maximum number of bytes of all literal arguments together; beyond it, arguments are shown as computed.
 const LITERALS: usize = 256 * 1024;
 
 impl<'a> Solver<'a> {
+    /// Returns a solver that knows nothing about the program yet.
     pub(super) fn new(core: &'a Core, limits: &'a Limits) -> Self {
         let mut dom = Domain::default();
         let mut name = |text: &str| dom.name(&text.into());
@@ -86,6 +87,8 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Resets the state of a round. What was learned about contexts, loops, cells (`ever`, `beside`) and
+    /// objects stays.
     pub(super) fn begin_round(&mut self) {
         self.changed = false;
         self.heap.begin_round();
