@@ -1,18 +1,21 @@
-//! Promises that may never be settled: what waits for them decides nothing and does nothing more.
+//! Promises that may never be settled. Code that waits for one may wait forever, so what decides whether it is
+//! settled decides on everything after the wait.
 
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
 impl Solver<'_> {
-    /// Notes that a promise is settled by whoever has its resolvers.
+    /// Records that a promise is settled by whoever has its resolvers.
     pub(super) fn is_resolved_later(&mut self, promise: ObjId) {
         // Who waits for it is followed before it is settled.
         self.keep_object(promise);
+        // The slot marks such a promise. It is created now because code that waits is walked before the code
+        // that settles.
         let _ = self.heap.cell(promise, self.known.done);
     }
 
-    /// Notes that the promises of a value may never be settled.
+    /// Records that the promises of a value may never be settled.
     pub(super) fn may_never_end(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
@@ -23,7 +26,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that a promise is settled here; `one` if it is known which.
+    /// Records that a promise is settled here; `one` if it is known which promise it is.
     pub(super) fn is_done(&mut self, promise: ObjId, deps: Deps, one: bool) {
         let (birth, unique) = {
             let known = &self.heap.objects[promise as usize];
@@ -33,7 +36,7 @@ impl Solver<'_> {
         let deps = self.dom.union(deps, control);
         let cell = self.heap.cell(promise, self.known.done);
         let done = self.dom.scalar(Scalar::Bool(true));
-        // A run may not get here, whatever decides that.
+        // If a run may skip this point, the slot also gets `false` as a possibility.
         let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
         let marked = self.dom.with(told, deps);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
@@ -45,14 +48,14 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes what decides whether a promise is ever settled.
+    /// Adds to what decides whether a promise is ever settled.
     pub(super) fn comes(&mut self, promise: ObjId, deps: Deps) {
         if deps != NONE {
             self.settle(promise, self.known.comes, Value::computed(deps));
         }
     }
 
-    /// Notes what decides whether the promises of a value are ever settled.
+    /// Adds to what decides whether the promises of a value are ever settled.
     pub(super) fn comes_by(&mut self, value: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
@@ -76,17 +79,18 @@ impl Solver<'_> {
             known.watched = true;
             let (now, ever) = (known.now, known.ever);
             if !is_done(self.dom.shape(now)) {
-                // What it has now has on it what decided on the turns of loops around it, too.
+                // The current value may lack what decided on the turns of loops around the settling; `ever` has
+                // it.
                 deps = self.dom.union(deps, ever.deps);
             }
         }
         if deps == NONE { NONE } else { self.dom.union(deps, value.deps) }
     }
 
-    /// Returns whether one of the promises of a value is never settled, as far as is known.
+    /// Returns whether one of the promises of a value may be settled nowhere, as far as is known.
     pub(super) fn never_comes(&mut self, value: Value) -> bool {
         if self.round == 0 {
-            // Where it is settled may come later.
+            // The settling code may only be walked later in this round.
             return false;
         }
         let mut open: SmallVec<[Value; 4]> = smallvec::smallvec![value];
@@ -112,7 +116,7 @@ impl Solver<'_> {
                         return true;
                     }
                 }
-                // It is settled with others; of a race, the first is enough.
+                // It is settled with its parts; for `race` and `any`, the first part is enough.
                 if self.heap.find(*object, self.known.target).is_none() {
                     let parts = self.heap.find(*object, self.known.elem);
                     open.extend(parts.map(|cell| self.now(cell)));
@@ -122,17 +126,18 @@ impl Solver<'_> {
         false
     }
 
-    /// Waits for the promises of a value, which may be for ever.
+    /// Walks a wait for the promises of a value, which may last forever.
     pub(super) fn waits_for(&mut self, value: Value) {
         let comes = self.comes_of(value);
         self.hang(comes);
         if self.never_comes(value) && !self.levels.is_empty() {
+            // Nothing after the wait is reached in such a run of this thread.
             let level = self.threads.level.min(self.levels.len() - 1);
             self.leaves(level, NONE, true);
         }
     }
 
-    /// Notes that what runs here may wait for ever, which `deps` decide.
+    /// Records that the current thread may wait forever here, which `deps` decide: an exit out of the thread.
     pub(super) fn hang(&mut self, deps: Deps) {
         let deps = self.dom.sources.used(deps);
         if deps == NONE || self.levels.is_empty() {
@@ -143,7 +148,7 @@ impl Solver<'_> {
         self.threads.hangs = self.dom.union(self.threads.hangs, all);
     }
 
-    /// Notes that the generators of a value may wait for ever.
+    /// Records that the current thread may wait forever for the values of async generators.
     pub(super) fn hang_on_iterators(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
@@ -153,7 +158,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether a function does nothing but settle a promise.
+    /// Returns whether a value is nothing but the resolving functions of promises.
     pub(super) fn settles_another(&mut self, callee: Value) -> bool {
         let shape = self.dom.shapes.kept(callee.shape);
         shape.prim == Prim::None
@@ -174,12 +179,12 @@ impl Solver<'_> {
     }
 }
 
-/// Returns whether a promise is settled now.
+/// Returns whether a promise is settled at the current point.
 fn is_done(now: &Shape) -> bool {
     now.only() == Some(&Scalar::Bool(true))
 }
 
-/// Returns whether a place that is always reached settles a promise.
+/// Returns whether some place that is always reached settles a promise.
 fn has_done(ever: &Shape) -> bool {
     match &ever.prim {
         Prim::None => false,
