@@ -1,4 +1,5 @@
-//! Promises that are handed to tools and to the engine's functions, and how calls are written.
+//! Checks promises that are passed to tools and to functions of the engine, and keeps track of how calls are
+//! written.
 
 use super::misuse::Wrong;
 use super::*;
@@ -6,23 +7,26 @@ use crate::structure::builtins::{self, Gives};
 use crate::structure::core::{Arg, Slot, Text, Use};
 use crate::structure::domain::{Kind, Prim, Promised, Ref};
 
-/// The most objects in an argument that are looked at.
+/// The maximum number of objects in an argument that are checked.
 const OBJECTS: usize = 256;
-/// Of a call, in place of an argument: what it is called on.
+/// Stands for the receiver of a call in place of an argument's number.
 const THIS: u32 = u32::MAX;
 
-/// What a function does with what it is given.
+/// What a function does with its arguments.
 #[derive(Debug, Clone, Copy)]
 enum Taker {
+    /// A tool: they are sent.
     Tool,
     /// `JSON.stringify`
     Json,
+    /// A function of `console`: they are printed.
     Console,
-    /// It makes something of the value itself.
+    /// It converts the argument itself, and not its parts.
     Converts(&'static str),
 }
 
 impl Taker {
+    /// Returns the fault if such a function is given a promise.
     fn wrong(self) -> Wrong {
         match self {
             Self::Tool => Wrong::Argument,
@@ -34,7 +38,7 @@ impl Taker {
 }
 
 impl<'a> Solver<'a> {
-    /// Notes what a call is given; returns how it is written.
+    /// Checks the arguments of a call for promises; returns how the call is written.
     pub(super) fn hands_over(
         &mut self,
         callee: Value,
@@ -68,7 +72,7 @@ impl<'a> Solver<'a> {
         Written::Call { func: context.func, this, args }
     }
 
-    /// Returns whether a call gives what it is called on, or given, so that someone else has it, too.
+    /// Returns whether a call returns its receiver or its argument, so that its result is also held elsewhere.
     pub(super) fn gives_itself(&self, callee: Value) -> bool {
         match self.dom.shape(callee).refs.as_slice() {
             [Ref::Method(name)] => builtins::method(self.dom.names.get(*name))
@@ -81,6 +85,7 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Checks the arguments of a call.
     fn gives_to(&mut self, taker: Taker, args: &[Arg]) {
         for arg in args.iter().filter(|arg| arg.spread) {
             let (value, text) = (self.slot(arg.slot), self.text_of(arg.slot));
@@ -91,12 +96,13 @@ impl<'a> Solver<'a> {
                 self.misuses.right_part(place);
             }
         }
-        // What stands behind a list of unknown length has no place.
+        // After a spread of unknown length, positions are unknown.
         let plain = args.iter().take_while(|arg| !arg.spread);
         let mut slots: SmallVec<[Slot; 4]> = plain.map(|arg| arg.slot).collect();
         match taker {
             Taker::Json => {
                 let replacer = slots.get(1).map(|slot| self.slot(*slot));
+                // A replacer of `JSON.stringify` may handle promises.
                 if replacer.is_some_and(|value| !self.dom.shape(value).refs.is_empty()) {
                     return;
                 }
@@ -111,7 +117,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Notes that a value, and all that is in it, is given to a function.
+    /// Checks a value that is passed to a function, and everything in it.
     fn takes_all(
         &mut self,
         taker: Taker,
@@ -121,6 +127,7 @@ impl<'a> Solver<'a> {
     ) {
         let shape = self.dom.shapes.kept(value.shape);
         let place = (self.place >> 3, text.0);
+        // `Boolean(x)` of what may be missing is a test, not a mistake.
         let asks =
             matches!(taker, Taker::Converts("Boolean")) && shape.promised == Promised::Likely;
         if shape.promised.is_promise() && !asks {
@@ -155,7 +162,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns the parts of a list or an object of which it is known that they are written out.
+    /// Returns the parts of a list or object that are written to JSON; none if that cannot be known.
     fn parts_of(&mut self, object: ObjId) -> Vec<(CellId, Value)> {
         let known = &self.heap.objects[object as usize];
         if known.kind == Kind::Array {
@@ -172,7 +179,7 @@ impl<'a> Solver<'a> {
                 continue;
             }
             let text = self.dom.names.text(name);
-            // What is written out in place of it is not known.
+            // An unknown name, a getter or `toJSON` may replace the value.
             if text.starts_with('%') || text.starts_with("get:") || &*text == "toJSON" {
                 return Vec::new();
             }
@@ -183,7 +190,7 @@ impl<'a> Solver<'a> {
         parts
     }
 
-    /// Returns the text of what a slot of the function that is walked has.
+    /// Returns the source text of the value in a slot of the current function, for messages.
     pub(super) fn text_of(&self, slot: Slot) -> (u32, u32) {
         let function = self.function(self.contexts[self.context() as usize].func);
         match function.texts.get(slot as usize) {
@@ -193,7 +200,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns the text of an argument as the caller writes it.
+    /// Returns the source text of an argument, as the caller writes it.
     fn given_text(&self, index: usize) -> (u32, u32) {
         match self.acts.last().map(|act| act.written) {
             Some(Written::Items { of, .. }) => of,
@@ -207,6 +214,7 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Returns the source text of the value in a slot of a function.
     fn written_text(&self, func: FuncId, slot: Slot) -> (u32, u32) {
         match self.function(func).texts.get(slot as usize) {
             Some(Text::Written(span)) => *span,
@@ -214,8 +222,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns the text of the first argument of the call that is followed, or of the list that a method takes it
-    /// from; nothing if it is not known.
+    /// Returns the source text of the first argument of the current call, or of the list whose items a method
+    /// passes; `(0, 0)` if it is not known.
     pub(super) fn first_text(&self) -> (u32, u32) {
         match self.written {
             Written::Call { func, args, .. } => {
@@ -226,7 +234,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns how the call of one of several functions is written.
+    /// Returns how the call is written from the view of one of its callees.
     pub(super) fn written_for(&self, callee: Ref) -> Written<'a> {
         match (callee, self.written) {
             (Ref::Method(_), Written::Call { func, this, args }) => Written::Items {
@@ -244,7 +252,7 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Returns what a function of the engine does with what it is given.
+/// Returns what a function of the engine does with its arguments.
 fn taker(name: &str) -> Option<Taker> {
     Some(match name {
         "String" => Taker::Converts("String"),

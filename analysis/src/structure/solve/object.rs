@@ -1,4 +1,4 @@
-//! Properties that are read.
+//! Reads of properties.
 
 use super::walk::At;
 use super::*;
@@ -29,7 +29,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             let key = match (&tools, leads(one)) {
                 (Some(tools), true) => tools,
-                // It is looked at again with each item of a loop.
+                // The innermost loop is walked again item by item in the next round; see `chosen`.
                 (None, true) => continue,
                 _ => key,
             };
@@ -54,13 +54,14 @@ impl Solver<'_> {
         let out = self.surely(out, &shape.refs, key);
         let out = if self.follows(Rule::KeyRead) { self.dom.with(out, key.deps) } else { out };
         if is_args {
-            // This does not fail, but what is done with the field may, also in ways that are not followed.
+            // Reading a field of `args` never fails, but a use of a missing field may, also a use that is not
+            // modeled.
             self.may_fail_by(out);
         }
         out
     }
 
-    /// Notes that a private name may not be there, which fails.
+    /// Records a failure if a private name (`#x`) may be missing in an object.
     pub(super) fn check_private(&mut self, object: Value, key: &At) {
         let Some(&[name]) = key.names.as_deref() else { return };
         if self.handlers.is_empty() || !self.dom.names.get(name).starts_with('#') {
@@ -86,12 +87,15 @@ impl Solver<'_> {
         }
     }
 
+    /// Reads a property of one of the things that a value may be.
     pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
         match one {
             Ref::Obj(id) => {
                 let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
                 let value = self.get_own_or_above(id, this, key, called);
                 let deps = self.dom.sources.used(object.deps);
+                // An inherited method is the same for every object, so that the choice of the object does not
+                // flow into it.
                 if self.is_only_method(value) || !self.follows(Rule::ObjectRead) {
                     value
                 } else {
@@ -159,7 +163,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that the program may get at `Symbol`, and so at what the engine calls by symbols.
+    /// Records that the program may reach `Symbol`, and so the hooks that the engine calls by symbols.
     fn looks_at_symbols(&mut self, key: &At) {
         let is_symbol = |name: &NameId| self.dom.names.get(*name) == "Symbol";
         let leads = key.names.as_ref().is_none_or(|names| names.iter().any(is_symbol));
@@ -168,12 +172,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns a method of the engine of which it is not known which.
+    /// Returns an unknown method of the engine.
     pub(super) fn some_method(&mut self) -> Value {
         self.dom.reference(Ref::Method(self.known.method))
     }
 
-    /// Returns whether a part of a function is one of its methods.
+    /// Returns whether a key can only name members that every function has.
     fn is_applied(&self, key: &At) -> bool {
         let is_method = |name: &NameId| {
             matches!(self.dom.names.get(*name), "call" | "apply" | "bind" | "name" | "length")
@@ -181,11 +185,13 @@ impl Solver<'_> {
         key.names.as_ref().is_some_and(|names| names.iter().all(is_method))
     }
 
+    /// Returns whether a value can only be methods of the engine.
     fn is_only_method(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         shape.prim == Prim::None && shape.refs.iter().all(|one| matches!(one, Ref::Method(_)))
     }
 
+    /// Joins what `make` returns for each name of a key. For an unknown name, anything that escaped.
     pub(super) fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
         let Some(names) = &key.names else {
             return self.pooled();
@@ -198,7 +204,7 @@ impl Solver<'_> {
         out
     }
 
-    /// Notes that what makes code out of text is within reach.
+    /// Records a gap if a key leads to `Function`, which makes code from text.
     pub(super) fn looks_at_maker(&mut self, key: &At) {
         let is_maker =
             |name: &NameId| matches!(self.dom.names.get(*name), "constructor" | "__proto__");
@@ -207,7 +213,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Reads a property of an object, or of its prototypes.
+    /// Reads a property of an object or of its prototypes.
     pub(super) fn get_own_or_above(
         &mut self,
         object: ObjId,
@@ -224,6 +230,7 @@ impl Solver<'_> {
         };
         let mut out = Value::NEVER;
         for name in names.clone() {
+            // One of several getters is called.
             let value = if calls && names.len() > 1 {
                 self.perhaps(key.deps, |solver| solver.look_up(object, this, name, called, 0))
             } else {
@@ -234,7 +241,7 @@ impl Solver<'_> {
         out
     }
 
-    /// Returns what a property has if it is there.
+    /// Returns a value with `undefined` in place of absence.
     pub(super) fn here(&mut self, value: Value) -> Value {
         let shape = self.dom.shape(value);
         if !shape.absent {
@@ -243,7 +250,7 @@ impl Solver<'_> {
         Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
     }
 
-    /// Reads any property of an object.
+    /// Reads a property of unknown name: the join of all properties and methods.
     fn get_any(&mut self, object: ObjId, this: Value) -> Value {
         let method = self.some_method();
         let mut out = self.dom.join(Value::UNDEFINED, method);
@@ -279,7 +286,7 @@ impl Solver<'_> {
         self.dom.with(out, count)
     }
 
-    /// Returns what an object itself has by a name.
+    /// Returns an own property of an object; `NEVER` if it has none of this name.
     pub(super) fn own(&mut self, object: ObjId, name: NameId) -> Value {
         match self.heap.find(object, name) {
             Some(cell) => {
@@ -290,7 +297,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that an object which unknown code knows is used: getters and traps may run.
+    /// Records a use of an object that unknown code holds: its getters and traps may run, and see this point's
+    /// label.
     pub(super) fn touch(&mut self, object: ObjId, deps: Deps) {
         if !self.engine.traps || !self.heap.objects[object as usize].escaped {
             return;
@@ -303,7 +311,8 @@ impl Solver<'_> {
         self.may_fail_by(pooled);
     }
 
-    /// Notes that what escaped is used: code that escaped may run now.
+    /// Records a use of something that unknown code may hold: escaped functions may run now, and see this
+    /// point's label.
     pub(super) fn touch_pool(&mut self, deps: Deps) {
         if self.escaped.pool.is_empty() {
             return;
@@ -317,7 +326,7 @@ impl Solver<'_> {
     }
 }
 
-/// Returns whether more of the engine can be reached by a part of an object of it that is not known.
+/// Returns whether an unknown member of this object of the engine may lead to other parts of the engine.
 fn leads_to_engine(name: &str) -> bool {
     let root = name.split('.').next().unwrap_or(name);
     let is_harmless = matches!(root, "Math" | "Number" | "JSON" | "console" | "Intl");

@@ -1,11 +1,11 @@
-//! Properties that are written, and lists that are put together.
+//! Writes of properties.
 
 use super::walk::At;
 use super::*;
 use crate::structure::domain::{Kind, Origin, Prim, Ref};
 
 impl Solver<'_> {
-    /// Writes a property.
+    /// Writes a property, as an assignment does.
     pub(super) fn put(&mut self, object: Value, key: &At, value: Value) {
         let shape = self.dom.shapes.kept(object.shape);
         if shape.may_be_nothing() {
@@ -15,7 +15,8 @@ impl Solver<'_> {
         self.check_private(object, key);
         self.fails_if_frozen(object, key);
         let is_one = shape.refs.len() == 1;
-        // Which object is changed, and which part of it, flows into what it has then.
+        // Which object is written is a flow into each object that it may be: it is seen in whether the value
+        // has changed.
         let chosen = if self.follows(Rule::ObjectChosen) {
             self.dom.sources.used(object.deps)
         } else {
@@ -50,7 +51,7 @@ impl Solver<'_> {
                 }
                 Ref::Method(method) => self.put_on_method(*method, key, value),
                 Ref::Builtin(_) => {
-                    // What is known of the engine does not hold any more.
+                    // What the analysis knows about the engine no longer holds.
                     self.gap(Code::DynamicGlobal, About::Change);
                     self.engine.lost = true;
                 }
@@ -58,7 +59,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that an object cannot be changed if it is frozen.
+    /// Records that a write to a frozen object fails.
     pub(super) fn fails_if_frozen(&mut self, object: Value, key: &At) {
         for one in &self.dom.shapes.kept(object.shape).refs {
             let (Ref::Obj(id) | Ref::Data(id, _)) = one else { continue };
@@ -66,7 +67,7 @@ impl Solver<'_> {
                 continue;
             }
             let mut deps = self.dom.union(object.deps, key.deps);
-            // Unknown code may be what froze it.
+            // Unknown code may have frozen it.
             if self.heap.objects[*id as usize].escaped {
                 deps = self.dom.union(deps, self.escaped.deps);
             }
@@ -74,7 +75,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether which part of data a value is depends on more than the data.
+    /// Returns whether more than the data itself decides which part of the data a value is.
     pub(super) fn is_part_chosen(&self, object: Value) -> bool {
         let shape = self.dom.shape(object);
         let Some(Ref::Data(id, _)) = shape.refs.first() else { return false };
@@ -85,22 +86,24 @@ impl Solver<'_> {
         }
     }
 
+    /// Writes a property of one object of the program.
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         let deps = self.dom.union(this.deps, key.deps);
         self.asks_above(object, value, deps);
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         let value = match self.heap.objects[object as usize].kind {
-            // Others of its methods may call what replaces one of them.
+            // The engine's other methods may call what replaces one of them, such as `exec`.
             Kind::Opaque | Kind::Pattern if self.leads_to_code(value) => {
                 self.set_traps(true);
                 let _ = self.unknown(&[this, value]);
                 value
             }
+            // A number or a string is expected, as for `lastIndex`.
             Kind::Opaque => {
                 let converted = self.convert(value);
                 self.dom.with(value, converted)
             }
-            // The engine looks for the methods of an iterator by itself.
+            // The engine calls an iterator's methods itself.
             Kind::Iterator => {
                 self.set_traps(true);
                 self.unknown(&[this, value])
@@ -138,7 +141,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Calls the setters that a write may reach; returns whether there is none and no getter either.
+    /// Calls the setters that a write may reach. Returns whether there is neither a setter nor a getter, so
+    /// that the write sets an own property.
     fn set_by_setter(
         &mut self,
         object: ObjId,
@@ -153,6 +157,7 @@ impl Solver<'_> {
         }
         let (mut gets, mut sets) = (false, false);
         let (lineage, above) = self.lineage(object);
+        // With more prototypes, one setter may shadow another.
         let is_certain = strong && lineage.len() <= 2;
         for object in lineage {
             gets |= self.accessor(object, "get", name).is_some();
@@ -171,6 +176,7 @@ impl Solver<'_> {
                 self.perhaps(deps, walk)
             };
         }
+        // Without a setter, the write fails.
         if gets && !sets {
             let deps = self.dom.union(this.deps, key.deps);
             self.may_fail_by(Value::computed(deps));
@@ -178,7 +184,7 @@ impl Solver<'_> {
         !gets && !sets
     }
 
-    /// Sets the length of a list, by which items may be lost.
+    /// Writes `length` of a list, which may remove items.
     fn cut(&mut self, object: ObjId, length: Value) {
         self.changed |= self.promises.emptied.insert(object);
         let deps = self.reach(length);
@@ -190,12 +196,15 @@ impl Solver<'_> {
         self.write(cell, Value::computed(deps), false);
     }
 
+    /// Sets an own property; with `strong`, it replaces the old value if the object is one concrete object.
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
         self.escape_into(object, value);
         self.hold_in_object(value, object);
         if self.core.orders && value != Value::ABSENT && self.follows(Rule::PropertyOrder) {
             self.add_in_order(object, name);
         }
+        // A property such as `toString` or `then`: from now on, the engine may call code of the program by
+        // itself.
         if !self.engine.converts && self.dom.names.is_hook(name) {
             (self.engine.converts, self.changed) = (true, true);
         }
@@ -206,13 +215,14 @@ impl Solver<'_> {
         self.write(cell, value, strong);
     }
 
-    /// Returns whether what an object has is followed write by write.
+    /// Returns whether an object is one concrete object whose writes are all in program order, so that its
+    /// contents are exact.
     pub(super) fn is_followed(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
         !known.kept || known.unique && self.threads.beside == 0
     }
 
-    /// Writes some property, it is not known which.
+    /// Writes a property of unknown name.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
         self.escape_into(object, value);
         self.hold_in_object(value, object);
@@ -223,6 +233,8 @@ impl Solver<'_> {
             (self.engine.converts, self.changed) = (true, true);
         }
         let known = &self.heap.objects[object as usize];
+        // The write may have replaced any property that exists. Reads of these need not look at `elem` then;
+        // see `is_settled`.
         if known.kind == Kind::Plain && !known.kept {
             for (name, cell) in known.keys.clone() {
                 let held = self.now(cell);
@@ -236,20 +248,20 @@ impl Solver<'_> {
         self.write(cell, value, false);
     }
 
-    /// Returns whether a property has what its cell says, and nothing that was written under a name that is not
-    /// known: such a write changed the properties that were there, and those that are set later replace it.
+    /// Returns whether the cell of a property has its whole value, including writes under unknown names: those
+    /// that came before it was set are replaced, and later ones were joined into the cell by `put_any`.
     pub(super) fn is_settled(&self, object: ObjId, held: Value) -> bool {
         let known = &self.heap.objects[object as usize];
         known.kind == Kind::Plain && !known.kept && !held.is_never() && !self.dom.shape(held).absent
     }
 
-    /// Notes that an array may be longer after a write, at a place that `deps` choose.
+    /// Records that a write by index, decided by `deps`, may have lengthened a list.
     fn grows(&mut self, object: ObjId, deps: Deps) {
         let cell = self.heap.cell(object, self.known.length);
         self.write(cell, Value::computed(deps), false);
     }
 
-    /// Notes at which place among the properties of an object one stands that is added.
+    /// Adds a new property to the recorded order of an object's properties.
     fn add_in_order(&mut self, object: ObjId, name: NameId) {
         let known = &self.heap.objects[object as usize];
         if matches!(known.kind, Kind::Array | Kind::Map | Kind::Set | Kind::Promise)
@@ -277,6 +289,7 @@ impl Solver<'_> {
         let deps = self.dom.union(order.deps, before.deps);
         let next = match bits {
             Some(bits) if is_new => {
+                // A hash of the sequence of names: it is compared for equality only.
                 let mixed = (bits ^ u64::from(name)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 self.dom.scalar(crate::structure::core::Scalar::Number(mixed.rotate_left(23)))
             }
@@ -286,19 +299,19 @@ impl Solver<'_> {
         self.write(cell, next, strong);
     }
 
-    /// Does something with one of those that a value may be.
+    /// Walks something for one of the things that a value may be: optional, unless it is the only one.
     pub(super) fn chosen(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let shape = self.dom.shape(of);
         let is_one = shape.refs.len() == 1 && shape.prim == Prim::None && !shape.absent;
         if is_one { walk(self) } else { self.perhaps(of.deps, walk) }
     }
 
-    /// Does something that is done or not, if `deps` decide that.
+    /// Walks something that is optional if `deps` decide on it.
     pub(super) fn maybe(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         if deps == NONE { walk(self) } else { self.perhaps(deps, walk) }
     }
 
-    /// Does something that is done or not.
+    /// Walks something optional, on which `deps` decide: a fork whose other way does nothing.
     pub(super) fn perhaps(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let mut given = Value::NEVER;
         self.fork(

@@ -1,12 +1,13 @@
-//! `then`, `catch` and `finally`.
+//! `then`, `catch` and `finally` of promises.
 
 use super::*;
 use crate::structure::domain::Promised;
 
 impl Solver<'_> {
-    /// `then`, `catch` and `finally`.
+    /// Walks a call of `then`, `catch` or `finally`. If its result is awaited at once, the callbacks are walked
+    /// as sequential code; otherwise they are concurrent code that settles a new promise.
     pub(super) fn chain(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
-        // An object of the program's own may have such a method that was lost on the way.
+        // Whether the call has a callback for failures. A failure that reaches it does not end the program.
         let handles = match name {
             "then" => args.list.len() > 1 || args.rest.is_some(),
             _ => true,
@@ -27,7 +28,8 @@ impl Solver<'_> {
                     return None;
                 }
                 (solver.at, solver.end, solver.place) = at;
-                // Who hands on success and failure alike settles the promise in the end.
+                // A `then` that passes both outcomes to the resolvers of another promise settles it in any
+                // case.
                 let settling = solver.settles_another(callee).then_some(depth);
                 let before = std::mem::replace(&mut solver.promises.settling, settling);
                 let mut given = None;
@@ -62,7 +64,7 @@ impl Solver<'_> {
                     if !solver.handlers.is_empty() && args.list.len() < 2 && may_fail {
                         solver.may_fail(fails, failed);
                     }
-                    // With two of them, one is called.
+                    // Exactly one of the two callbacks is called.
                     let is_either = args.list.len() > 1 && may_fail;
                     let fails = if is_either { fails } else { NONE };
                     let mut given = settled;
@@ -91,6 +93,7 @@ impl Solver<'_> {
                     }
                 }
                 "catch" => {
+                    // People see a `catch` as a choice.
                     let part = FoundKind::Decision { test: on, deps: fails };
                     let given = solver.part(part, |solver| {
                         done(solver, first, with(failed), true).unwrap_or(Value::NEVER)
@@ -123,6 +126,7 @@ impl Solver<'_> {
             return out;
         }
         self.keep_given(Some(this), args);
+        // Not awaited here: make the promise that the callbacks settle.
         let promise = self.object(2, Kind::Promise);
         self.promises.unwaited.insert(promise);
         let before = self.when_of(this);
@@ -135,6 +139,7 @@ impl Solver<'_> {
         let mut with = Value::NEVER;
         let caught = self.promises.caught.contains(&promise);
         let walk = |solver: &mut Self| {
+            // The callbacks run only if the first promise is settled.
             let may = comes != NONE || solver.never_comes(this);
             solver.under(comes, may, false, walk);
         };
@@ -158,13 +163,15 @@ impl Solver<'_> {
         (self.at, self.end, self.place) = at;
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, out);
+        // Waiting for the new promise implies that the first one is settled.
         for one in &self.dom.shapes.kept(this.shape).refs {
             if let Ref::Obj(object) = one {
                 self.threads.before.entry(promise).or_default().push(*object);
             }
         }
         if !handles {
-            // Who sees that this one fails sees that the other does.
+            // Without a callback for failures, whoever handles the new promise's rejection handles that of the
+            // first one.
             self.settle(promise, self.known.elem, this);
         }
         if name != "catch" {
@@ -176,7 +183,7 @@ impl Solver<'_> {
         }
         let made = self.promise(promise);
         let is_promise = self.is_promise(this);
-        // What is no promise may have a method of that name of its own.
+        // An object that is not surely a promise may have a method of this name that the program defines.
         if is_promise { made } else { self.dom.promised(made, Promised::Perhaps) }
     }
 }
