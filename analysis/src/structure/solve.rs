@@ -186,7 +186,7 @@ struct LoopState {
     cells: HashMap<CellId, Value>,
     /// What decides whether there is a next turn.
     deps: Deps,
-    /// Whether a turn may be left before its end, so that what follows in the next one may not be reached.
+    /// Whether a turn may be left early. Nothing depends on it: `many` covers that a turn may not be reached.
     may: bool,
 }
 
@@ -270,7 +270,7 @@ pub(super) struct Solver<'a> {
     /// The names of the internal slots.
     known: Known,
 
-    // What is learned over the rounds; it only grows.
+    // Learned over the rounds; only grows.
     /// The contexts; the first is that of the program itself.
     contexts: Vec<Context>,
     /// The context of each call.
@@ -308,7 +308,7 @@ pub(super) struct Solver<'a> {
     /// Why the program is refused: too many calls of tools.
     refused: Option<Finding>,
 
-    // The round in progress.
+    // The state of the round in progress.
     /// The undo log of the cells.
     trail: Trail,
     /// The program-counter label, outermost level first.

@@ -48,7 +48,6 @@ impl Solver<'_> {
             self.misuses.gets(object, name, promised);
             out = self.dom.join(out, given);
         }
-        // The items of a list have numbers for names.
         let text = self.dom.names.get(name);
         // Where a value under an unknown name may be what is read: for a list, `elem` has its items and `any`
         // the rest.

@@ -165,7 +165,6 @@ impl Solver<'_> {
         if builtins::is_pure(&text) {
             // Printing an object reads its getters.
             if text.starts_with("console.") {
-                // Getters are read to show an object.
                 for value in args.list.iter().chain(&args.rest) {
                     self.shown_fields(*value);
                 }

@@ -148,7 +148,6 @@ impl Solver<'_> {
         let goes_on = self.with_each(item.deps, &ways, &state);
         // A call that is found with every possible item is made whichever item it is.
         for (site, (times, may)) in found {
-            // What is called with each of them is called whichever it is.
             let may = may || times < ways.len();
             match self.chosen.found.last_mut() {
                 Some(outer) => *outer.entry(site).or_insert(false) |= may,

@@ -146,13 +146,13 @@ impl<'a> Solver<'a> {
             serial,
             (exit, turn),
             |solver| {
-                // The list may have grown in the turn before.
+                // The turn before may have appended to the list.
                 let (value, count) =
                     solver.partly(partly, |solver| solver.again(list, value, count, names));
                 // The loop ends here if there is no further item, which `count` decides.
                 solver.under(count, false, false, |solver| solver.jump(exit));
                 if waits {
-                    // Each turn waits.
+                    // Each turn of `for await` waits.
                     solver.takes_time(value);
                 }
                 of_turn.set(value);

@@ -191,7 +191,6 @@ impl Solver<'_> {
                 || self.heap.find(one.0, self.known.done).is_some()
         };
         let is_later = settled.promises.iter().any(is_later);
-        // Code beside the program may fail before any answer.
         let is_of_code = |one: &(ObjId, bool)| self.threads.cuts.open.contains_key(&one.0);
         // Concurrent code may fail before any answer comes.
         let is_sure = fails.is_none() || !settled.promises.iter().any(is_of_code);

@@ -1,5 +1,5 @@
 //! Generators. A generator's code is walked where the generator is made, as concurrent code, and its values are
-//! collected in its iterator. Whoever iterates decides how far the code runs.
+//! collected in its iterator. The code that iterates decides how far the generator runs.
 
 use super::*;
 use crate::structure::domain::{Kind, Ref};
@@ -45,7 +45,6 @@ impl Solver<'_> {
                 self.set_own(made, self.known.proto, above);
             }
         }
-        // What it is sent later is looked at by its code.
         self.keep_object(iterator);
         // Created now, since the code reads them before a later `next` writes them.
         for name in [self.known.sent, self.known.raised] {
@@ -97,7 +96,6 @@ impl Solver<'_> {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {
-            // What its code throws is thrown where it is asked.
             let fails = self.read(cell);
             // What the generator throws is thrown at the place that requests a value.
             let before = std::mem::replace(&mut self.tries.throwing, true);

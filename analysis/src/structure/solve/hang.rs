@@ -6,9 +6,8 @@ use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
 impl Solver<'_> {
-    /// Records that a promise is settled by whoever has its resolvers.
+    /// Records that a promise is settled by the code that has its resolvers.
     pub(super) fn is_resolved_later(&mut self, promise: ObjId) {
-        // Who waits for it is followed before it is settled.
         self.keep_object(promise);
         // The slot marks such a promise. It is created now because code that waits is walked before the code
         // that settles.
@@ -158,7 +157,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether a value is nothing but the resolving functions of promises.
+    /// Returns whether a value can only be resolving functions of promises.
     pub(super) fn settles_another(&mut self, callee: Value) -> bool {
         let shape = self.dom.shapes.kept(callee.shape);
         shape.prim == Prim::None

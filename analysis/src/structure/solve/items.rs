@@ -44,7 +44,6 @@ impl Solver<'_> {
                         self.promises.stocked.insert(*id);
                     }
                     let is_single = shape.refs.len() == 1 && self.is_followed(*id);
-                    // In the next turn of a loop it is longer: to find that out would take another round.
                     let birth = self.heap.objects[*id as usize].birth;
                     // A list made outside a loop grows in each turn. Its length would change from round to
                     // round, so it is not exact from the start.
@@ -186,7 +185,6 @@ impl Solver<'_> {
         };
         // One of several lists: the item at this index of each.
         if shape.prim == Prim::None && shape.refs.iter().all(is_list) {
-            // Of each of several lists it is the item at that place.
             let mut out = Value::NEVER;
             for one in shape.refs.clone() {
                 let list = Value { deps: of.deps, shape: self.dom.shapes.of_ref(one) };

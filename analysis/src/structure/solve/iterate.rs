@@ -196,7 +196,6 @@ impl Solver<'_> {
                 count = self.dom.union(count, driven);
                 // The target may have changed since the iterator was made.
                 if self.heap.find(object, self.known.target).is_some() {
-                    // What it goes over may have changed since.
                     let (value, own) = self.parts_of_target(object);
                     count = self.dom.union(count, own);
                     out = self.dom.join(out, value);

@@ -89,7 +89,8 @@ impl Solver<'_> {
         } else {
             NONE
         };
-        // The program itself finds what it wrote whenever that was; what runs beside it may not.
+        // Whether other code sees a write of concurrent code depends on when that code runs. Sequential code sees
+        // its own writes in any case.
         let value =
             if self.threads.beside > 0 { self.dom.with(value, self.time.when) } else { value };
         // The slots of a promise are written by the solver itself; only other writes count as effects that the

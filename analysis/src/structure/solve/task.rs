@@ -155,7 +155,6 @@ impl Solver<'_> {
         // The paths send different arguments, so that what decides between the paths flows into them. The
         // results among it are already in `decides`; parts of `args` must be named for the arguments, too.
         if self.tasks.found[place].arguments != arguments {
-            // Which of the arguments are sent is in what decides that the call is made.
             let inputs = self.dom.sources.inputs_of(decides);
             data = self.dom.union(data, inputs);
             for (_, argument) in &mut arguments {
