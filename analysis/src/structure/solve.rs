@@ -76,7 +76,7 @@ use self::attempt::Tries;
 use self::branch::RegionState;
 use self::builtin::Engine;
 use self::chosen::Chosen;
-use self::frame::{Act, Context, Contexts};
+use self::frame::{Activation, Context, Contexts};
 use self::generator::Generators;
 use self::hold::Turn;
 use self::level::{Handler, Level};
@@ -326,7 +326,7 @@ pub(super) struct Solver<'a> {
     /// between any two writes, so this is the state in which the handler starts.
     recorders: Vec<HashMap<CellId, Value>>,
     /// The call stack of the walk.
-    acts: Vec<Act<'a>>,
+    activations: Vec<Activation<'a>>,
     /// `new.target` of the function that is called next.
     target: Value,
     /// The concurrent code of this round.

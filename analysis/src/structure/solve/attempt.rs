@@ -120,7 +120,7 @@ impl<'a> Solver<'a> {
     /// left, and the failure observed, since `jumps`. Whether those happen depends on what decides on the exit
     /// of `finally`.
     fn take_back(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
-        let act = self.acts.len();
+        let act = self.activations.len();
         for &(to, deps) in ways.iter().filter(|(_, deps)| *deps != NONE) {
             for place in 0..self.regions.len() {
                 let region = &self.regions[place];
@@ -198,7 +198,7 @@ impl<'a> Solver<'a> {
         self.tries.replays -= u32::from(goes_on && apart);
         self.tries.finals -= 1;
         // The exits taken in the body continue after this block, so their saved states must see its writes.
-        let act = self.acts.len();
+        let act = self.activations.len();
         for (cell, before) in touched {
             let Some(value) = after.get(&cell).copied() else { continue };
             for region in &mut self.regions {

@@ -70,7 +70,7 @@ impl<'a> Solver<'a> {
             regions: Vec::new(),
             handlers: Vec::new(),
             recorders: Vec::new(),
-            acts: Vec::new(),
+            activations: Vec::new(),
             target: Value::UNDEFINED,
             threads: Threads::default(),
             tries: Tries::default(),
@@ -100,7 +100,7 @@ impl<'a> Solver<'a> {
         self.regions.clear();
         self.handlers.clear();
         self.recorders.clear();
-        self.acts.clear();
+        self.activations.clear();
         self.target = Value::UNDEFINED;
         self.escaped.begin_round();
         self.functions.begin_round();

@@ -106,7 +106,7 @@ impl Solver<'_> {
     pub(super) fn region(&mut self, id: Region, walk: impl FnOnce(&mut Self) -> bool) -> bool {
         self.push_level(NONE, false, false);
         let (level, mark) = (self.levels.len() - 1, self.trail.changes.len());
-        let act = self.acts.len();
+        let act = self.activations.len();
         self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE, left: 0 });
         self.trail.tracking += 1;
         let goes_on = walk(self);
@@ -133,7 +133,7 @@ impl Solver<'_> {
 
     /// Walks an early exit out of a region of the current function (`break`, `continue`, `return`).
     pub(super) fn jump(&mut self, to: Region) {
-        let act = self.acts.len();
+        let act = self.activations.len();
         let found = self.regions.iter().rposition(|region| region.act == act && region.id == to);
         let Some(place) = found else { return };
         self.tries.jumps += 1;
@@ -144,11 +144,11 @@ impl Solver<'_> {
         self.regions[place].left = self.tries.jumps;
         self.diverts(level, NONE);
         // A `return` of the program itself: concurrent code is cut off here.
-        if to == WHOLE && self.acts.len() == 1 {
+        if to == WHOLE && self.activations.len() == 1 {
             let result = self.slot(RESULT);
             self.ends_program(Some(result));
         }
-        if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
+        if to == WHOLE && self.activations.len() == 1 || !self.follows(Rule::WayOutMerges) {
             // No code follows the program, so that no state has to be joined.
             self.regions[place].exits.get_or_insert_default();
             return;
@@ -197,7 +197,7 @@ impl Solver<'_> {
 
     /// Returns the cells that changed in the loops which an exit out of a region leaves.
     fn changed_in_turns(&mut self, place: usize) -> HashSet<CellId> {
-        let act = self.acts.len();
+        let act = self.activations.len();
         let is_loop = |region: &RegionState| {
             region.act == act && self.levels.get(region.level + 1).is_some_and(|level| level.turns)
         };

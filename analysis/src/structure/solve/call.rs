@@ -8,7 +8,7 @@ use crate::structure::domain::{Kind, Paths, Ref};
 impl<'a> Solver<'a> {
     /// Returns a parameter of the current function.
     pub(super) fn given(&mut self, index: usize) -> Value {
-        let Some(act) = self.acts.last() else { return Value::UNDEFINED };
+        let Some(act) = self.activations.last() else { return Value::UNDEFINED };
         match (act.args.list.get(index), act.args.rest) {
             (Some(value), _) if !value.is_never() => *value,
             (Some(_), _) | (None, None) => Value::UNDEFINED,
@@ -20,7 +20,7 @@ impl<'a> Solver<'a> {
     /// `arguments`.
     pub(super) fn given_from(&mut self, index: usize) -> Value {
         let list = self.make(7, Kind::Array);
-        let Some(act) = self.acts.last() else { return list };
+        let Some(act) = self.activations.last() else { return list };
         let args = act.args.clone();
         for value in args.list.iter().skip(index) {
             self.push(list, *value, false);
@@ -70,7 +70,7 @@ impl<'a> Solver<'a> {
         let wait = match wait {
             Wait::Now => true,
             // `return f()` in an async function: awaited if and only if the call of that function is.
-            Wait::Tail => self.acts.last().is_some_and(|act| act.wait),
+            Wait::Tail => self.activations.last().is_some_and(|act| act.wait),
             Wait::Other => false,
         };
         self.written = written;
@@ -408,7 +408,7 @@ impl<'a> Solver<'a> {
         let given = self.each_way(parent.deps, &shape.refs, |solver, one| match one {
             Ref::Obj(object) => match solver.heap.objects[object as usize].kind {
                 Kind::Func { func, env } => {
-                    let act = solver.acts.last();
+                    let act = solver.activations.last();
                     // `super(…)` passes `new.target` on.
                     let target = act.map_or(Value::UNDEFINED, |act| act.target);
                     let before = std::mem::replace(&mut solver.target, target);

@@ -14,7 +14,7 @@ const INLINED: usize = 40_000;
 const CONTEXTS: usize = 4_000;
 
 /// A call that is being walked (an activation).
-pub(super) struct Act<'a> {
+pub(super) struct Activation<'a> {
     /// Its context.
     pub(super) context: u32,
     /// The first cell of its frame.
@@ -56,7 +56,7 @@ pub(super) type Contexts = HashMap<(u32, u32, ObjId), u32>;
 impl<'a> Solver<'a> {
     /// Returns the current context.
     pub(super) fn context(&self) -> u32 {
-        self.acts.last().map_or(0, |act| act.context)
+        self.activations.last().map_or(0, |act| act.context)
     }
 
     /// Walks the program's own code.
@@ -67,7 +67,7 @@ impl<'a> Solver<'a> {
         self.push_level(NONE, false, false);
         let base = self.contexts[0].base;
         let level = self.levels.len();
-        self.acts.push(Act {
+        self.activations.push(Activation {
             context: 0,
             base,
             args: Args::default(),
@@ -136,7 +136,7 @@ impl<'a> Solver<'a> {
 
     /// Returns whether a call of a function is on the stack.
     pub(super) fn is_open(&self, func: FuncId) -> bool {
-        self.acts.iter().any(|act| self.contexts[act.context as usize].func == func)
+        self.activations.iter().any(|act| self.contexts[act.context as usize].func == func)
     }
 
     /// Walks a call in the context that belongs to it, or in the shared context.
@@ -154,7 +154,7 @@ impl<'a> Solver<'a> {
         let is_recursive = self.is_open(func);
         let key = (self.context(), self.place, object);
         let is_known = self.context_ids.contains_key(&key);
-        let too_much = self.acts.len() >= DEPTH
+        let too_much = self.activations.len() >= DEPTH
             || self.functions.inlined > INLINED
             || (!is_known && self.contexts.len() >= CONTEXTS);
         if is_recursive || too_much {
@@ -191,7 +191,16 @@ impl<'a> Solver<'a> {
         let before = self.work;
         let target = std::mem::replace(&mut self.target, Value::UNDEFINED);
         let written = std::mem::replace(&mut self.written, Written::Nowhere);
-        self.acts.push(Act { context, base, args, wait, level, iterator, target, written });
+        self.activations.push(Activation {
+            context,
+            base,
+            args,
+            wait,
+            level,
+            iterator,
+            target,
+            written,
+        });
         self.begin_frame(context);
         self.set_slot(RESULT, Value::UNDEFINED);
         let this = this.unwrap_or(Value::UNDEFINED);
@@ -216,7 +225,7 @@ impl<'a> Solver<'a> {
             // Such a constructor fails at its end if `super(…)` was not called.
             let _ = self.declared(this);
         }
-        self.acts.pop();
+        self.activations.pop();
         (self.at, self.end, self.place) = at;
         self.functions.inlined += self.work - before;
         ends.then_some(value)

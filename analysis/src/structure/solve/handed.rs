@@ -202,7 +202,7 @@ impl<'a> Solver<'a> {
 
     /// Returns the source text of an argument, as the caller writes it.
     fn given_text(&self, index: usize) -> (u32, u32) {
-        match self.acts.last().map(|act| act.written) {
+        match self.activations.last().map(|act| act.written) {
             Some(Written::Items { of, .. }) => of,
             Some(Written::Call { func, args, .. })
                 if args.iter().take(index + 1).all(|arg| !arg.spread) =>

@@ -24,7 +24,7 @@ impl Solver<'_> {
     /// Records that a turn of a loop begins at the innermost level.
     pub(super) fn begin_turn(&mut self, serial: u32) {
         let level = self.levels.last().map_or(0, |level| level.id);
-        let act = self.acts.len().saturating_sub(1);
+        let act = self.activations.len().saturating_sub(1);
         self.turns.push(Turn { level, act, serial });
     }
 
@@ -34,7 +34,7 @@ impl Solver<'_> {
         let level = self.levels.last().map_or(0, |level| level.id);
         let (act, serial) = match self.turns.last() {
             Some(turn) => (turn.act, turn.serial),
-            None => (self.acts.len().saturating_sub(1), u32::MAX),
+            None => (self.activations.len().saturating_sub(1), u32::MAX),
         };
         self.turns.push(Turn { level, act, serial });
     }
@@ -52,8 +52,8 @@ impl Solver<'_> {
                 self.turns.last().is_some_and(|last| turn.0 >= last.level && turn.1 == self.round)
             }
             None => {
-                let act = self.acts.len().saturating_sub(1);
-                let owner = self.acts.iter().rposition(|act| {
+                let act = self.activations.len().saturating_sub(1);
+                let owner = self.activations.iter().rposition(|act| {
                     let function = self.function(self.contexts[act.context as usize].func);
                     (act.base..act.base + function.slots).contains(&cell)
                 });
@@ -92,7 +92,7 @@ impl Solver<'_> {
         if self.dom.shape(value).refs.is_empty() {
             return;
         }
-        let context = self.acts.get(act).map_or(0, |act| act.context);
+        let context = self.activations.get(act).map_or(0, |act| act.context);
         let known = &self.contexts[context as usize];
         if known.leaks && self.function(known.func).captured[slot as usize] {
             // A function that may be called at any time sees it.
@@ -120,7 +120,7 @@ impl Solver<'_> {
 
     /// Returns whether a slot is declared within a loop of its function.
     fn is_declared_in(&self, act: usize, slot: Slot, serial: u32) -> bool {
-        let Some(act) = self.acts.get(act) else { return false };
+        let Some(act) = self.activations.get(act) else { return false };
         let function = self.function(self.contexts[act.context as usize].func);
         let mut within = function.in_loop.get(slot as usize).copied().unwrap_or(0);
         while within != 0 {

@@ -126,7 +126,7 @@ impl Solver<'_> {
             return;
         }
         let mut seen: HashSet<FuncId> = HashSet::default();
-        let functions = self.acts.iter().map(|act| self.contexts[act.context as usize].func);
+        let functions = self.activations.iter().map(|act| self.contexts[act.context as usize].func);
         let recursion = functions.filter(|func| !seen.insert(*func)).count();
         self.nodes.note(place, recursion);
     }

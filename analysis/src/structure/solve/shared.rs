@@ -131,7 +131,7 @@ impl Solver<'_> {
         if must_walk {
             shared.walked = Some(self.round);
             self.contexts[context as usize].shared = Some(shared);
-            if self.acts.len() < NESTED {
+            if self.activations.len() < NESTED {
                 self.walk_open(context, iterator);
             } else {
                 self.functions.waiting.push((context, iterator));

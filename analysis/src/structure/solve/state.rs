@@ -25,7 +25,7 @@ pub(super) struct Trail {
 impl Solver<'_> {
     /// Returns the first cell of the current frame.
     pub(super) fn base(&self) -> CellId {
-        self.acts.last().map_or(0, |act| act.base)
+        self.activations.last().map_or(0, |act| act.base)
     }
 
     /// Reads a slot of the current function. A slot that was never written has `undefined`.
@@ -38,7 +38,7 @@ impl Solver<'_> {
     /// Writes a slot of the current function.
     pub(super) fn set_slot(&mut self, slot: Slot, value: Value) {
         let cell = self.base() + slot;
-        let act = self.acts.len().saturating_sub(1);
+        let act = self.activations.len().saturating_sub(1);
         self.hold_in_slot(value, act, slot);
         self.write_variable(cell, value);
     }

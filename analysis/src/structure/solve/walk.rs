@@ -278,7 +278,7 @@ impl<'a> Solver<'a> {
     /// entered once, and under no repeated level of this call. What it makes is one object.
     pub(super) fn is_single(&self) -> bool {
         self.threads.beside == 0
-            && self.acts.last().is_some_and(|act| {
+            && self.activations.last().is_some_and(|act| {
                 self.contexts[act.context as usize].unique
                     && !self.levels[act.level..].iter().any(|level| level.many)
             })
@@ -291,7 +291,7 @@ impl<'a> Solver<'a> {
             context = self.contexts[context as usize].env;
         }
         let leaks = self.contexts[context as usize].leaks;
-        match self.acts.iter().rposition(|act| act.context == context) {
+        match self.activations.iter().rposition(|act| act.context == context) {
             // The enclosing call is still on the stack, and none of its closures outlives it.
             Some(act) if !leaks => self.hold_in_slot(value, act, slot),
             _ => self.keep(value),
