@@ -15,7 +15,7 @@
 //! - *Label*: the sources that decide whether the current program point is reached (the program-counter label).
 //!   It is a stack of [`Level`]s, one for each construct around the point.
 //! - *Cell*: a variable or a property. Its `now` is the abstract value at the current program point. Its `ever`
-//!   joins all writes of all rounds, for code whose order relative to a write is not known. Its `beside` joins
+//!   joins all writes of all rounds, for code whose order relative to a write is not known. Its `concurrently` joins
 //!   the writes of concurrent code.
 //! - *Turn*: one iteration of a loop.
 //! - *Context*: a function, together with the call by which it was reached.

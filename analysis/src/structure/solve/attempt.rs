@@ -264,7 +264,7 @@ impl<'a> Solver<'a> {
                     if !goes_on
                         && jumps == solver.tries.jumps
                         && solver.handlers.is_empty()
-                        && solver.threads.beside == 0
+                        && solver.threads.concurrent == 0
                     {
                         solver.changed |= solver.tries.futile.insert(key);
                     }

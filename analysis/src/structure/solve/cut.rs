@@ -216,7 +216,7 @@ impl Solver<'_> {
             let fails = fails.filter(|_| !is_itself);
             // Awaited under a condition: it is settled under this level only.
             if self.may_since(birth) {
-                if fails.is_none() && before.is_none() && self.threads.beside == 0 {
+                if fails.is_none() && before.is_none() && self.threads.concurrent == 0 {
                     let level = self.levels.last().map_or(0, |level| level.id);
                     self.threads.cuts.closed.push((promise, level));
                 }
@@ -230,7 +230,7 @@ impl Solver<'_> {
                 if let Some(open) = self.threads.cuts.open.get_mut(&promise) {
                     open.before = before;
                 }
-            } else if self.threads.beside == 0 {
+            } else if self.threads.concurrent == 0 {
                 self.threads.cuts.open.remove(&promise);
             }
         }
@@ -345,7 +345,7 @@ impl Solver<'_> {
     /// decides whether the program ends before the call is sent, if it may.
     pub(super) fn sends(&mut self, site: SiteId, wait: bool) -> Option<Deps> {
         let known = self.promises.unsent.get(&site).copied();
-        if wait && self.threads.beside == 0 && self.threads.cuts.thread.is_none() {
+        if wait && self.threads.concurrent == 0 && self.threads.cuts.thread.is_none() {
             // The program itself waits for the answer, so the call is surely sent.
             self.has_answer();
             return known;
@@ -371,7 +371,7 @@ impl Solver<'_> {
             }
             return;
         }
-        if self.threads.beside > 0 {
+        if self.threads.concurrent > 0 {
             return;
         }
         let level = self.levels.last().map_or(0, |level| level.id);

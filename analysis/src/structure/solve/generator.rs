@@ -63,7 +63,7 @@ impl Solver<'_> {
         let caught = self.promises.caught.contains(&iterator);
         let cut = self.promises.cuts.get(&iterator).copied();
         let end = self.cut_by(cut, |solver| {
-            if caught { solver.beside(walk) } else { solver.beside_unguarded(walk) }
+            if caught { solver.concurrently(walk) } else { solver.concurrently_unguarded(walk) }
         });
         self.comes(iterator, end.hangs);
         if end.any {

@@ -39,7 +39,7 @@ impl Solver<'_> {
         let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
         let marked = self.dom.with(told, deps);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
-        if one && unique && self.threads.beside == 0 {
+        if one && unique && self.threads.concurrent == 0 {
             self.set_now(cell, done);
         } else {
             let joined = self.dom.join(self.now(cell), marked);

@@ -219,7 +219,7 @@ impl Solver<'_> {
     /// contents are exact.
     pub(super) fn is_followed(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
-        !known.kept || known.unique && self.threads.beside == 0
+        !known.kept || known.unique && self.threads.concurrent == 0
     }
 
     /// Writes a property of unknown name.

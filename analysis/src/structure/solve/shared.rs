@@ -204,7 +204,7 @@ impl Solver<'_> {
         self.trail.tracking += 1;
         // The code stands for calls at unknown times relative to each other, like concurrent code: its writes
         // are weak, and it sees all writes.
-        self.threads.beside += 1;
+        self.threads.concurrent += 1;
         let mut given = None;
         let (_, handler, _) = self.guarded(|solver| {
             given = solver.under(deps, true, true, |solver| {
@@ -212,7 +212,7 @@ impl Solver<'_> {
             });
             given.is_some()
         });
-        self.threads.beside -= 1;
+        self.threads.concurrent -= 1;
         let written = self.forget_private(mark);
         self.trail.tracking -= 1;
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();

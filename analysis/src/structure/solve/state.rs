@@ -51,12 +51,12 @@ impl Solver<'_> {
             return known.now;
         }
         let mut value = known.now;
-        if !known.beside.is_never() {
-            value = self.dom.join(value, known.beside);
+        if !known.concurrent.is_never() {
+            value = self.dom.join(value, known.concurrent);
             // Whether a concurrent write has happened yet depends on when this code runs.
             value = self.dom.with(value, self.time.when);
         }
-        if self.threads.beside > 0 {
+        if self.threads.concurrent > 0 {
             let known = &mut self.heap.cells[cell as usize];
             // Concurrent code may run before or after any write, so it sees every write of the program.
             // `watched`: a new write needs another round.
@@ -92,7 +92,7 @@ impl Solver<'_> {
         // Whether other code sees a write of concurrent code depends on when that code runs. Sequential code sees
         // its own writes in any case.
         let value =
-            if self.threads.beside > 0 { self.dom.with(value, self.time.when) } else { value };
+            if self.threads.concurrent > 0 { self.dom.with(value, self.time.when) } else { value };
         // The slots of a promise are written by the solver itself; only other writes count as effects that the
         // rest of the program may see.
         let is_promise = known.object.is_some_and(|object| {
@@ -101,7 +101,7 @@ impl Solver<'_> {
         self.threads.effects += usize::from(!is_promise);
         // A strong update stores `value` without `since`: in sequential code, a later read on the same path
         // knows that the write happened, and the join after the branch adds the label. Other readers (`ever`,
-        // `beside`, a weak update) do not know it, so for them the label is part of the value.
+        // `concurrently`, a weak update) do not know it, so for them the label is part of the value.
         let marked = self.dom.with(value, since);
         let seen_beside = self.dom.with(marked, self.time.when);
         if known.object.is_some_and(|object| self.heap.objects[object as usize].escaped) {
@@ -109,17 +109,17 @@ impl Solver<'_> {
             self.escape(seen_beside);
         }
         self.changed |= self.heap.note(&mut self.dom, cell, seen_beside);
-        if strong && self.threads.beside == 0 {
+        if strong && self.threads.concurrent == 0 {
             self.set_now(cell, value);
             return;
         }
         let joined = self.dom.join(known.now, marked);
         self.set_now(cell, joined);
-        if self.threads.beside > 0 {
+        if self.threads.concurrent > 0 {
             let known = &mut self.heap.cells[cell as usize];
-            let joined = self.dom.join(known.beside, marked);
-            if joined != known.beside {
-                known.beside = joined;
+            let joined = self.dom.join(known.concurrent, marked);
+            if joined != known.concurrent {
+                known.concurrent = joined;
                 self.changed = true;
             }
         }

@@ -91,8 +91,11 @@ impl Solver<'_> {
             self.shown_arguments(args, data)
         };
         let decides = self.control_above(0);
-        let decides =
-            if self.threads.beside > 0 { self.dom.union(decides, self.time.when) } else { decides };
+        let decides = if self.threads.concurrent > 0 {
+            self.dom.union(decides, self.time.when)
+        } else {
+            decides
+        };
         // The program may end before a timer runs, while this code waits, or before the call is sent.
         let returns = self.time.returns.filter(|_| self.threads.timers > 0);
         let cut = self.cut_here();

@@ -1,6 +1,6 @@
 //! Concurrent code: async functions that are not awaited, callbacks of promises, and timers.
 //!
-//! Such code is walked where it is started, with `Threads::beside` raised: its writes are weak and visible at
+//! Such code is walked where it is started, with `Threads::concurrently` raised: its writes are weak and visible at
 //! any time, and it sees all writes of the program. *When* it runs is a flow of its own: what decides how long
 //! it waits decides which writes it sees, and which code sees its writes.
 
@@ -22,7 +22,7 @@ pub(super) struct Before {
 pub(super) struct Threads {
     /// How many of the functions on the call stack run concurrently with their callers. Zero: the program's own
     /// sequential code.
-    pub(super) beside: u32,
+    pub(super) concurrent: u32,
     /// How many of them are callbacks of timers.
     pub(super) timers: u32,
     /// Whether concurrent code with effects was started whose end nothing can await: a timer.
@@ -94,7 +94,7 @@ impl Solver<'_> {
         // Whether something handles the promise's rejection is known from earlier rounds only. If nothing does,
         // a failure in it ends the program and is no exit.
         let caught = self.promises.caught.contains(&promise);
-        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let end = if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
         self.opens(promise, birth);
         if end.any {
@@ -122,7 +122,7 @@ impl Solver<'_> {
     }
 
     /// Ends it; returns whether it has effects that other code may see.
-    pub(super) fn end_beside(&mut self, before: &Before) -> bool {
+    pub(super) fn end_concurrent(&mut self, before: &Before) -> bool {
         (self.time.when, self.time.since) = (before.when, before.since);
         let is_seen = self.threads.effects > before.effects;
         if is_seen && !self.is_concurrent() {
@@ -135,7 +135,7 @@ impl Solver<'_> {
     /// Ends the walk of concurrent code that settles a promise.
     pub(super) fn end_thread(&mut self, before: Before, promise: ObjId) {
         let when = self.time.when;
-        if self.end_beside(&before) {
+        if self.end_concurrent(&before) {
             let birth = self.birth();
             self.threads.running.insert(promise, birth);
         }
@@ -221,7 +221,7 @@ impl Solver<'_> {
 
     /// Returns whether other code may run while the current code waits.
     pub(super) fn is_concurrent(&self) -> bool {
-        self.threads.beside > 0 || self.threads.left || !self.threads.running.is_empty()
+        self.threads.concurrent > 0 || self.threads.left || !self.threads.running.is_empty()
     }
 
     /// Called when nothing new is learned: a promise that nothing awaits may be rejected without ending the

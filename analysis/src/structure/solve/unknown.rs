@@ -208,7 +208,7 @@ impl Solver<'_> {
             let deps = self.escaped.deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
-            let end = self.beside(|solver| {
+            let end = self.concurrently(|solver| {
                 given =
                     solver.under(deps, true, true, |solver| solver.use_code(callee, pooled, &args));
             });
@@ -249,7 +249,7 @@ impl Solver<'_> {
             let some = Value::computed(NONE);
             let args = Args { list: SmallVec::new(), rest: Some(some) };
             let callee = self.dom.reference(Ref::Obj(object));
-            let _ = self.beside(|solver| {
+            let _ = self.concurrently(|solver| {
                 solver.under(NONE, true, true, |solver| {
                     let _ = solver.use_code(callee, some, &args);
                 });
@@ -294,26 +294,26 @@ impl Solver<'_> {
     }
 
     /// Walks concurrent code whose failure is handled elsewhere.
-    pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
-        self.beside_by(Sees::All, walk)
+    pub(super) fn concurrently(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
+        self.concurrently_by(Sees::All, walk)
     }
 
     /// Walks concurrent code whose failure ends the program.
-    pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
-        self.beside_by(Sees::Throws, walk)
+    pub(super) fn concurrently_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
+        self.concurrently_by(Sees::Throws, walk)
     }
 
     /// Walks concurrent code. The handlers around its start do not see its failures.
-    fn beside_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
+    fn concurrently_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
         let thread = std::mem::replace(&mut self.threads.level, self.levels.len());
         let hangs = std::mem::replace(&mut self.threads.hangs, NONE);
-        self.threads.beside += 1;
+        self.threads.concurrent += 1;
         let (_, mut handler, _) = self.guarded_by(sees, |solver| {
             walk(solver);
             true
         });
-        self.threads.beside -= 1;
+        self.threads.concurrent -= 1;
         handler.hangs = std::mem::replace(&mut self.threads.hangs, hangs);
         self.threads.level = thread;
         self.handlers = handlers;

@@ -206,7 +206,7 @@ impl Solver<'_> {
         let caught = !self.handlers.is_empty();
         let seen = self.sees(value, caught);
         let concurrent = self.is_concurrent();
-        if self.threads.beside == 0 && !self.threads.running.is_empty() {
+        if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);
         }
         self.has_waited();

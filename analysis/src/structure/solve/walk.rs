@@ -277,7 +277,7 @@ impl<'a> Solver<'a> {
     /// Returns whether the current program point runs at most once: not concurrent, in a context that is
     /// entered once, and under no repeated level of this call. What it makes is one object.
     pub(super) fn is_single(&self) -> bool {
-        self.threads.beside == 0
+        self.threads.concurrent == 0
             && self.activations.last().is_some_and(|act| {
                 self.contexts[act.context as usize].unique
                     && !self.levels[act.level..].iter().any(|level| level.many)

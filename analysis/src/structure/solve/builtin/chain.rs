@@ -118,7 +118,7 @@ impl Solver<'_> {
             self.closes(this, fails, None);
             self.has_waited();
             self.waits_for(this);
-            if self.threads.beside == 0 && !self.threads.running.is_empty() {
+            if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
                 self.end_running(this, &seen);
             }
             walk(self);
@@ -143,7 +143,8 @@ impl Solver<'_> {
             let may = comes != NONE || solver.never_comes(this);
             solver.under(comes, may, false, walk);
         };
-        let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let ended =
+            if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
         self.opens(promise, birth);
         let waits = self.dom.union(waits.get(), ended.hangs);

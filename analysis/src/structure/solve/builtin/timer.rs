@@ -35,14 +35,14 @@ impl Solver<'_> {
             self.gap(Code::DynamicEval, About::Change);
         }
         self.threads.timers += 1;
-        let _ = self.beside(|solver| {
+        let _ = self.concurrently(|solver| {
             solver.under(cancels, may, many, |solver| {
                 let _ = solver.call_value(callee, None, &given, false);
             });
         });
         self.threads.timers -= 1;
         (self.at, self.end, self.place) = at;
-        self.threads.left |= self.end_beside(&before);
+        self.threads.left |= self.end_concurrent(&before);
         Value::computed(self.time.timers)
     }
 
