@@ -240,7 +240,7 @@ struct Known {
     /// Whether a promise with resolvers is settled: `true` or `false`, with the sources that decide it.
     done: NameId,
     /// Its sources decide whether a promise is ever settled.
-    comes: NameId,
+    settlement: NameId,
     /// The [`iterate::Which`] of a built-in iterator, as a number.
     which: NameId,
     /// A mark: the generator is async, so that `next` gives promises.

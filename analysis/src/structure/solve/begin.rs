@@ -30,7 +30,7 @@ impl<'a> Solver<'a> {
             when: name("%when"),
             settles: name("%settles"),
             done: name("%done"),
-            comes: name("%comes"),
+            settlement: name("%settlement"),
             which: name("%which"),
             later: name("%later"),
             error: name("%error"),

@@ -65,7 +65,7 @@ impl Solver<'_> {
         let end = self.cut_by(cut, |solver| {
             if caught { solver.concurrently(walk) } else { solver.concurrently_unguarded(walk) }
         });
-        self.comes(iterator, end.hangs);
+        self.add_settlement(iterator, end.hangs);
         if end.any {
             self.settle(iterator, self.known.fails, Value::computed(end.thrown));
         }

@@ -48,30 +48,30 @@ impl Solver<'_> {
     }
 
     /// Adds to what decides whether a promise is ever settled.
-    pub(super) fn comes(&mut self, promise: ObjId, deps: Deps) {
+    pub(super) fn add_settlement(&mut self, promise: ObjId, deps: Deps) {
         if deps != NONE {
-            self.settle(promise, self.known.comes, Value::computed(deps));
+            self.settle(promise, self.known.settlement, Value::computed(deps));
         }
     }
 
     /// Adds to what decides whether the promises of a value are ever settled.
-    pub(super) fn comes_by(&mut self, value: Value, deps: Deps) {
+    pub(super) fn add_settlement_of(&mut self, value: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
-                self.comes(*object, deps);
+                self.add_settlement(*object, deps);
             }
         }
     }
 
     /// Returns what decides whether the promises of a value are ever settled.
-    pub(super) fn comes_of(&mut self, value: Value) -> Deps {
+    pub(super) fn settlement_of(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
         for one in &self.dom.shapes.kept(value.shape).refs {
             let Ref::Obj(object) = one else { continue };
             if self.heap.objects[*object as usize].kind != Kind::Promise {
                 continue;
             }
-            let own = self.own(*object, self.known.comes);
+            let own = self.own(*object, self.known.settlement);
             deps = self.dom.union(deps, own.deps);
             let Some(cell) = self.heap.find(*object, self.known.done) else { continue };
             let known = &mut self.heap.cells[cell as usize];
@@ -87,7 +87,7 @@ impl Solver<'_> {
     }
 
     /// Returns whether one of the promises of a value may be settled nowhere, as far as is known.
-    pub(super) fn never_comes(&mut self, value: Value) -> bool {
+    pub(super) fn is_never_settled(&mut self, value: Value) -> bool {
         if self.round == 0 {
             // The settling code may only be walked later in this round.
             return false;
@@ -127,9 +127,9 @@ impl Solver<'_> {
 
     /// Walks a wait for the promises of a value, which may last forever.
     pub(super) fn waits_for(&mut self, value: Value) {
-        let comes = self.comes_of(value);
-        self.hang(comes);
-        if self.never_comes(value) && !self.levels.is_empty() {
+        let settlement = self.settlement_of(value);
+        self.hang(settlement);
+        if self.is_never_settled(value) && !self.levels.is_empty() {
             // Nothing after the wait is reached in such a run of this thread.
             let level = self.threads.level.min(self.levels.len() - 1);
             self.leaves(level, NONE, true);
@@ -151,8 +151,8 @@ impl Solver<'_> {
     pub(super) fn hang_on_iterators(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
-                let comes = self.own(*object, self.known.comes);
-                self.hang(comes.deps);
+                let settlement = self.own(*object, self.known.settlement);
+                self.hang(settlement.deps);
             }
         }
     }

@@ -103,7 +103,7 @@ impl Solver<'_> {
         if end.ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(end.ends));
         }
-        self.comes(promise, end.hangs);
+        self.add_settlement(promise, end.hangs);
         let given = self.settled(given);
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, given);

@@ -16,8 +16,8 @@ impl Solver<'_> {
         let (fails, error) = self.failure(this);
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
-        let comes = self.comes_of(this);
-        let waits = std::cell::Cell::new(comes);
+        let settlement = self.settlement_of(this);
+        let waits = std::cell::Cell::new(settlement);
         let at = (self.at, self.end, self.place);
         let (first, second, on) = (self.arg(args, 0), self.arg(args, 1), self.called_on());
         let mut out = Value::NEVER;
@@ -51,7 +51,7 @@ impl Solver<'_> {
                 if let Some(given) = given {
                     solver.fails_with(given);
                     solver.takes_time(given);
-                    let own = solver.comes_of(given);
+                    let own = solver.settlement_of(given);
                     waits.set(solver.dom.union(waits.get(), own));
                 }
                 given
@@ -140,15 +140,15 @@ impl Solver<'_> {
         let caught = self.promises.caught.contains(&promise);
         let walk = |solver: &mut Self| {
             // The callbacks run only if the first promise is settled.
-            let may = comes != NONE || solver.never_comes(this);
-            solver.under(comes, may, false, walk);
+            let may = settlement != NONE || solver.is_never_settled(this);
+            solver.under(settlement, may, false, walk);
         };
         let ended =
             if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
         self.opens(promise, birth);
         let waits = self.dom.union(waits.get(), ended.hangs);
-        self.comes(promise, waits);
+        self.add_settlement(promise, waits);
         thrown = self.dom.union(thrown, ended.thrown);
         if ended.any {
             with = self.dom.join(with, ended.error);

@@ -68,8 +68,8 @@ impl Solver<'_> {
         }
         for one in &shape.refs {
             if let Ref::Obj(object) = one {
-                let comes = self.own(*object, self.known.comes);
-                self.comes(promise, comes.deps);
+                let settlement = self.own(*object, self.known.settlement);
+                self.add_settlement(promise, settlement.deps);
             }
         }
         self.dom.reference(Ref::Obj(promise))

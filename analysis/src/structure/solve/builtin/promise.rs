@@ -34,8 +34,8 @@ impl Solver<'_> {
                 if fails != NONE || !error.is_never() {
                     self.settle_failure(promise, fails, error);
                 }
-                let comes = self.comes_of(first);
-                self.comes(promise, comes);
+                let settlement = self.settlement_of(first);
+                self.add_settlement(promise, settlement);
                 let ends = self.ends_of(first);
                 if ends != NONE {
                     self.settle(promise, self.known.ends, Value::computed(ends));
@@ -114,7 +114,7 @@ impl Solver<'_> {
                 let made = self.promise_of(first, item, fails, error);
                 if name == "Promise.race" && !self.has_items(first) {
                     // `Promise.race` of an empty list is never settled.
-                    self.comes_by(made, count);
+                    self.add_settlement_of(made, count);
                     self.may_never_end(made);
                 }
                 // The mark: the other promises may still be open when this one is settled.
@@ -253,8 +253,8 @@ impl Solver<'_> {
             self.settle_failure(promise, fails, error);
         }
         let (item, _) = self.iterated(parts);
-        let comes = self.comes_of(item);
-        self.comes(promise, comes);
+        let settlement = self.settlement_of(item);
+        self.add_settlement(promise, settlement);
         let ends = if fails == NONE { NONE } else { self.ends_of(item) };
         if ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(ends));
@@ -319,8 +319,8 @@ impl Solver<'_> {
             let Ref::Obj(promise) = one else { continue };
             self.settle(*promise, self.known.settles, place);
             self.is_done(*promise, NONE, shape.refs.len() == 1);
-            let comes = self.comes_of(value);
-            self.comes(*promise, comes);
+            let settlement = self.settlement_of(value);
+            self.add_settlement(*promise, settlement);
             if when != NONE {
                 self.settle(*promise, self.known.when, Value::computed(when));
             }
