@@ -7,7 +7,7 @@ use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
 impl Solver<'_> {
     /// Records that a promise is settled by the code that has its resolvers.
-    pub(super) fn is_resolved_later(&mut self, promise: ObjId) {
+    pub(super) fn mark_pending(&mut self, promise: ObjId) {
         self.keep_object(promise);
         // The slot marks such a promise. It is created now because code that waits is walked before the code
         // that settles.
@@ -15,7 +15,7 @@ impl Solver<'_> {
     }
 
     /// Records that the promises of a value may never be settled.
-    pub(super) fn may_never_end(&mut self, value: Value) {
+    pub(super) fn mark_maybe_unsettled(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
                 let cell = self.heap.cell(*object, self.known.done);
@@ -26,7 +26,7 @@ impl Solver<'_> {
     }
 
     /// Records that a promise is settled here; `one` if it is known which promise it is.
-    pub(super) fn is_done(&mut self, promise: ObjId, deps: Deps, one: bool) {
+    pub(super) fn mark_settled(&mut self, promise: ObjId, deps: Deps, one: bool) {
         let (birth, unique) = {
             let known = &self.heap.objects[promise as usize];
             (known.birth, known.unique)

@@ -167,7 +167,7 @@ impl Solver<'_> {
 
     /// Records that the promises of a value are awaited, and with `caught` that their rejection is handled.
     /// Returns these promises.
-    pub(super) fn sees(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
+    pub(super) fn mark_awaited(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
         let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {
@@ -204,7 +204,7 @@ impl Solver<'_> {
             return value;
         }
         let caught = !self.handlers.is_empty();
-        let seen = self.sees(value, caught);
+        let seen = self.mark_awaited(value, caught);
         let concurrent = self.is_concurrent();
         if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);

@@ -12,7 +12,7 @@ impl Solver<'_> {
             "then" => args.list.len() > 1 || args.rest.is_some(),
             _ => true,
         };
-        let seen = self.sees(this, handles || !self.handlers.is_empty());
+        let seen = self.mark_awaited(this, handles || !self.handlers.is_empty());
         let (fails, error) = self.failure(this);
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);

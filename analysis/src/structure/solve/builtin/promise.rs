@@ -66,7 +66,7 @@ impl Solver<'_> {
                 self.promise_of(first, all, fails, error)
             }
             "Promise.allSettled" => {
-                self.sees(first, true);
+                self.mark_awaited(first, true);
                 let all = match self.exact_items(first) {
                     Some(items) => {
                         let place = self.place;
@@ -90,7 +90,7 @@ impl Solver<'_> {
             }
             "Promise.race" | "Promise.any" => {
                 if name == "Promise.any" {
-                    self.sees(first, true);
+                    self.mark_awaited(first, true);
                 }
                 let (mut fails, mut error) = self.failure_of_items(first);
                 if name == "Promise.any" && !error.is_never() {
@@ -115,7 +115,7 @@ impl Solver<'_> {
                 if name == "Promise.race" && !self.has_items(first) {
                     // `Promise.race` of an empty list is never settled.
                     self.add_settlement_of(made, count);
-                    self.may_never_end(made);
+                    self.mark_maybe_unsettled(made);
                 }
                 // The mark: the other promises may still be open when this one is settled.
                 self.set_own(made, self.known.target, Value::computed(NONE));
@@ -123,7 +123,7 @@ impl Solver<'_> {
             }
             "Promise.withResolvers" => {
                 let promise = self.object(1, Kind::Promise);
-                self.is_resolved_later(promise);
+                self.mark_pending(promise);
                 let value = self.promise(promise);
                 let made = self.make(3, Kind::Plain);
                 let resolve = self.resolver(4, "%resolve", value);
@@ -277,7 +277,7 @@ impl Solver<'_> {
     /// `new Promise(executor)`
     pub(super) fn new_promise(&mut self, executor: Value) -> Value {
         let promise = self.object(1, Kind::Promise);
-        self.is_resolved_later(promise);
+        self.mark_pending(promise);
         let value = self.promise(promise);
         let resolve = self.resolver(3, "%resolve", value);
         let reject = self.resolver(4, "%reject", value);
@@ -300,7 +300,7 @@ impl Solver<'_> {
             self.settle_failure(promise, handler.thrown, handler.error);
             let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
             self.settle(promise, self.known.settles, Value { deps: handler.thrown, ..place });
-            self.is_done(promise, handler.thrown, false);
+            self.mark_settled(promise, handler.thrown, false);
         }
         value
     }
@@ -310,7 +310,7 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(this.unwrap_or(Value::UNDEFINED).shape);
         let settled = self.settled(value);
         let (fails, error) = self.failure(value);
-        self.sees(value, true);
+        self.mark_awaited(value, true);
         // The instruction's number marks who settles the promise: `first_of` sees several as a race.
         let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
         let late = self.when_of(value);
@@ -318,7 +318,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             let Ref::Obj(promise) = one else { continue };
             self.settle(*promise, self.known.settles, place);
-            self.is_done(*promise, NONE, shape.refs.len() == 1);
+            self.mark_settled(*promise, NONE, shape.refs.len() == 1);
             let settlement = self.settlement_of(value);
             self.add_settlement(*promise, settlement);
             if when != NONE {
