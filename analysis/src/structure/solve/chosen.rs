@@ -151,7 +151,7 @@ impl Solver<'_> {
             let may = may || times < ways.len();
             match self.chosen.found.last_mut() {
                 Some(outer) => *outer.entry(site).or_insert(false) |= may,
-                None => self.tasks.is_reached(site, may),
+                None => self.tasks.narrow_may(site, may),
             }
         }
         goes_on

@@ -101,14 +101,14 @@ impl Solver<'_> {
     }
 
     /// Records that concurrent code settles a promise from here on.
-    pub(super) fn opens(&mut self, promise: ObjId, birth: Birth) {
+    pub(super) fn note_open(&mut self, promise: ObjId, birth: Birth) {
         let chained = self.threads.cuts.chained.contains(&promise);
         let open = Open { birth, before: None, failed: NONE, chained };
         self.threads.cuts.open.insert(promise, open);
     }
 
     /// Records a wait: from here on, the current thread may have been cut off.
-    pub(super) fn has_waited(&mut self) {
+    pub(super) fn note_wait(&mut self) {
         self.threads.cuts.now = self.either(self.threads.cuts.now, self.threads.cuts.next);
     }
 
@@ -126,7 +126,7 @@ impl Solver<'_> {
     }
 
     /// Adds to what decides whether the code of a promise or an iterator is cut off.
-    pub(super) fn cuts(&mut self, object: ObjId, deps: Option<Deps>) {
+    pub(super) fn add_cut(&mut self, object: ObjId, deps: Option<Deps>) {
         let before = self.promises.cuts.get(&object).copied();
         let all = self.either(before, deps);
         if let Some(own) = all
@@ -174,7 +174,7 @@ impl Solver<'_> {
     /// Records that the promises of a value are settled before what follows in this thread, or before the
     /// promise `chain` is. `fails` is set if a wait for several of them may end early by a failure that is
     /// handled.
-    pub(super) fn closes(&mut self, value: Value, fails: Option<Deps>, chain: Option<ObjId>) {
+    pub(super) fn note_settled(&mut self, value: Value, fails: Option<Deps>, chain: Option<ObjId>) {
         let mut settled = Settled::default();
         self.add_chained(value, &mut settled);
         if self.threads.cuts.open.is_empty() && self.threads.cuts.sent.is_empty() {
@@ -195,7 +195,7 @@ impl Solver<'_> {
         // Concurrent code may fail before any answer comes.
         let is_sure = fails.is_none() || !settled.promises.iter().any(is_of_code);
         if chain.is_none() && is_sure && (is_answer || is_later) {
-            self.has_answer();
+            self.note_answer();
         }
         // This thread has the answers once it goes on, and its own promise is settled later still.
         if let Some(before) = before {
@@ -314,7 +314,7 @@ impl Solver<'_> {
         for promise in promises {
             if let Some(failed) = self.is_running(promise, &given) {
                 let deps = self.dom.union(deps, failed);
-                self.cuts(promise, Some(deps));
+                self.add_cut(promise, Some(deps));
             }
         }
         let sent = self.threads.cuts.sent.iter().map(|(site, sent)| (*site, sent.before));
@@ -343,16 +343,16 @@ impl Solver<'_> {
 
     /// Records that a call of a tool is made here; `wait` if this thread awaits the answer. Returns what
     /// decides whether the program ends before the call is sent, if it may.
-    pub(super) fn sends(&mut self, site: SiteId, wait: bool) -> Option<Deps> {
+    pub(super) fn note_call(&mut self, site: SiteId, wait: bool) -> Option<Deps> {
         let known = self.promises.unsent.get(&site).copied();
         if wait && self.threads.concurrent == 0 && self.threads.cuts.thread.is_none() {
             // The program itself waits for the answer, so the call is surely sent.
-            self.has_answer();
+            self.note_answer();
             return known;
         }
         let (birth, thread) = (self.birth(), self.threads.cuts.thread);
         if wait {
-            self.has_answer();
+            self.note_answer();
         }
         let before = thread.filter(|_| wait);
         self.threads.cuts.sent.insert(site, Sent { birth, before, thread });
@@ -361,7 +361,7 @@ impl Solver<'_> {
 
     /// Records that the current thread waits for an answer of a tool. Calls are sent in order, so all calls
     /// made before are sent by then.
-    fn has_answer(&mut self) {
+    fn note_answer(&mut self) {
         if let Some(thread) = self.threads.cuts.thread {
             // The promise of this thread is settled after the answers to all calls that it made so far.
             for sent in self.threads.cuts.sent.values_mut() {

@@ -78,7 +78,7 @@ impl Solver<'_> {
             return NONE;
         }
         let cut = self.cut_ever();
-        self.cuts(iterator, cut);
+        self.add_cut(iterator, cut);
         let control = self.control_above(0);
         let before = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
         let all = self.dom.union(before, control);

@@ -45,7 +45,7 @@ impl Tasks {
     }
 
     /// Records that every run makes a call, unless `may`.
-    pub(super) fn is_reached(&mut self, site: SiteId, may: bool) {
+    pub(super) fn narrow_may(&mut self, site: SiteId, may: bool) {
         if let Some(place) = self.places.get(&site) {
             self.found[*place].may &= may;
         }
@@ -100,7 +100,7 @@ impl Solver<'_> {
         let returns = self.time.returns.filter(|_| self.threads.timers > 0);
         let cut = self.cut_here();
         let returns = self.either(returns, cut);
-        let unsent = self.sends(site, wait);
+        let unsent = self.note_call(site, wait);
         let returns = self.either(returns, unsent);
         let decides = self.dom.union(decides, returns.unwrap_or(NONE));
         self.threads.effects += 1;

@@ -96,7 +96,7 @@ impl Solver<'_> {
         let caught = self.promises.caught.contains(&promise);
         let end = if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         if end.any {
             self.settle_failure(promise, end.thrown, end.error);
         }

@@ -199,7 +199,7 @@ impl Solver<'_> {
     /// `await`
     pub(super) fn wait(&mut self, value: Value) -> Value {
         if self.dom.shape(value).refs.is_empty() {
-            self.has_waited();
+            self.note_wait();
             self.takes_time(value);
             return value;
         }
@@ -209,9 +209,9 @@ impl Solver<'_> {
         if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);
         }
-        self.has_waited();
+        self.note_wait();
         let fails = self.seen_to_fail(value, caught);
-        self.closes(value, fails, None);
+        self.note_settled(value, fails, None);
         if caught {
             let (deps, error) = self.failure(value);
             if deps != NONE || !error.is_never() {

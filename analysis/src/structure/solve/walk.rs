@@ -180,7 +180,7 @@ impl<'a> Solver<'a> {
                 // Nothing follows a function that never ends normally.
                 let Some(value) = value else { return false };
                 if *wait == Wait::Now {
-                    self.has_waited();
+                    self.note_wait();
                 }
                 self.set_slot(*to, value);
             }

@@ -115,8 +115,8 @@ impl Solver<'_> {
         if wait {
             let caught = handles || !self.handlers.is_empty();
             let fails = self.seen_to_fail(this, caught);
-            self.closes(this, fails, None);
-            self.has_waited();
+            self.note_settled(this, fails, None);
+            self.note_wait();
             self.waits_for(this);
             if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
                 self.end_running(this, &seen);
@@ -132,7 +132,7 @@ impl Solver<'_> {
         let before = self.when_of(this);
         let birth = self.birth();
         let seen = self.seen_to_fail(this, true);
-        self.closes(this, seen, Some(promise));
+        self.note_settled(this, seen, Some(promise));
         let when = self.begin_thread(before);
         let around = self.begin_cut(promise, true);
         let mut thrown = NONE;
@@ -146,7 +146,7 @@ impl Solver<'_> {
         let ended =
             if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         let waits = self.dom.union(waits.get(), ended.hangs);
         self.add_settlement(promise, waits);
         thrown = self.dom.union(thrown, ended.thrown);

@@ -292,7 +292,7 @@ impl Solver<'_> {
             true
         });
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         self.handlers = handlers;
         if handler.any {
             // A `throw` in the executor rejects the promise. It competes with the calls of the resolvers, so it
