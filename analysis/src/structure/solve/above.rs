@@ -32,14 +32,14 @@ impl Solver<'_> {
             let value = self.read(cell);
             is_there = !value.is_never() && !self.dom.shape(value).absent;
             is_settled = self.is_settled(object, value);
-            out = self.here(value);
+            out = self.present(value);
         }
         if self.core.accessors
             && self.follows(Rule::Getter)
             && let Some(getter) = self.accessor(object, "get", name)
         {
             let may_lack = self.dom.shape(getter).absent;
-            let getter = self.here(getter);
+            let getter = self.present(getter);
             let walk =
                 |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
             let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
@@ -61,7 +61,7 @@ impl Solver<'_> {
         };
         if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {
             let value = self.read(cell);
-            let value = self.here(value);
+            let value = self.present(value);
             out = self.dom.join(out, value);
         }
         // Unknown code may have written any property, but it cannot name the internal slots.
@@ -299,7 +299,7 @@ impl Solver<'_> {
             if self.dom.shape(proto).absent || proto.is_never() {
                 out = self.dom.join(out, engine);
             }
-            let proto = self.here(proto);
+            let proto = self.present(proto);
             out = self.dom.join(out, proto);
             if self.heap.objects[*object as usize].escaped {
                 self.touch(*object, of.deps);

@@ -273,7 +273,7 @@ impl<'a> Solver<'a> {
         let target = self.heap.cell(object, self.known.target);
         let target = self.read(target);
         // A bound function always has a target; `absent` only comes from the weak update.
-        let target = self.here(target);
+        let target = self.present(target);
         let this = self.heap.cell(object, self.known.this);
         let this = self.read(this);
         let before = self.heap.cell(object, self.known.elem);

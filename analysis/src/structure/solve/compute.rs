@@ -371,7 +371,7 @@ impl Solver<'_> {
                 let name = self.dom.name(&name.into());
                 for object in &lineage {
                     let Some(getter) = self.accessor(*object, "get", name) else { continue };
-                    let getter = self.here(getter);
+                    let getter = self.present(getter);
                     let given = self.perhaps(above, |solver| {
                         solver.call_value(getter, Some(this), &Args::default(), false)
                     });

@@ -180,7 +180,7 @@ impl Solver<'_> {
                 if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
                     count = self.dom.union(count, value.deps);
                 }
-                let value = self.here(value);
+                let value = self.present(value);
                 out = self.dom.join(out, value);
             }
         }

@@ -242,7 +242,7 @@ impl Solver<'_> {
     }
 
     /// Returns a value with `undefined` in place of absence.
-    pub(super) fn here(&mut self, value: Value) -> Value {
+    pub(super) fn present(&mut self, value: Value) -> Value {
         let shape = self.dom.shape(value);
         if !shape.absent {
             return value;
@@ -265,7 +265,7 @@ impl Solver<'_> {
                 if name == self.known.fields || value.is_never() {
                     continue;
                 }
-                let value = self.here(value);
+                let value = self.present(value);
                 let text = self.dom.names.text(name);
                 if self.core.accessors && text.starts_with("get:") {
                     let given = self.perhaps(NONE, |solver| {
@@ -291,7 +291,7 @@ impl Solver<'_> {
         match self.heap.find(object, name) {
             Some(cell) => {
                 let value = self.read(cell);
-                self.here(value)
+                self.present(value)
             }
             None => Value::NEVER,
         }

@@ -165,7 +165,7 @@ impl Solver<'_> {
             sets = true;
             let args = Args { list: smallvec::smallvec![value], rest: None };
             let is_there = !self.dom.shape(setter).absent;
-            let setter = self.here(setter);
+            let setter = self.present(setter);
             let walk = |solver: &mut Self| solver.call_value(setter, Some(this), &args, false);
             let _ = if is_certain && is_there {
                 self.chosen(this, walk)

@@ -302,7 +302,7 @@ impl<'a> Solver<'a> {
     pub(super) fn declared(&mut self, value: Value) -> Value {
         if self.dom.shape(value).absent {
             self.may_fail_by(value);
-            return self.here(value);
+            return self.present(value);
         }
         if value.is_never() {
             self.may_fail(NONE, Value::computed(NONE));

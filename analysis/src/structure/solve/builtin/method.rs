@@ -240,7 +240,7 @@ impl Solver<'_> {
                     let (more, _) = solver.iterated(this);
                     let item = solver.dom.join(item, more);
                     let before = solver.read(cell);
-                    let before = solver.here(before);
+                    let before = solver.present(before);
                     let before = solver.folded(key, args.list.get(1).copied(), before);
                     let list: SmallVec<[Value; 4]> =
                         smallvec::smallvec![before, item, Value::computed(count), this];
