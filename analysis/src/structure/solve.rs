@@ -419,7 +419,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Records a gap: `mcp`, a namespace or a tool gets to where it is not followed.
-    fn reaches(&mut self, one: Ref, how: How) {
+    fn tool_gap(&mut self, one: Ref, how: How) {
         self.gap(Code::DynamicEscape, About::Value(one, how));
     }
 

@@ -328,7 +328,7 @@ impl Solver<'_> {
                         self.touch_pool(value.deps);
                         deps = self.dom.union(deps, self.escaped.deps);
                     }
-                    Ref::Mcp | Ref::Namespace(_) => self.reaches(*one, How::MadeText),
+                    Ref::Mcp | Ref::Namespace(_) => self.tool_gap(*one, How::MadeText),
                     _ => {}
                 }
             }

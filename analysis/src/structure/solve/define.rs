@@ -123,7 +123,7 @@ impl Solver<'_> {
                         self.escape_builtin(*name);
                     }
                     if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                        self.reaches(*one, How::Copied);
+                        self.tool_gap(*one, How::Copied);
                     }
                 }
                 other => {

@@ -138,7 +138,7 @@ impl Solver<'_> {
                     self.pooled()
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.reaches(*one, How::Iterated);
+                    self.tool_gap(*one, How::Iterated);
                     Value::computed(NONE)
                 }
                 Ref::Builtin(name) => {

@@ -98,7 +98,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object, how),
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.reaches(*one, how);
+                    self.tool_gap(*one, how);
                 }
                 Ref::Builtin(name) => self.escape_builtin(*name),
                 Ref::Method(_) | Ref::Pool => {}
@@ -159,7 +159,7 @@ impl Solver<'_> {
                     match one {
                         Ref::Obj(part) | Ref::Data(part, _) => open.push(*part),
                         Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                            self.reaches(*one, how);
+                            self.tool_gap(*one, how);
                         }
                         Ref::Builtin(name) => self.escape_builtin(*name),
                         Ref::Method(_) | Ref::Pool => {}
@@ -329,7 +329,7 @@ impl Solver<'_> {
                 match one {
                     // A tool is a function and has no JSON, so that only `mcp` and namespaces are reported.
                     Ref::Mcp | Ref::Namespace(_) => {
-                        self.reaches(*one, How::Returned);
+                        self.tool_gap(*one, How::Returned);
                     }
                     Ref::Obj(object) if seen.insert(*object) => {
                         let cells = &self.heap.objects[*object as usize].keys;

@@ -222,7 +222,7 @@ impl Solver<'_> {
         }
         for one in &self.dom.shapes.kept(value.shape).refs {
             if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                self.reaches(*one, How::Awaited);
+                self.tool_gap(*one, How::Awaited);
             }
         }
         if !self.is_concurrent() {
