@@ -127,14 +127,14 @@ impl<'a> Solver<'a> {
                 let level = region.level;
                 // The earlier exit leads further out than the one that cancels it.
                 if region.act == act && region.left > jumps && level < to {
-                    let deps = self.leaves(level, deps, true);
+                    let deps = self.record_exit(level, deps, true);
                     self.regions[place].deps = self.dom.union(self.regions[place].deps, deps);
                 }
             }
             if let Some(Handler { level, any: true, .. }) = self.handlers.last()
                 && *level < to
             {
-                let deps = self.leaves(*level, deps, true);
+                let deps = self.record_exit(*level, deps, true);
                 if let Some(handler) = self.handlers.last_mut() {
                     handler.thrown = self.dom.sources.union(handler.thrown, deps);
                 }

@@ -138,7 +138,7 @@ impl Solver<'_> {
         let Some(place) = found else { return };
         self.tries.jumps += 1;
         let (level, mark) = (self.regions[place].level, self.regions[place].mark);
-        let deps = self.leaves(level, NONE, false);
+        let deps = self.record_exit(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
         self.regions[place].left = self.tries.jumps;

@@ -132,7 +132,7 @@ impl Solver<'_> {
         if self.is_never_settled(value) && !self.levels.is_empty() {
             // Nothing after the wait is reached in such a run of this thread.
             let level = self.threads.level.min(self.levels.len() - 1);
-            self.leaves(level, NONE, true);
+            self.record_exit(level, NONE, true);
         }
     }
 
@@ -143,7 +143,7 @@ impl Solver<'_> {
             return;
         }
         let level = self.threads.level.min(self.levels.len() - 1);
-        let all = self.leaves(level, deps, true);
+        let all = self.record_exit(level, deps, true);
         self.threads.hangs = self.dom.union(self.threads.hangs, all);
     }
 

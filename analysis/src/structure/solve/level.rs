@@ -162,7 +162,7 @@ impl Solver<'_> {
     /// Records an exit at the current point out of the region of a level, decided by `deps` and by the levels
     /// inside the region. Returns what decides it. `may` if the exit is not certain even where this point is
     /// reached.
-    pub(super) fn leaves(&mut self, level: usize, deps: Deps, may: bool) -> Deps {
+    pub(super) fn record_exit(&mut self, level: usize, deps: Deps, may: bool) -> Deps {
         let own = self.control_above(level + 1);
         let deps = self.dom.union(deps, own);
         let may = may || self.may_above(level + 1);
@@ -216,7 +216,7 @@ impl Solver<'_> {
         }
         // A failure is an exit, from here to the handler.
         self.diverts(level, deps);
-        let all = self.leaves(level, deps, true);
+        let all = self.record_exit(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;
             if self.tries.throwing {

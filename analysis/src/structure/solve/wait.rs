@@ -264,7 +264,7 @@ impl Solver<'_> {
     fn ends_with(&mut self, value: Value) {
         let deps = self.ends_of(value);
         if deps != NONE {
-            self.leaves(0, deps, true);
+            self.record_exit(0, deps, true);
         }
     }
 

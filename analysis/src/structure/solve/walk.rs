@@ -344,7 +344,7 @@ impl<'a> Solver<'a> {
                 return;
             }
             // Uncaught: the program ends here. What decides on this place decides on all that follows.
-            self.leaves(0, NONE, false);
+            self.record_exit(0, NONE, false);
             return;
         }
         // A `throw` counts even where a handler ignores implicit failures (`Sees::Throws`).
