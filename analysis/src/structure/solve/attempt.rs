@@ -5,7 +5,7 @@ use super::*;
 use crate::structure::core::{Block, Branch, Slot};
 
 /// A `finally` block under analysis, and the exits from it that cancel the exit that led into it.
-pub(super) struct Final {
+pub(super) struct FinallyBlock {
     /// The number of levels around it.
     depth: usize,
     /// The levels to which its own exits lead, and what decides on each exit.
@@ -16,9 +16,9 @@ pub(super) struct Final {
 #[derive(Default)]
 pub(super) struct Tries {
     /// How many `finally` blocks are being walked, one within the other.
-    pub(super) finals: u32,
+    pub(super) finally_depth: u32,
     /// These blocks, innermost last.
-    pub(super) finallies: Vec<Final>,
+    pub(super) finally_blocks: Vec<FinallyBlock>,
     /// How many expressions are being walked that fail whatever they do.
     pub(super) doomed: u32,
     /// The handlers that always rethrow where nothing else handles the failure, by context and place. Learned
@@ -38,8 +38,8 @@ pub(super) struct Tries {
 impl Tries {
     /// Resets the state of a round; `futile` and `jumps` stay.
     pub(super) fn begin_round(&mut self) {
-        self.finals = 0;
-        self.finallies.clear();
+        self.finally_depth = 0;
+        self.finally_blocks.clear();
         self.doomed = 0;
         self.rethrows = 0;
         self.replays = 0;
@@ -87,13 +87,16 @@ impl<'a> Solver<'a> {
                     decided = self.dom.union(decided, *deps);
                 }
             }
-            self.tries.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
-            goes_on = self
-                .way(Branch::Finally, |s| s.finish((goes_on, jumps), decided, written, finally));
-            let ways = self.tries.finallies.pop().map_or_else(Vec::new, |last| last.ways);
+            self.tries
+                .finally_blocks
+                .push(FinallyBlock { depth: self.levels.len(), ways: Vec::new() });
+            goes_on = self.way(Branch::Finally, |s| {
+                s.walk_finally((goes_on, jumps), decided, written, finally)
+            });
+            let ways = self.tries.finally_blocks.pop().map_or_else(Vec::new, |last| last.ways);
             // After the block, the exits of the body take effect, unless an exit of `finally` has cancelled
             // them.
-            self.take_back(jumps, &ways);
+            self.cancel_exits(jumps, &ways);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
                 self.levels[place].deps = own;
@@ -105,13 +108,13 @@ impl<'a> Solver<'a> {
 
     /// Records that an exit leads to a level, decided by `deps` and by the current label. If it leaves a
     /// `finally` block, it cancels the exit that led into the block.
-    pub(super) fn diverts(&mut self, level: usize, deps: Deps) {
-        for place in 0..self.tries.finallies.len() {
-            let depth = self.tries.finallies[place].depth;
+    pub(super) fn note_finally_exit(&mut self, level: usize, deps: Deps) {
+        for place in 0..self.tries.finally_blocks.len() {
+            let depth = self.tries.finally_blocks[place].depth;
             if level < depth {
                 let own = self.control_above(depth);
                 let deps = self.dom.union(own, deps);
-                self.tries.finallies[place].ways.push((level, deps));
+                self.tries.finally_blocks[place].ways.push((level, deps));
             }
         }
     }
@@ -119,7 +122,7 @@ impl<'a> Solver<'a> {
     /// Applies the exits of a `finally` block (`ways`) to the earlier exits that they may cancel: the regions
     /// left, and the failure observed, since `jumps`. Whether those happen depends on what decides on the exit
     /// of `finally`.
-    fn take_back(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
+    fn cancel_exits(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
         let act = self.activations.len();
         for &(to, deps) in ways.iter().filter(|(_, deps)| *deps != NONE) {
             for place in 0..self.regions.len() {
@@ -144,17 +147,17 @@ impl<'a> Solver<'a> {
 
     /// Walks a `finally` block: for the normal completion of the body, and for all abrupt completions. Returns
     /// whether the code after the statement is reached.
-    fn finish(
+    fn walk_finally(
         &mut self,
         (goes_on, jumps): (bool, usize),
         decided: Deps,
         written: HashMap<CellId, Value>,
         finally: &'a Block,
     ) -> bool {
-        self.tries.finals += 1;
+        self.tries.finally_depth += 1;
         // The two completions are walked separately for precision. Nested blocks would double the work at each
         // depth, so that beyond three they are walked once, in the joined state.
-        let apart = self.tries.finals <= 3;
+        let apart = self.tries.finally_depth <= 3;
         self.tries.replays += u32::from(goes_on && apart);
         let outer: Vec<(CellId, Value)> = written.into_iter().collect();
         let mut finishes = false;
@@ -196,7 +199,7 @@ impl<'a> Solver<'a> {
             finishes && goes_on
         };
         self.tries.replays -= u32::from(goes_on && apart);
-        self.tries.finals -= 1;
+        self.tries.finally_depth -= 1;
         // The exits taken in the body continue after this block, so their saved states must see its writes.
         let act = self.activations.len();
         for (cell, before) in touched {

@@ -142,7 +142,7 @@ impl Solver<'_> {
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
         self.regions[place].left = self.tries.jumps;
-        self.diverts(level, NONE);
+        self.note_finally_exit(level, NONE);
         // A `return` of the program itself: concurrent code is cut off here.
         if to == WHOLE && self.activations.len() == 1 {
             let result = self.slot(RESULT);

@@ -215,7 +215,7 @@ impl Solver<'_> {
             return;
         }
         // A failure is an exit, from here to the handler.
-        self.diverts(level, deps);
+        self.note_finally_exit(level, deps);
         let all = self.record_exit(level, deps, true);
         if let Some(handler) = self.handlers.last_mut() {
             handler.any = true;
