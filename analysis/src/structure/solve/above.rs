@@ -42,7 +42,7 @@ impl Solver<'_> {
             let getter = self.present(getter);
             let walk =
                 |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
-            let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
+            let given = if may_lack { self.optionally(getter.deps, walk) } else { walk(self) };
             let given = self.dom.with(given, getter.deps);
             let promised = self.dom.shape(given).promised;
             self.misuses.gets(object, name, promised);
@@ -112,8 +112,9 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(proto.shape);
         for one in &shape.refs {
             let value = match one {
-                Ref::Obj(above) if self.core.accessors => self
-                    .chosen(proto, |solver| solver.look_up(*above, this, name, called, depth + 1)),
+                Ref::Obj(above) if self.core.accessors => self.for_one_of(proto, |solver| {
+                    solver.look_up(*above, this, name, called, depth + 1)
+                }),
                 Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
                 Ref::Builtin(base) if !builtins::is_prototype_only(self.dom.names.get(*base)) => {
                     self.builtin_member(*base, name)
@@ -193,9 +194,8 @@ impl Solver<'_> {
             let above = self.dom.shapes.kept(proto.shape);
             for one in &above.refs {
                 let value = match one {
-                    Ref::Obj(id) => {
-                        self.chosen(proto, |solver| solver.get_own_or_above(*id, this, key, true))
-                    }
+                    Ref::Obj(id) => self
+                        .for_one_of(proto, |solver| solver.get_own_or_above(*id, this, key, true)),
                     _ => self.get_of(*one, proto, key, true),
                 };
                 let value = self.dom.with(value, proto.deps);

@@ -121,7 +121,8 @@ impl Solver<'_> {
                 let own = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
                 let held = self.any_of(own);
                 let read = self.shown_fields(own);
-                let converted = self.perhaps(NONE, |solver| Value::computed(solver.convert(held)));
+                let converted =
+                    self.optionally(NONE, |solver| Value::computed(solver.convert(held)));
                 for own in [read, converted.deps] {
                     deps = self.dom.union(deps, own);
                 }
@@ -330,7 +331,7 @@ impl Solver<'_> {
     /// Calls the getters of a value whose fields are all read; returns the sources of their results.
     fn shown_fields(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
-        let _ = self.perhaps(NONE, |solver| {
+        let _ = self.optionally(NONE, |solver| {
             deps = solver.serialise(value).unwrap_or(NONE);
             let got = solver.got_deep(value);
             deps = solver.dom.union(deps, got);

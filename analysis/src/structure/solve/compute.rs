@@ -372,7 +372,7 @@ impl Solver<'_> {
                 for object in &lineage {
                     let Some(getter) = self.accessor(*object, "get", name) else { continue };
                     let getter = self.present(getter);
-                    let given = self.perhaps(above, |solver| {
+                    let given = self.optionally(above, |solver| {
                         solver.call_value(getter, Some(this), &Args::default(), false)
                     });
                     let own = self.reach(given);
@@ -398,8 +398,8 @@ impl Solver<'_> {
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
         let deps = method.deps;
         let args = Args { list: smallvec::smallvec![with], rest: None };
-        let given = self.chosen(value, |solver| {
-            solver.maybe(deps, |solver| solver.call_value(method, Some(this), &args, false))
+        let given = self.for_one_of(value, |solver| {
+            solver.optionally_if(deps, |solver| solver.call_value(method, Some(this), &args, false))
         });
         Some(self.dom.with(given, deps))
     }

@@ -100,7 +100,7 @@ impl Solver<'_> {
                             let given = if only && !may_lack {
                                 walk(self)
                             } else {
-                                self.perhaps(deps, walk)
+                                self.optionally(deps, walk)
                             };
                             let given = self.dom.with(given, deps);
                             let name = self.dom.name(&real.into());

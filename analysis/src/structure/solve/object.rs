@@ -29,13 +29,13 @@ impl Solver<'_> {
         for one in &shape.refs {
             let key = match (&tools, leads(one)) {
                 (Some(tools), true) => tools,
-                // The innermost loop is walked again item by item in the next round; see `chosen`.
+                // The innermost loop is walked again item by item in the next round; see `for_one_of`.
                 (None, true) => continue,
                 _ => key,
             };
             let value = match one {
                 Ref::Obj(_) if calls => {
-                    self.chosen(object, |solver| solver.get_of(*one, object, key, called))
+                    self.for_one_of(object, |solver| solver.get_of(*one, object, key, called))
                 }
                 _ => self.get_of(*one, object, key, called),
             };
@@ -226,13 +226,13 @@ impl Solver<'_> {
             if !calls {
                 return self.get_any(object, this);
             }
-            return self.perhaps(key.deps, |solver| solver.get_any(object, this));
+            return self.optionally(key.deps, |solver| solver.get_any(object, this));
         };
         let mut out = Value::NEVER;
         for name in names.clone() {
             // One of several getters is called.
             let value = if calls && names.len() > 1 {
-                self.perhaps(key.deps, |solver| solver.look_up(object, this, name, called, 0))
+                self.optionally(key.deps, |solver| solver.look_up(object, this, name, called, 0))
             } else {
                 self.look_up(object, this, name, called, 0)
             };
@@ -268,7 +268,7 @@ impl Solver<'_> {
                 let value = self.present(value);
                 let text = self.dom.names.text(name);
                 if self.core.accessors && text.starts_with("get:") {
-                    let given = self.perhaps(NONE, |solver| {
+                    let given = self.optionally(NONE, |solver| {
                         solver.call_value(value, Some(this), &Args::default(), false)
                     });
                     out = self.dom.join(out, given);

@@ -168,12 +168,12 @@ impl Solver<'_> {
             let setter = self.present(setter);
             let walk = |solver: &mut Self| solver.call_value(setter, Some(this), &args, false);
             let _ = if is_certain && is_there {
-                self.chosen(this, walk)
+                self.for_one_of(this, walk)
             } else {
                 let deps = self.dom.union(this.deps, key.deps);
                 let deps = self.dom.union(deps, setter.deps);
                 let deps = self.dom.union(deps, above);
-                self.perhaps(deps, walk)
+                self.optionally(deps, walk)
             };
         }
         // Without a setter, the write fails.
@@ -300,19 +300,27 @@ impl Solver<'_> {
     }
 
     /// Walks something for one of the things that a value may be: optional, unless it is the only one.
-    pub(super) fn chosen(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+    pub(super) fn for_one_of(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let shape = self.dom.shape(of);
         let is_one = shape.refs.len() == 1 && shape.prim == Prim::None && !shape.absent;
-        if is_one { walk(self) } else { self.perhaps(of.deps, walk) }
+        if is_one { walk(self) } else { self.optionally(of.deps, walk) }
     }
 
     /// Walks something that is optional if `deps` decide on it.
-    pub(super) fn maybe(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
-        if deps == NONE { walk(self) } else { self.perhaps(deps, walk) }
+    pub(super) fn optionally_if(
+        &mut self,
+        deps: Deps,
+        walk: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        if deps == NONE { walk(self) } else { self.optionally(deps, walk) }
     }
 
     /// Walks something optional, on which `deps` decide: a fork whose other way does nothing.
-    pub(super) fn perhaps(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+    pub(super) fn optionally(
+        &mut self,
+        deps: Deps,
+        walk: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
         let mut given = Value::NEVER;
         self.fork(
             deps,

@@ -201,7 +201,7 @@ impl Solver<'_> {
                 for (name, cell) in self.heap.objects[*object as usize].keys.clone() {
                     let held = self.read(cell);
                     if self.dom.names.text(name).starts_with("get:") {
-                        let given = self.chosen(value, |solver| {
+                        let given = self.for_one_of(value, |solver| {
                             solver.call_value(held, Some(value), &Args::default(), false)
                         });
                         // The getter's result is held in the object under an internal name, so that `reach`

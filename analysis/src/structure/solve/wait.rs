@@ -301,7 +301,7 @@ impl Solver<'_> {
                 continue;
             }
             let mut unknown = None;
-            let _ = self.chosen(value, |solver| {
+            let _ = self.for_one_of(value, |solver| {
                 if let Some(then) = solver.own_method(*object, name) {
                     let own = solver.dom.reference(*one);
                     unknown = Some(solver.unknown(&[then, own]));

@@ -53,12 +53,12 @@ impl Solver<'_> {
             return self.unknown_call(Some(other), args);
         }
         let function = Value { deps: this.deps, shape: functions };
-        let given = self.perhaps(this.deps, |solver| solver.applied(name, function, args, wait));
+        let given = self.optionally(this.deps, |solver| solver.applied(name, function, args, wait));
         if fails {
             self.may_fail_by(other);
             return given;
         }
-        let other = self.perhaps(this.deps, |solver| solver.unknown_call(Some(other), args));
+        let other = self.optionally(this.deps, |solver| solver.unknown_call(Some(other), args));
         self.dom.join(given, other)
     }
 

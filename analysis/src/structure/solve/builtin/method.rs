@@ -139,7 +139,7 @@ impl Solver<'_> {
         let (item, count) = self.iterated(list);
         for one in &self.dom.shapes.kept(item.shape).refs {
             let Ref::Obj(object) = one else { continue };
-            let _ = self.perhaps(count, |solver| {
+            let _ = self.optionally(count, |solver| {
                 let given = solver.call_named(item, *object, "toLocaleString", Value::UNDEFINED);
                 if let Some(given) = given {
                     let converted = solver.convert(given);
