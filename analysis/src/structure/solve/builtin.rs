@@ -270,7 +270,7 @@ impl Solver<'_> {
                 self.call_any(first, Some(own), &given, wait).unwrap_or(Value::NEVER)
             }
             "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask"
-            | "process.nextTick" => self.later(&text, args),
+            | "process.nextTick" => self.start_timer(&text, args),
             "clearTimeout" | "clearInterval" | "clearImmediate" => {
                 let control = self.control_above(0);
                 let deps = self.reach_args(args);

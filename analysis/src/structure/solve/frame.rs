@@ -129,7 +129,7 @@ impl<'a> Solver<'a> {
             return Some(self.generate(object, func, env, this, args));
         }
         if function.is_async && !wait {
-            return Some(self.start(object, func, env, this, args));
+            return Some(self.start_async(object, func, env, this, args));
         }
         self.walk_call(object, func, env, this, args, wait, None)
     }

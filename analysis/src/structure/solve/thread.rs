@@ -71,7 +71,7 @@ pub(super) struct Time {
 
 impl Solver<'_> {
     /// Starts an async function whose call is not awaited.
-    pub(super) fn start(
+    pub(super) fn start_async(
         &mut self,
         object: ObjId,
         func: FuncId,

@@ -5,7 +5,7 @@ use crate::structure::core::Scalar;
 
 impl Solver<'_> {
     /// Starts a timer: its callback is walked as concurrent code, which may be cleared before it runs.
-    pub(super) fn later(&mut self, name: &str, args: &Args) -> Value {
+    pub(super) fn start_timer(&mut self, name: &str, args: &Args) -> Value {
         let callee = self.arg(args, 0);
         let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
         let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
