@@ -7,7 +7,7 @@ use crate::structure::domain::{Kind, Paths, Ref};
 
 impl<'a> Solver<'a> {
     /// Returns a parameter of the current function.
-    pub(super) fn given(&mut self, index: usize) -> Value {
+    pub(super) fn argument(&mut self, index: usize) -> Value {
         let Some(act) = self.activations.last() else { return Value::UNDEFINED };
         match (act.args.list.get(index), act.args.rest) {
             (Some(value), _) if !value.is_never() => *value,
@@ -18,7 +18,7 @@ impl<'a> Solver<'a> {
 
     /// Returns a list of the current function's arguments from a position on, for rest parameters and
     /// `arguments`.
-    pub(super) fn given_from(&mut self, index: usize) -> Value {
+    pub(super) fn arguments_from(&mut self, index: usize) -> Value {
         let list = self.make(7, Kind::Array);
         let Some(act) = self.activations.last() else { return list };
         let args = act.args.clone();

@@ -212,7 +212,7 @@ impl<'a> Solver<'a> {
         // temporal dead zone.
         self.set_slot(THIS, if is_derived { Value::ABSENT } else { this });
         if self.function(func).uses_arguments {
-            let list = self.given_from(0);
+            let list = self.arguments_from(0);
             self.set_slot(crate::structure::core::ARGUMENTS, list);
         }
         if self.function(func).uses_target {

@@ -115,7 +115,7 @@ impl Solver<'_> {
 
     /// `yield`: passes a value, or with `all` the values of an iterable, to the iterator. Returns what `next`
     /// sends in.
-    pub(super) fn give(&mut self, value: Value, all: bool) -> Value {
+    pub(super) fn yield_value(&mut self, value: Value, all: bool) -> Value {
         let Some(iterator) = self.activations.last().and_then(|act| act.iterator) else {
             return self.unknown(&[value]);
         };

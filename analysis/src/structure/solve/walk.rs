@@ -98,11 +98,11 @@ impl<'a> Solver<'a> {
                 self.set_global(name, value);
             }
             Op::Param { to, index } => {
-                let value = self.given(*index as usize);
+                let value = self.argument(*index as usize);
                 self.set_slot(*to, value);
             }
             Op::Rest { to, index } => {
-                let value = self.given_from(*index as usize);
+                let value = self.arguments_from(*index as usize);
                 self.set_slot(*to, value);
             }
             Op::Get { to, object, key, called } => {
@@ -196,7 +196,7 @@ impl<'a> Solver<'a> {
             }
             Op::Yield { to, from, all } => {
                 let value = self.slot(*from);
-                let given = self.give(value, *all);
+                let given = self.yield_value(value, *all);
                 self.set_slot(*to, given);
             }
             Op::Jump { to } => {
