@@ -61,7 +61,7 @@ impl<'a> Solver<'a> {
         wait: Wait,
     ) -> Option<Value> {
         let callee = self.slot(callee);
-        let (written, is_itself) = (self.hands_over(callee, this, args), self.gives_itself(callee));
+        let (written, is_itself) = (self.check_call(callee, this, args), self.gives_itself(callee));
         let this = this.map(|this| self.slot(this));
         // Such a receiver was already reported where its property is named; as an argument of unknown code it
         // would be reported twice.

@@ -14,7 +14,7 @@ const THIS: u32 = u32::MAX;
 
 /// What a function does with its arguments.
 #[derive(Debug, Clone, Copy)]
-enum Taker {
+enum Consumer {
     /// A tool: they are sent.
     Tool,
     /// `JSON.stringify`
@@ -25,7 +25,7 @@ enum Taker {
     Converts(&'static str),
 }
 
-impl Taker {
+impl Consumer {
     /// Returns the fault if such a function is given a promise.
     fn wrong(self) -> Wrong {
         match self {
@@ -39,7 +39,7 @@ impl Taker {
 
 impl<'a> Solver<'a> {
     /// Checks the arguments of a call for promises; returns how the call is written.
-    pub(super) fn hands_over(
+    pub(super) fn check_call(
         &mut self,
         callee: Value,
         this: Option<Slot>,
@@ -59,12 +59,12 @@ impl<'a> Solver<'a> {
                 }
             }
             [Ref::Builtin(name)] if is_plain => {
-                if let Some(taker) = taker(self.dom.names.get(*name)) {
-                    self.gives_to(taker, args);
+                if let Some(consumer) = consumer(self.dom.names.get(*name)) {
+                    self.check_arguments(consumer, args);
                 }
             }
             refs if is_plain && refs.iter().all(|one| matches!(one, Ref::Tool(..))) => {
-                self.gives_to(Taker::Tool, args);
+                self.check_arguments(Consumer::Tool, args);
             }
             _ => {}
         }
@@ -86,7 +86,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Checks the arguments of a call.
-    fn gives_to(&mut self, taker: Taker, args: &[Arg]) {
+    fn check_arguments(&mut self, consumer: Consumer, args: &[Arg]) {
         for arg in args.iter().filter(|arg| arg.spread) {
             let (value, text) = (self.slot(arg.slot), self.text_of(arg.slot));
             let place = (self.place >> 3, text.0);
@@ -99,8 +99,8 @@ impl<'a> Solver<'a> {
         // After a spread of unknown length, positions are unknown.
         let plain = args.iter().take_while(|arg| !arg.spread);
         let mut slots: SmallVec<[Slot; 4]> = plain.map(|arg| arg.slot).collect();
-        match taker {
-            Taker::Json => {
+        match consumer {
+            Consumer::Json => {
                 let replacer = slots.get(1).map(|slot| self.slot(*slot));
                 // A replacer of `JSON.stringify` may handle promises.
                 if replacer.is_some_and(|value| !self.dom.shape(value).refs.is_empty()) {
@@ -108,19 +108,19 @@ impl<'a> Solver<'a> {
                 }
                 slots.truncate(1);
             }
-            Taker::Converts("Object") if args.len() != 1 => return,
+            Consumer::Converts("Object") if args.len() != 1 => return,
             _ => {}
         }
         for slot in slots {
             let (value, text) = (self.slot(slot), self.text_of(slot));
-            self.takes_all(taker, value, text, &mut SmallVec::new());
+            self.check_argument(consumer, value, text, &mut SmallVec::new());
         }
     }
 
     /// Checks a value that is passed to a function, and everything in it.
-    fn takes_all(
+    fn check_argument(
         &mut self,
-        taker: Taker,
+        consumer: Consumer,
         value: Value,
         text: (u32, u32),
         seen: &mut SmallVec<[ObjId; 8]>,
@@ -129,12 +129,12 @@ impl<'a> Solver<'a> {
         let place = (self.place >> 3, text.0);
         // `Boolean(x)` of what may be missing is a test, not a mistake.
         let asks =
-            matches!(taker, Taker::Converts("Boolean")) && shape.promised == Promised::Likely;
+            matches!(consumer, Consumer::Converts("Boolean")) && shape.promised == Promised::Likely;
         if shape.promised.is_promise() && !asks {
-            self.misused(place, text, taker.wrong());
+            self.misused(place, text, consumer.wrong());
             return;
         }
-        let is_deep = !matches!(taker, Taker::Converts(_));
+        let is_deep = !matches!(consumer, Consumer::Converts(_));
         if is_deep && self.lists_promises(value) {
             self.misused(place, text, Wrong::Items);
             return;
@@ -157,7 +157,7 @@ impl<'a> Solver<'a> {
             if self.dom.shape(value).absent {
                 self.misuses.right_part((self.place >> 3, span.0));
             } else {
-                self.takes_all(taker, value, span, seen);
+                self.check_argument(consumer, value, span, seen);
             }
         }
     }
@@ -253,31 +253,31 @@ impl<'a> Solver<'a> {
 }
 
 /// Returns what a function of the engine does with its arguments.
-fn taker(name: &str) -> Option<Taker> {
+fn consumer(name: &str) -> Option<Consumer> {
     Some(match name {
-        "String" => Taker::Converts("String"),
-        "Number" => Taker::Converts("Number"),
-        "Boolean" => Taker::Converts("Boolean"),
-        "BigInt" => Taker::Converts("BigInt"),
-        "parseInt" => Taker::Converts("parseInt"),
-        "parseFloat" => Taker::Converts("parseFloat"),
-        "isNaN" => Taker::Converts("isNaN"),
-        "encodeURIComponent" => Taker::Converts("encodeURIComponent"),
-        "Date" => Taker::Converts("Date"),
-        "URL" => Taker::Converts("URL"),
-        "Map" => Taker::Converts("Map"),
-        "Set" => Taker::Converts("Set"),
-        "structuredClone" => Taker::Converts("structuredClone"),
-        "Object.keys" | "Object.values" | "Object.entries" => Taker::Converts("Object"),
-        "JSON.stringify" => Taker::Json,
-        "JSON.parse" => Taker::Converts("JSON.parse"),
-        "Array.from" => Taker::Converts("Array.from"),
-        "Array.isArray" => Taker::Converts("Array.isArray"),
-        "Number.isNaN" => Taker::Converts("Number.isNaN"),
-        "Number.isFinite" => Taker::Converts("Number.isFinite"),
-        "Number.isInteger" => Taker::Converts("Number.isInteger"),
-        _ if name.starts_with("Math.") => Taker::Converts("Math"),
-        _ if name.starts_with("console.") => Taker::Console,
+        "String" => Consumer::Converts("String"),
+        "Number" => Consumer::Converts("Number"),
+        "Boolean" => Consumer::Converts("Boolean"),
+        "BigInt" => Consumer::Converts("BigInt"),
+        "parseInt" => Consumer::Converts("parseInt"),
+        "parseFloat" => Consumer::Converts("parseFloat"),
+        "isNaN" => Consumer::Converts("isNaN"),
+        "encodeURIComponent" => Consumer::Converts("encodeURIComponent"),
+        "Date" => Consumer::Converts("Date"),
+        "URL" => Consumer::Converts("URL"),
+        "Map" => Consumer::Converts("Map"),
+        "Set" => Consumer::Converts("Set"),
+        "structuredClone" => Consumer::Converts("structuredClone"),
+        "Object.keys" | "Object.values" | "Object.entries" => Consumer::Converts("Object"),
+        "JSON.stringify" => Consumer::Json,
+        "JSON.parse" => Consumer::Converts("JSON.parse"),
+        "Array.from" => Consumer::Converts("Array.from"),
+        "Array.isArray" => Consumer::Converts("Array.isArray"),
+        "Number.isNaN" => Consumer::Converts("Number.isNaN"),
+        "Number.isFinite" => Consumer::Converts("Number.isFinite"),
+        "Number.isInteger" => Consumer::Converts("Number.isInteger"),
+        _ if name.starts_with("Math.") => Consumer::Converts("Math"),
+        _ if name.starts_with("console.") => Consumer::Console,
         _ => return None,
     })
 }

@@ -24,7 +24,7 @@ impl Solver<'_> {
             false => None,
         };
         if let Some(tools) = &tools {
-            self.names_tools(&shape, tools);
+            self.check_tool_names(&shape, tools);
         }
         for one in &shape.refs {
             let key = match (&tools, leads(one)) {

@@ -11,7 +11,7 @@ const GIVEN: u32 = u32::MAX - 1;
 
 impl Solver<'_> {
     /// Checks a use of a value that makes no sense for a promise.
-    pub(super) fn takes(&mut self, of: Slot, how: &Use) {
+    pub(super) fn check_use(&mut self, of: Slot, how: &Use) {
         let value = self.slot(of);
         let inst = self.place >> 3;
         let is_kept = matches!(how, Use::Dropped { .. }) && self.misuses.takes_itself();
@@ -123,7 +123,7 @@ impl Solver<'_> {
     }
 
     /// Checks the result of a callback of a method.
-    pub(super) fn judges(&mut self, method: &str, called: Value) {
+    pub(super) fn check_callback(&mut self, method: &str, called: Value) {
         let wrong = match method {
             "forEach" => Wrong::DroppedByEach,
             "flatMap" => Wrong::NotFlat,
@@ -146,7 +146,7 @@ impl Solver<'_> {
     }
 
     /// Checks the names of the tools that a property of a namespace may be.
-    pub(super) fn names_tools(&mut self, of: &Shape, key: &At) {
+    pub(super) fn check_tool_names(&mut self, of: &Shape, key: &At) {
         let inst = self.place >> 3;
         let Some(names) = &key.names else { return };
         if !of.refs.iter().any(|one| matches!(one, Ref::Namespace(_))) {

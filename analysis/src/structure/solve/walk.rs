@@ -39,7 +39,7 @@ impl<'a> Solver<'a> {
             if let Op::Take { of, how } = &inst.op {
                 // A check of a promise's use is not an instruction of the program and does not count as work.
                 (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
-                self.takes(*of, how);
+                self.check_use(*of, how);
                 continue;
             }
             self.work += 1;

@@ -123,7 +123,7 @@ impl Solver<'_> {
         } else {
             self.callbacks(method.calls, callee, this, args, item, count, deep)
         };
-        self.judges(name, called);
+        self.check_callback(name, called);
         if !self.take(name, method, this, args, called) {
             return self.unknown_call(Some(this), args);
         }
