@@ -61,7 +61,8 @@ impl<'a> Solver<'a> {
         wait: Wait,
     ) -> Option<Value> {
         let callee = self.slot(callee);
-        let (written, is_itself) = (self.check_call(callee, this, args), self.gives_itself(callee));
+        let (written, is_itself) =
+            (self.check_call(callee, this, args), self.returns_argument(callee));
         let this = this.map(|this| self.slot(this));
         // Such a receiver was already reported where its property is named; as an argument of unknown code it
         // would be reported twice.
@@ -80,7 +81,7 @@ impl<'a> Solver<'a> {
             CallForm::Super => self.call_parent(callee, this, &args),
         });
         self.written = Written::Nowhere;
-        self.misuses.give_itself(is_itself);
+        self.misuses.note_returned_argument(is_itself);
         given
     }
 

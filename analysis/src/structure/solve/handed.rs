@@ -73,7 +73,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Returns whether a call returns its receiver or its argument, so that its result is also held elsewhere.
-    pub(super) fn gives_itself(&self, callee: Value) -> bool {
+    pub(super) fn returns_argument(&self, callee: Value) -> bool {
         match self.dom.shape(callee).refs.as_slice() {
             [Ref::Method(name)] => builtins::method(self.dom.names.get(*name))
                 .is_some_and(|(_, method)| method.gives == Gives::Itself),

@@ -95,7 +95,7 @@ pub(super) struct Misuses {
     right_parts: HashSet<Place>,
     /// Whether the last call returned something that is also held elsewhere, so that dropping the result drops
     /// no promise.
-    itself: bool,
+    returned_argument: bool,
     /// A log of the cells in which a promise was replaced by its value, or the reverse, while the data stayed
     /// the same.
     loosened: Vec<CellId>,
@@ -169,13 +169,13 @@ impl Misuses {
     }
 
     /// Records whether the call just walked returned something that is also held elsewhere.
-    pub(super) fn give_itself(&mut self, itself: bool) {
-        self.itself = itself;
+    pub(super) fn note_returned_argument(&mut self, returned_argument: bool) {
+        self.returned_argument = returned_argument;
     }
 
-    /// Returns and clears what `give_itself` recorded.
-    pub(super) fn takes_itself(&mut self) -> bool {
-        std::mem::take(&mut self.itself)
+    /// Returns and clears what `note_returned_argument` recorded.
+    pub(super) fn take_returned_argument(&mut self) -> bool {
+        std::mem::take(&mut self.returned_argument)
     }
 
     /// Records whether a getter returned a promise.

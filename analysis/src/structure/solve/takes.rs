@@ -14,7 +14,7 @@ impl Solver<'_> {
     pub(super) fn check_use(&mut self, of: Slot, how: &Use) {
         let value = self.slot(of);
         let inst = self.place >> 3;
-        let is_kept = matches!(how, Use::Dropped { .. }) && self.misuses.takes_itself();
+        let is_kept = matches!(how, Use::Dropped { .. }) && self.misuses.take_returned_argument();
         let Some(wrong) = self.wrong_use(value, how).filter(|_| !is_kept) else {
             self.misuses.right(inst);
             return;
