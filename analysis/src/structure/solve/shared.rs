@@ -45,8 +45,8 @@ const ANY_CALLER: u32 = u32::MAX;
 pub(super) struct Functions {
     /// Functions for which no call was found, each with one of its objects. They are walked anyway, so that the
     /// tools in them are listed.
-    pub(super) unseen: Vec<(FuncId, ObjId)>,
-    /// Those of `unseen` that are walked as entry points because no other unseen function calls them.
+    pub(super) uncalled: Vec<(FuncId, ObjId)>,
+    /// Those of `uncalled` that are walked as entry points because no other unseen function calls them.
     pub(super) roots: HashSet<FuncId>,
     /// The functions for which a call was found.
     pub(super) called: HashSet<FuncId>,

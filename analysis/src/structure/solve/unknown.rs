@@ -191,7 +191,7 @@ impl Solver<'_> {
         let before = std::mem::replace(&mut self.escaped.fills, true);
         self.call_all_of_pool();
         self.escaped.fills = before;
-        self.call_unseen();
+        self.call_uncalled();
     }
 
     /// Calls each escaped function.
@@ -239,8 +239,8 @@ impl Solver<'_> {
     }
 
     /// Calls the functions for which no call was found, so that the tools in them are listed.
-    fn call_unseen(&mut self) {
-        for (func, object) in self.functions.unseen.clone() {
+    fn call_uncalled(&mut self) {
+        for (func, object) in self.functions.uncalled.clone() {
             // Walking the first of several functions that call each other has reached the others.
             if self.functions.called.contains(&func) && !self.functions.roots.contains(&func) {
                 continue;
@@ -289,7 +289,7 @@ impl Solver<'_> {
                 found.push((func, object as ObjId));
             }
         }
-        self.functions.unseen.extend(&found);
+        self.functions.uncalled.extend(&found);
         !found.is_empty()
     }
 
