@@ -64,7 +64,7 @@ pub(super) struct Cuts {
 }
 
 /// The state of the enclosing thread, saved while another one is walked.
-pub(super) struct Around {
+pub(super) struct SavedCut {
     /// See [`Cuts`].
     thread: Option<ObjId>,
     /// See [`Cuts`].
@@ -76,24 +76,24 @@ pub(super) struct Around {
 impl Solver<'_> {
     /// Begins the walk of the code that settles a promise or feeds an iterator. `late` if the code only starts
     /// after a wait, as a callback of `then` does.
-    pub(super) fn begin_cut(&mut self, object: ObjId, late: bool) -> Around {
+    pub(super) fn begin_cut(&mut self, object: ObjId, late: bool) -> SavedCut {
         let is_promise = self.heap.objects[object as usize].kind == Kind::Promise;
         let own = self.promises.cuts.get(&object).copied();
         let thread = is_promise.then_some(object);
         let now =
             if late { self.either(self.threads.cuts.now, own) } else { self.threads.cuts.now };
-        self.swap_cut(Around { thread, next: own, now })
+        self.swap_cut(SavedCut { thread, next: own, now })
     }
 
     /// Ends what `begin_cut` began.
-    pub(super) fn end_cut(&mut self, around: Around) {
+    pub(super) fn end_cut(&mut self, around: SavedCut) {
         let _ = self.swap_cut(around);
     }
 
     /// Sets the state of the current thread; returns the old one.
-    fn swap_cut(&mut self, new: Around) -> Around {
+    fn swap_cut(&mut self, new: SavedCut) -> SavedCut {
         let cuts = &mut self.threads.cuts;
-        Around {
+        SavedCut {
             thread: std::mem::replace(&mut cuts.thread, new.thread),
             next: std::mem::replace(&mut cuts.next, new.next),
             now: std::mem::replace(&mut cuts.now, new.now),
@@ -165,7 +165,7 @@ impl Solver<'_> {
     /// Walks code that runs whenever others drive it (generators, shared contexts), so that its waits belong to
     /// no thread.
     pub(super) fn cut_by<T>(&mut self, cut: Option<Deps>, walk: impl FnOnce(&mut Self) -> T) -> T {
-        let around = self.swap_cut(Around { thread: None, next: cut, now: cut });
+        let around = self.swap_cut(SavedCut { thread: None, next: cut, now: cut });
         let walked = walk(self);
         let _ = self.swap_cut(around);
         walked

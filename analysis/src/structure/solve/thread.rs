@@ -8,7 +8,7 @@ use super::*;
 use crate::structure::domain::{Kind, Ref};
 
 /// The timing state of the enclosing code, saved while concurrent code is walked.
-pub(super) struct Before {
+pub(super) struct SavedTime {
     /// See [`Time`].
     when: Deps,
     /// See [`Time`].
@@ -111,10 +111,10 @@ impl Solver<'_> {
     }
 
     /// Begins the walk of concurrent code, which starts at a time that `deps` decide.
-    pub(super) fn begin_thread(&mut self, deps: Deps) -> Before {
+    pub(super) fn begin_thread(&mut self, deps: Deps) -> SavedTime {
         let when = self.dom.union(self.time.when, deps);
         let since = self.birth();
-        Before {
+        SavedTime {
             when: std::mem::replace(&mut self.time.when, when),
             since: std::mem::replace(&mut self.time.since, since),
             effects: self.threads.effects,
@@ -122,7 +122,7 @@ impl Solver<'_> {
     }
 
     /// Ends it; returns whether it has effects that other code may see.
-    pub(super) fn end_concurrent(&mut self, before: &Before) -> bool {
+    pub(super) fn end_concurrent(&mut self, before: &SavedTime) -> bool {
         (self.time.when, self.time.since) = (before.when, before.since);
         let is_seen = self.threads.effects > before.effects;
         if is_seen && !self.is_concurrent() {
@@ -133,7 +133,7 @@ impl Solver<'_> {
     }
 
     /// Ends the walk of concurrent code that settles a promise.
-    pub(super) fn end_thread(&mut self, before: Before, promise: ObjId) {
+    pub(super) fn end_thread(&mut self, before: SavedTime, promise: ObjId) {
         let when = self.time.when;
         if self.end_concurrent(&before) {
             let birth = self.birth();
