@@ -258,7 +258,7 @@ impl Solver<'_> {
     }
 
     /// Passes a value to the unknown code that may be in an object's chain of prototypes: the traps of a proxy.
-    pub(super) fn asks_above(&mut self, object: ObjId, given: Value, deps: Deps) {
+    pub(super) fn pass_to_traps(&mut self, object: ObjId, given: Value, deps: Deps) {
         if !self.engine.traps {
             return;
         }

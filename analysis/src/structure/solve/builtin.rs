@@ -91,7 +91,7 @@ impl Solver<'_> {
     }
 
     /// Iterates the arguments, as some functions do with lists: that runs generators.
-    fn go_over(&mut self, args: &Args) -> Deps {
+    fn iterate_args(&mut self, args: &Args) -> Deps {
         let mut deps = NONE;
         for value in args.list.iter().chain(&args.rest) {
             if self.has_kind(*value, Kind::Iterator)

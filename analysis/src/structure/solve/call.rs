@@ -66,7 +66,7 @@ impl<'a> Solver<'a> {
         let this = this.map(|this| self.slot(this));
         // Such a receiver was already reported where its property is named; as an argument of unknown code it
         // would be reported twice.
-        let this = this.filter(|this| !self.is_told_where_named(callee, *this));
+        let this = this.filter(|this| !self.is_reported_at_name(callee, *this));
         let args = self.args(args);
         let wait = match wait {
             Wait::Now => true,
@@ -341,7 +341,7 @@ impl<'a> Solver<'a> {
 
     /// Returns whether `this` leads to tools and the read of the callee from it has already been reported as a
     /// gap.
-    fn is_told_where_named(&self, callee: Value, this: Value) -> bool {
+    fn is_reported_at_name(&self, callee: Value, this: Value) -> bool {
         let (callee, this) = (&self.dom.shape(callee).refs, &self.dom.shape(this).refs);
         let is_applied = |one: &Ref| match one {
             Ref::Method(name) => {

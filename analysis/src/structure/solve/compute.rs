@@ -62,7 +62,7 @@ impl Solver<'_> {
                     deps = self.dom.union(deps, converted);
                 }
                 if let (Sum::In | Sum::Instance, [left, right]) = (how, of) {
-                    self.asks_unknown(*left, *right, deps);
+                    self.pass_to_unknown(*left, *right, deps);
                 }
                 self.may_fail_by_objects(of, deps);
                 Value::computed(deps)
@@ -72,10 +72,10 @@ impl Solver<'_> {
     }
 
     /// Passes a value to the unknown code that may be behind an object: the traps of a proxy.
-    fn asks_unknown(&mut self, given: Value, of: Value, deps: Deps) {
+    fn pass_to_unknown(&mut self, given: Value, of: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(of.shape).refs {
             match one {
-                Ref::Obj(object) => self.asks_above(*object, given, deps),
+                Ref::Obj(object) => self.pass_to_traps(*object, given, deps),
                 Ref::Pool => {
                     self.touch_pool(deps);
                     self.escape(given);

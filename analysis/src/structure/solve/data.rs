@@ -8,7 +8,7 @@ use crate::structure::domain::{Paths, Ref, written};
 impl Solver<'_> {
     /// Reads a property of a string, a number or the like.
     pub(super) fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
-        self.looks_at_maker(key);
+        self.gap_if_code_maker(key);
         let deps = self.dom.sources.used(object.deps);
         if key.names.is_none() {
             // Under a name that is not known there may be a method.
@@ -34,7 +34,7 @@ impl Solver<'_> {
         key: &At,
         called: bool,
     ) -> Value {
-        self.looks_at_maker(key);
+        self.gap_if_code_maker(key);
         let mut out = match &key.names {
             // Data holds no functions, so what is called is a method of the engine.
             Some(names) if called => {

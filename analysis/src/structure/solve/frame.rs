@@ -88,7 +88,7 @@ impl<'a> Solver<'a> {
         };
         if self.region(WHOLE, walk) {
             let value = self.slot(RESULT);
-            self.hand_out(value);
+            self.return_to_host(value);
         }
     }
 

@@ -347,7 +347,7 @@ impl Solver<'_> {
         let (mut names, mut count) = self.names_in(value);
         for one in &self.dom.shapes.kept(value.shape).refs {
             let Ref::Obj(object) = one else { continue };
-            self.asks_above(*object, Value::UNDEFINED, value.deps);
+            self.pass_to_traps(*object, Value::UNDEFINED, value.deps);
             let (lineage, decides) = self.lineage(*object);
             count = self.dom.union(count, decides);
             for above in lineage.iter().copied() {

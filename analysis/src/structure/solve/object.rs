@@ -104,7 +104,7 @@ impl Solver<'_> {
             }
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
             Ref::Method(_) => {
-                self.looks_at_maker(key);
+                self.gap_if_code_maker(key);
                 self.get_of_method(key)
             }
             Ref::Builtin(base) => {
@@ -112,9 +112,9 @@ impl Solver<'_> {
                     self.gap(Code::DynamicGlobal, About::Name);
                 }
                 if self.dom.names.get(base) == "globalThis" {
-                    self.looks_at_symbols(key);
+                    self.note_symbol_access(key);
                 } else {
-                    self.looks_at_maker(key);
+                    self.gap_if_code_maker(key);
                 }
                 self.named(key, |solver, name| solver.builtin_member(base, name))
             }
@@ -130,7 +130,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.escape_nothing()
+                    self.unknown_member()
                 }
             },
             Ref::Namespace(namespace) => match &key.names {
@@ -146,7 +146,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.escape_nothing()
+                    self.unknown_member()
                 }
             },
             Ref::Tool(..) => {
@@ -156,7 +156,7 @@ impl Solver<'_> {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Pool => {
-                self.looks_at_maker(key);
+                self.gap_if_code_maker(key);
                 self.touch_pool(key.deps);
                 self.pooled()
             }
@@ -164,7 +164,7 @@ impl Solver<'_> {
     }
 
     /// Records that the program may reach `Symbol`, and so the hooks that the engine calls by symbols.
-    fn looks_at_symbols(&mut self, key: &At) {
+    fn note_symbol_access(&mut self, key: &At) {
         let is_symbol = |name: &NameId| self.dom.names.get(*name) == "Symbol";
         let leads = key.names.as_ref().is_none_or(|names| names.iter().any(is_symbol));
         if leads && !self.engine.hooks {
@@ -205,7 +205,7 @@ impl Solver<'_> {
     }
 
     /// Records a gap if a key leads to `Function`, which makes code from text.
-    pub(super) fn looks_at_maker(&mut self, key: &At) {
+    pub(super) fn gap_if_code_maker(&mut self, key: &At) {
         let is_maker =
             |name: &NameId| matches!(self.dom.names.get(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {

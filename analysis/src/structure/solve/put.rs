@@ -89,7 +89,7 @@ impl Solver<'_> {
     /// Writes a property of one object of the program.
     fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
         let deps = self.dom.union(this.deps, key.deps);
-        self.asks_above(object, value, deps);
+        self.pass_to_traps(object, value, deps);
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         let value = match self.heap.objects[object as usize].kind {
             // The engine's other methods may call what replaces one of them, such as `exec`.

@@ -46,7 +46,7 @@ impl Solver<'_> {
     }
 
     /// Returns the value of a member of `mcp` under an unknown name.
-    pub(super) fn escape_nothing(&mut self) -> Value {
+    pub(super) fn unknown_member(&mut self) -> Value {
         self.pooled()
     }
 
@@ -321,7 +321,7 @@ impl Solver<'_> {
     }
 
     /// Walks the return of the program's result to the host, which converts it to JSON.
-    pub(super) fn hand_out(&mut self, value: Value) {
+    pub(super) fn return_to_host(&mut self, value: Value) {
         let mut open: Vec<Value> = vec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {

@@ -50,7 +50,7 @@ impl Solver<'_> {
             }
             _ if builtins::is_opaque(&text) => {
                 let given = self.convert_args(args);
-                let gone_over = self.go_over(args);
+                let gone_over = self.iterate_args(args);
                 let deps = self.dom.union(given, gone_over);
                 let fields = self.take_fields(args);
                 let deps = self.dom.union(deps, fields);

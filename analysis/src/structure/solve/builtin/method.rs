@@ -110,7 +110,7 @@ impl Solver<'_> {
             given = self.dom.union(given, own);
         }
         if name == "format" {
-            let own = self.go_over(args);
+            let own = self.iterate_args(args);
             given = self.dom.union(given, own);
         }
         let both = self.dom.union(deep, given);
