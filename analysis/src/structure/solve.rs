@@ -380,8 +380,8 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
         // dead, and nothing to be cut off by the end of the program. Each `doubt_…` drops one such assumption
         // where the fixed point does not confirm it, and returns whether that needs another round. They run one
         // after the other because each one relies on the facts of those before it being stable.
-        let is_done = !solver.changed && !solver.doubt_promises() && !solver.doubt_functions();
-        if is_done && !solver.doubt_ends() {
+        let is_done = !solver.changed && !solver.recheck_promises() && !solver.recheck_functions();
+        if is_done && !solver.recheck_ends() {
             break;
         }
         solver.round += 1;

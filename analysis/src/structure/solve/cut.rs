@@ -148,7 +148,7 @@ impl Solver<'_> {
 
     /// Called when nothing new is learned: returns whether cut-offs were found that are to be learned from now
     /// on.
-    pub(super) fn doubt_ends(&mut self) -> bool {
+    pub(super) fn recheck_ends(&mut self) -> bool {
         let is_new = self.promises.is_cut && !self.promises.learns_cuts;
         self.promises.learns_cuts |= is_new;
         is_new

@@ -226,7 +226,7 @@ impl Solver<'_> {
 
     /// Called when nothing new is learned: a promise that nothing awaits may be rejected without ending the
     /// program. Returns whether there are such promises that were taken to be awaited.
-    pub(super) fn doubt_promises(&mut self) -> bool {
+    pub(super) fn recheck_promises(&mut self) -> bool {
         let mut new = false;
         for promise in self.promises.unwaited.clone() {
             if !self.promises.awaited.contains(&promise) {

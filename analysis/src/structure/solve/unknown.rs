@@ -278,7 +278,7 @@ impl Solver<'_> {
     }
 
     /// Called when nothing new is learned: returns whether there are functions for which no call was found.
-    pub(super) fn doubt_functions(&mut self) -> bool {
+    pub(super) fn recheck_functions(&mut self) -> bool {
         let mut found: Vec<(FuncId, ObjId)> = Vec::new();
         for (object, known) in self.heap.objects.iter().enumerate() {
             if let Kind::Func { func, .. } = known.kind
