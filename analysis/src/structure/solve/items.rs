@@ -43,7 +43,7 @@ impl Solver<'_> {
                     {
                         self.promises.stocked.insert(*id);
                     }
-                    let is_single = shape.refs.len() == 1 && self.is_followed(*id);
+                    let is_single = shape.refs.len() == 1 && self.is_exact_object(*id);
                     let birth = self.heap.objects[*id as usize].birth;
                     // A list made outside a loop grows in each turn. Its length would change from round to
                     // round, so it is not exact from the start.
@@ -118,7 +118,7 @@ impl Solver<'_> {
             return None;
         };
         let (id, object) = (*id, &self.heap.objects[*id as usize]);
-        if object.kind != Kind::Array || object.escaped || !self.is_followed(id) {
+        if object.kind != Kind::Array || object.escaped || !self.is_exact_object(id) {
             return None;
         }
         if let Some(cell) = self.heap.find(id, self.known.elem)

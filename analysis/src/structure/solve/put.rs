@@ -25,7 +25,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
-                    let is_single = is_one && self.is_followed(*id);
+                    let is_single = is_one && self.is_exact_object(*id);
                     let value = if is_single { value } else { self.dom.with(value, chosen) };
                     let value = self.dom.with(value, key.deps);
                     self.put_into(*id, object, key, value, is_one);
@@ -217,7 +217,7 @@ impl Solver<'_> {
 
     /// Returns whether an object is one concrete object whose writes are all in program order, so that its
     /// contents are exact.
-    pub(super) fn is_followed(&self, object: ObjId) -> bool {
+    pub(super) fn is_exact_object(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
         !known.kept || known.unique && self.threads.concurrent == 0
     }

@@ -12,7 +12,7 @@ impl Solver<'_> {
             return None;
         };
         let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain || object.escaped || !self.is_followed(*id) {
+        if object.kind != Kind::Plain || object.escaped || !self.is_exact_object(*id) {
             return None;
         }
         let mut fields = Vec::new();
