@@ -1,6 +1,6 @@
 //! Property look-up in an object and along its chain of prototypes, up to the methods of the engine.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::FuncForm;
@@ -185,7 +185,7 @@ impl Solver<'_> {
     }
 
     /// `super.key`: reads from the prototype of `home`, the object in whose literal or class the method is.
-    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &At) -> Value {
+    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &AbstractKey) -> Value {
         let shape = self.dom.shapes.kept(home.shape);
         let mut out = Value::NEVER;
         for one in &shape.refs {
@@ -202,7 +202,7 @@ impl Solver<'_> {
                 out = self.dom.join(out, value);
             }
             if above.refs.is_empty() {
-                let own = At { names: key.names.clone(), deps: key.deps };
+                let own = AbstractKey { names: key.names.clone(), deps: key.deps };
                 let value = self.named(&own, |solver, name| {
                     let text = solver.dom.names.text(name);
                     if builtins::is_of_objects(&text) {

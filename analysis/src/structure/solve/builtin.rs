@@ -12,7 +12,7 @@ mod promise;
 mod some;
 mod timer;
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins::{self, Calls, Gives, Method, Takes};
 use crate::structure::domain::{Kind, Ref};

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Key, Scalar};
 use crate::structure::domain::{Prim, Promised, Ref, Shape};
@@ -60,7 +60,7 @@ impl Chosen {
 impl Solver<'_> {
     /// Evaluates a key. On `mcp` or a namespace, a key that may be something other than a string or a number
     /// counts as unknown.
-    pub(super) fn tool_key(&mut self, object: Value, key: &Key) -> At {
+    pub(super) fn tool_key(&mut self, object: Value, key: &Key) -> AbstractKey {
         let mut at = self.key(key);
         let Key::Slot(slot) = key else { return at };
         let leads = |one: &Ref| matches!(one, Ref::Mcp | Ref::Namespace(_));
@@ -78,7 +78,7 @@ impl Solver<'_> {
 
     /// Returns the names by which tools or namespaces are taken from a value. Returns nothing if the innermost
     /// loop has just been marked to be walked item by item, and the names are therefore left to the next round.
-    pub(super) fn tools_of(&mut self, of: &Shape, key: &At) -> Option<At> {
+    pub(super) fn tools_of(&mut self, of: &Shape, key: &AbstractKey) -> Option<AbstractKey> {
         let place = self.place;
         let namespaces: SmallVec<[NameId; 2]> = of
             .refs
@@ -94,7 +94,7 @@ impl Solver<'_> {
             Some(names) => self.meet(place, &namespaces, names),
         };
         if is_known && !self.chosen.unclear.contains(&place) {
-            return Some(At { names: key.names.clone(), deps: key.deps });
+            return Some(AbstractKey { names: key.names.clone(), deps: key.deps });
         }
         if let Some(innermost) = self.chosen.open.last().copied()
             && self.chosen.apart.len() < LOOPS
@@ -104,7 +104,7 @@ impl Solver<'_> {
             return None;
         }
         self.changed |= self.chosen.unclear.insert(place);
-        Some(At { names: None, deps: key.deps })
+        Some(AbstractKey { names: None, deps: key.deps })
     }
 
     /// Records that namespaces and names come together; returns whether every namespace may really occur with

@@ -1,13 +1,13 @@
 //! Reads of properties of strings, numbers and the like, and of data from tools and `args`.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::domain::{Paths, Ref, written};
 
 impl Solver<'_> {
     /// Reads a property of a string, a number or the like.
-    pub(super) fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
+    pub(super) fn get_of_text(&mut self, object: Value, key: &AbstractKey, called: bool) -> Value {
         self.gap_if_code_maker(key);
         let deps = self.dom.sources.used(object.deps);
         if key.names.is_none() {
@@ -31,7 +31,7 @@ impl Solver<'_> {
         id: ObjId,
         path: u32,
         object: Value,
-        key: &At,
+        key: &AbstractKey,
         called: bool,
     ) -> Value {
         self.gap_if_code_maker(key);

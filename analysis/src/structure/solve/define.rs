@@ -1,13 +1,13 @@
 //! Properties that literals and classes define (as opposed to writes, which call setters), and spreads.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::Put;
 use crate::structure::domain::{Kind, Prim, Ref};
 
 impl Solver<'_> {
     /// Defines a property of an object literal or a class.
-    pub(super) fn define(&mut self, object: Value, key: &At, value: Value, how: Put) {
+    pub(super) fn define(&mut self, object: Value, key: &AbstractKey, value: Value, how: Put) {
         let value = self.dom.with(value, key.deps);
         let shape = self.dom.shapes.kept(object.shape);
         let is_one = shape.refs.len() == 1;
@@ -58,7 +58,7 @@ impl Solver<'_> {
 
     /// Copies the own properties of a value into an object, except for `but` (`{ ...from }`, and the rest of a
     /// pattern).
-    pub(super) fn spread(&mut self, object: Value, from: Value, but: &[At]) {
+    pub(super) fn spread(&mut self, object: Value, from: Value, but: &[AbstractKey]) {
         let shape = self.dom.shapes.kept(from.shape);
         let mut deps = self.dom.sources.used(from.deps);
         for key in but {
@@ -107,7 +107,7 @@ impl Solver<'_> {
                             self.copy_field(object, name, given, only);
                         // Written under an unknown name: it may be copied under any.
                         } else if name == self.known.elem {
-                            self.put(object, &At { names: None, deps: NONE }, value);
+                            self.put(object, &AbstractKey { names: None, deps: NONE }, value);
                         } else if !text.starts_with("set:") {
                             self.copy_field(object, name, value, only && !may_lack);
                         }
@@ -115,7 +115,7 @@ impl Solver<'_> {
                     if escaped {
                         self.touch(*id, deps);
                         let pooled = self.pooled();
-                        self.put(object, &At { names: None, deps: NONE }, pooled);
+                        self.put(object, &AbstractKey { names: None, deps: NONE }, pooled);
                     }
                 }
                 Ref::Builtin(_) | Ref::Method(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
@@ -131,13 +131,13 @@ impl Solver<'_> {
                     let one = Value { deps, shape: self.dom.shapes.of_ref(*other) };
                     let (value, count) = self.iterated(one);
                     let value = self.dom.with(value, count);
-                    self.put(object, &At { names: None, deps: NONE }, value);
+                    self.put(object, &AbstractKey { names: None, deps: NONE }, value);
                 }
             }
         }
         // Spreading a string copies its characters.
         if shape.prim != Prim::None && deps != NONE {
-            self.put(object, &At { names: None, deps: NONE }, Value::computed(deps));
+            self.put(object, &AbstractKey { names: None, deps: NONE }, Value::computed(deps));
         }
     }
 
@@ -159,7 +159,7 @@ impl Solver<'_> {
     /// Sets a copied property; with `strong`, it certainly replaces one of that name.
     fn copy_field(&mut self, object: Value, name: NameId, value: Value, strong: bool) {
         if strong {
-            let key = At { names: Some(smallvec::smallvec![name]), deps: NONE };
+            let key = AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE };
             self.define(object, &key, value, Put::Value);
             return;
         }

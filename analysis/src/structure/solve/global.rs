@@ -1,6 +1,6 @@
 //! Names that the program does not declare: `mcp`, `args` and the engine's globals.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::domain::{Birth, INPUT, Kind, Origin, Paths, Prim, Ref};
 
@@ -58,7 +58,7 @@ impl Solver<'_> {
         if &**name == "args" {
             // From now on, `args` may also be the new value.
             let input = self.input();
-            let any = At { names: None, deps: NONE };
+            let any = AbstractKey { names: None, deps: NONE };
             self.put(input, &any, value);
         }
         self.escape_as(value, How::Kept);

@@ -1,7 +1,7 @@
 //! Items of lists. A list is *exact* while its length is a constant: then each item has a cell of its own,
 //! named by its index. Otherwise all further items share the cell `elem`.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Prim, Ref};
@@ -171,13 +171,21 @@ impl Solver<'_> {
         let shape = self.dom.shape(of);
         if let (Prim::None, [Ref::Data(..)]) = (&shape.prim, shape.refs.as_slice()) {
             let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
+            return self.get(
+                of,
+                &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                false,
+            );
         }
         if let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice())
             && self.heap.objects[*id as usize].kind == Kind::Array
         {
             let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
+            return self.get(
+                of,
+                &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                false,
+            );
         }
         let is_list = |one: &Ref| match one {
             Ref::Obj(id) => self.heap.objects[*id as usize].kind == Kind::Array,

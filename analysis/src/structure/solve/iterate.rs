@@ -4,7 +4,7 @@
 //! does (the *count*). The count is a flow of its own: a list's length may depend on a result on which none of
 //! its items depends.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Origin, PathId, Paths, Prim, Ref, written};
@@ -129,7 +129,7 @@ impl Solver<'_> {
                 Ref::Data(object, _) => {
                     let written = self.written_into(*object);
                     count = self.dom.union(count, written);
-                    let any = At { names: None, deps: NONE };
+                    let any = AbstractKey { names: None, deps: NONE };
                     self.get_of(*one, list, &any, false)
                 }
                 Ref::Pool => {

@@ -1,6 +1,6 @@
 //! Reads of properties.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::Scalar;
@@ -8,7 +8,7 @@ use crate::structure::domain::{Prim, Ref};
 
 impl Solver<'_> {
     /// Reads a property; `called` if it is read to be called.
-    pub(super) fn get(&mut self, object: Value, key: &At, called: bool) -> Value {
+    pub(super) fn get(&mut self, object: Value, key: &AbstractKey, called: bool) -> Value {
         let shape = self.dom.shapes.kept(object.shape);
         let is_args = self.is_args(object);
         if shape.may_be_nothing() && !is_args {
@@ -62,7 +62,7 @@ impl Solver<'_> {
     }
 
     /// Records a failure if a private name (`#x`) may be missing in an object.
-    pub(super) fn check_private(&mut self, object: Value, key: &At) {
+    pub(super) fn check_private(&mut self, object: Value, key: &AbstractKey) {
         let Some(&[name]) = key.names.as_deref() else { return };
         if self.handlers.is_empty() || !self.dom.names.get(name).starts_with('#') {
             return;
@@ -88,7 +88,13 @@ impl Solver<'_> {
     }
 
     /// Reads a property of one of the things that a value may be.
-    pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
+    pub(super) fn get_of(
+        &mut self,
+        one: Ref,
+        object: Value,
+        key: &AbstractKey,
+        called: bool,
+    ) -> Value {
         match one {
             Ref::Obj(id) => {
                 let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
@@ -164,7 +170,7 @@ impl Solver<'_> {
     }
 
     /// Records that the program may reach `Symbol`, and so the hooks that the engine calls by symbols.
-    fn note_symbol_access(&mut self, key: &At) {
+    fn note_symbol_access(&mut self, key: &AbstractKey) {
         let is_symbol = |name: &NameId| self.dom.names.get(*name) == "Symbol";
         let leads = key.names.as_ref().is_none_or(|names| names.iter().any(is_symbol));
         if leads && !self.engine.hooks {
@@ -178,7 +184,7 @@ impl Solver<'_> {
     }
 
     /// Returns whether a key can only name members that every function has.
-    fn is_applied(&self, key: &At) -> bool {
+    fn is_applied(&self, key: &AbstractKey) -> bool {
         let is_method = |name: &NameId| {
             matches!(self.dom.names.get(*name), "call" | "apply" | "bind" | "name" | "length")
         };
@@ -192,7 +198,11 @@ impl Solver<'_> {
     }
 
     /// Joins what `make` returns for each name of a key. For an unknown name, anything that escaped.
-    pub(super) fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
+    pub(super) fn named(
+        &mut self,
+        key: &AbstractKey,
+        make: impl Fn(&mut Self, NameId) -> Value,
+    ) -> Value {
         let Some(names) = &key.names else {
             return self.pooled();
         };
@@ -205,7 +215,7 @@ impl Solver<'_> {
     }
 
     /// Records a gap if a key leads to `Function`, which makes code from text.
-    pub(super) fn gap_if_code_maker(&mut self, key: &At) {
+    pub(super) fn gap_if_code_maker(&mut self, key: &AbstractKey) {
         let is_maker =
             |name: &NameId| matches!(self.dom.names.get(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {
@@ -218,7 +228,7 @@ impl Solver<'_> {
         &mut self,
         object: ObjId,
         this: Value,
-        key: &At,
+        key: &AbstractKey,
         called: bool,
     ) -> Value {
         let calls = self.core.accessors;

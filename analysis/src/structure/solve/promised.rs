@@ -1,7 +1,7 @@
 //! Which values are promises. This is tracked apart from the data flow (`Promised`), to detect promises that
 //! are not awaited.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Scalar, Slot};
 use crate::structure::domain::{Kind, Prim, Promised, Ref};
@@ -77,7 +77,7 @@ impl Solver<'_> {
 
     /// Refines what is known about a property that was read: whether it is surely a promise, or a promise if it
     /// is there.
-    pub(super) fn surely(&mut self, value: Value, of: &[Ref], key: &At) -> Value {
+    pub(super) fn surely(&mut self, value: Value, of: &[Ref], key: &AbstractKey) -> Value {
         let promised = self.dom.shape(value).promised;
         let ([Ref::Obj(object)], Some([name])) = (of, key.names.as_deref()) else { return value };
         let (object, name) = (*object, *name);

@@ -1,12 +1,12 @@
 //! Writes of properties.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::domain::{Kind, Origin, Prim, Ref};
 
 impl Solver<'_> {
     /// Writes a property, as an assignment does.
-    pub(super) fn put(&mut self, object: Value, key: &At, value: Value) {
+    pub(super) fn put(&mut self, object: Value, key: &AbstractKey, value: Value) {
         let shape = self.dom.shapes.kept(object.shape);
         if shape.may_be_nothing() {
             let deps = self.dom.union(object.deps, key.deps);
@@ -60,7 +60,7 @@ impl Solver<'_> {
     }
 
     /// Records that a write to a frozen object fails.
-    pub(super) fn fails_if_frozen(&mut self, object: Value, key: &At) {
+    pub(super) fn fails_if_frozen(&mut self, object: Value, key: &AbstractKey) {
         for one in &self.dom.shapes.kept(object.shape).refs {
             let (Ref::Obj(id) | Ref::Data(id, _)) = one else { continue };
             if !self.engine.frozen.contains(id) {
@@ -87,7 +87,14 @@ impl Solver<'_> {
     }
 
     /// Writes a property of one object of the program.
-    fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
+    fn put_into(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        key: &AbstractKey,
+        value: Value,
+        is_one: bool,
+    ) {
         let deps = self.dom.union(this.deps, key.deps);
         self.pass_to_traps(object, value, deps);
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
@@ -150,7 +157,7 @@ impl Solver<'_> {
         name: NameId,
         value: Value,
         strong: bool,
-        key: &At,
+        key: &AbstractKey,
     ) -> bool {
         if !self.core.accessors || !self.follows(Rule::Setter) {
             return true;

@@ -1,7 +1,7 @@
 //! Checks where a promise is used like the value that it gives.
 
 use super::misuse::{Misuse, Wrong};
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Key, Scalar, Slot, Use};
 use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref, Shape};
@@ -146,7 +146,7 @@ impl Solver<'_> {
     }
 
     /// Checks the names of the tools that a property of a namespace may be.
-    pub(super) fn check_tool_names(&mut self, of: &Shape, key: &At) {
+    pub(super) fn check_tool_names(&mut self, of: &Shape, key: &AbstractKey) {
         let inst = self.place >> 3;
         let Some(names) = &key.names else { return };
         if !of.refs.iter().any(|one| matches!(one, Ref::Namespace(_))) {

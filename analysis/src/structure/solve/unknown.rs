@@ -5,7 +5,7 @@
 //! may fail. What any unknown code was ever given is in one *pool*, so that all unknown code shares everything.
 
 use super::level::Sees;
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Promised, Ref, Shape};
@@ -344,6 +344,6 @@ impl Solver<'_> {
 
     /// Reads any property of a value, as unknown code may.
     pub(super) fn any_of(&mut self, value: Value) -> Value {
-        self.get(value, &At { names: None, deps: NONE }, false)
+        self.get(value, &AbstractKey { names: None, deps: NONE }, false)
     }
 }

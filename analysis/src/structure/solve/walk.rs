@@ -11,7 +11,7 @@ const STACK_STEP: usize = 256 * 1024;
 const STACK_MORE: usize = 16 * 1024 * 1024;
 
 /// An abstract property key.
-pub(super) struct At {
+pub(super) struct AbstractKey {
     /// The names that it may be; `None` if it may be any.
     pub(super) names: Option<SmallVec<[NameId; 2]>>,
     /// What decides which name it is.
@@ -143,7 +143,7 @@ impl<'a> Solver<'a> {
             }
             Op::Spread { object, from, but } => {
                 let (object, from) = (self.slot(*object), self.slot(*from));
-                let but: Vec<At> = but.iter().map(|key| self.key(key)).collect();
+                let but: Vec<AbstractKey> = but.iter().map(|key| self.key(key)).collect();
                 self.spread(object, from, &but);
             }
             Op::Push { list, from, spread } => {
@@ -229,11 +229,11 @@ impl<'a> Solver<'a> {
     }
 
     /// Evaluates a property key. A key that is a value is converted to a string, which may call code.
-    pub(super) fn key(&mut self, key: &Key) -> At {
+    pub(super) fn key(&mut self, key: &Key) -> AbstractKey {
         match key {
             Key::Name(name) => {
                 let name = self.dom.name(name);
-                At { names: Some(smallvec::smallvec![name]), deps: NONE }
+                AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE }
             }
             Key::Slot(slot) => {
                 let value = self.slot(*slot);
@@ -241,7 +241,7 @@ impl<'a> Solver<'a> {
                 let names = self.dom.keys(value);
                 let deps = self.dom.sources.used(value.deps);
                 let deps = self.dom.union(deps, converted);
-                At { names, deps }
+                AbstractKey { names, deps }
             }
         }
     }
@@ -320,7 +320,7 @@ impl<'a> Solver<'a> {
     /// Links a class, its prototype and its parent class.
     fn class(&mut self, class: Value, prototype: Value, parent: Option<Value>) {
         let known = (self.known.prototype, self.known.proto, self.known.constructor);
-        let at = |name| At { names: Some(smallvec::smallvec![name]), deps: NONE };
+        let at = |name| AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE };
         self.define(class, &at(known.0), prototype, Put::Value);
         self.define(prototype, &at(known.2), class, Put::Value);
         if let Some(parent) = parent {

@@ -132,7 +132,7 @@ impl Solver<'_> {
             if args.list.len() > 1 + of_several || args.rest.is_some() {
                 let options = self.arg(args, 1 + of_several);
                 let cause = self.dom.name(&"cause".into());
-                let key = At { names: Some(smallvec::smallvec![cause]), deps: NONE };
+                let key = AbstractKey { names: Some(smallvec::smallvec![cause]), deps: NONE };
                 let value = self.get(options, &key, false);
                 self.set_own(this, cause, value);
             }

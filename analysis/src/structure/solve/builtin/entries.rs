@@ -78,7 +78,7 @@ impl Solver<'_> {
         self.may_fail_by(Value::computed(deps));
         let place = |solver: &mut Self, index: &str| {
             let name = solver.dom.name(&index.into());
-            At { names: Some(smallvec::smallvec![name]), deps: NONE }
+            AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE }
         };
         let (zero, one) = (place(self, "0"), place(self, "1"));
         if let Some(pairs) = self.exact_items(list) {
@@ -88,7 +88,12 @@ impl Solver<'_> {
                 let deps = self.dom.sources.used(key.deps);
                 let converted = self.convert(key);
                 let deps = self.dom.union(deps, converted);
-                self.define(made, &At { names, deps }, value, crate::structure::core::Put::Value);
+                self.define(
+                    made,
+                    &AbstractKey { names, deps },
+                    value,
+                    crate::structure::core::Put::Value,
+                );
             }
             return made;
         }
@@ -99,7 +104,7 @@ impl Solver<'_> {
         let converted = self.convert(key);
         let deps = self.dom.union(deps, converted);
         let value = self.dom.with(value, deps);
-        self.put(made, &At { names: None, deps: NONE }, value);
+        self.put(made, &AbstractKey { names: None, deps: NONE }, value);
         made
     }
 
@@ -108,7 +113,11 @@ impl Solver<'_> {
         match self.exact_fields(from) {
             Some(fields) => {
                 for (name, value) in fields {
-                    self.put(to, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, value);
+                    self.put(
+                        to,
+                        &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                        value,
+                    );
                 }
             }
             None => {
@@ -117,7 +126,7 @@ impl Solver<'_> {
                     // Which setters are called is not known.
                     let (item, count) = self.iterated(from);
                     let item = self.dom.with(item, count);
-                    self.put(to, &At { names: None, deps: count }, item);
+                    self.put(to, &AbstractKey { names: None, deps: count }, item);
                 }
             }
         }

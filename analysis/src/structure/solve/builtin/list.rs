@@ -357,8 +357,11 @@ impl Solver<'_> {
         let (mut item, mut count) = self.iterated(from);
         // Of an object with a `length`, `Array.from({ length: n })` makes as many items.
         let length = self.dom.name(&"length".into());
-        let said =
-            self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
+        let said = self.get(
+            from,
+            &AbstractKey { names: Some(smallvec::smallvec![length]), deps: NONE },
+            false,
+        );
         count = self.dom.union(count, said.deps);
         let converted = self.convert(said);
         count = self.dom.union(count, converted);
@@ -392,10 +395,16 @@ impl Solver<'_> {
         let item = self.dom.with(item, count);
         if is_map {
             let (zero, one) = (self.dom.name(&"0".into()), self.dom.name(&"1".into()));
-            let key =
-                self.get(item, &At { names: Some(smallvec::smallvec![zero]), deps: NONE }, false);
-            let value =
-                self.get(item, &At { names: Some(smallvec::smallvec![one]), deps: NONE }, false);
+            let key = self.get(
+                item,
+                &AbstractKey { names: Some(smallvec::smallvec![zero]), deps: NONE },
+                false,
+            );
+            let value = self.get(
+                item,
+                &AbstractKey { names: Some(smallvec::smallvec![one]), deps: NONE },
+                false,
+            );
             let (key, value) = (self.dom.with(key, count), self.dom.with(value, count));
             self.set_pair(made, key, value);
         } else {

@@ -73,7 +73,7 @@ impl Solver<'_> {
     pub(in crate::structure::solve) fn put_on_method(
         &mut self,
         method: NameId,
-        key: &At,
+        key: &AbstractKey,
         value: Value,
     ) {
         let is_own = |name: &NameId| builtins::is_offered(&self.dom.names.text(*name));
@@ -91,7 +91,7 @@ impl Solver<'_> {
     }
 
     /// Reads a property of a method of the engine.
-    pub(in crate::structure::solve) fn get_of_method(&mut self, key: &At) -> Value {
+    pub(in crate::structure::solve) fn get_of_method(&mut self, key: &AbstractKey) -> Value {
         let value = self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
         if !self.engine.marked {
             return value;
