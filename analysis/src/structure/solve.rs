@@ -80,7 +80,7 @@ use self::frame::{Activation, Context, Contexts};
 use self::generator::Generators;
 use self::hold::Turn;
 use self::level::{Handler, Level};
-use self::misuse::{Misuses, Written};
+use self::misuse::{CallText, Misuses};
 use self::named::{NamedTools, ToolNumber};
 use self::nodes::Nodes;
 use self::shared::Functions;
@@ -342,7 +342,7 @@ pub(super) struct Solver<'a> {
     /// The gaps found in this round.
     gaps: Vec<Gap>,
     /// How the call that is being walked is written in the source.
-    written: Written<'a>,
+    written: CallText<'a>,
     /// The tools that the program names.
     named_tools: HashSet<(NameId, NameId)>,
     /// The bytes of literal arguments that may still be shown.

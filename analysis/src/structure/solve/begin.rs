@@ -78,7 +78,7 @@ impl<'a> Solver<'a> {
             tasks: Tasks::default(),
             nodes: Nodes::default(),
             gaps: Vec::new(),
-            written: Written::Nowhere,
+            written: CallText::Nowhere,
             named_tools: HashSet::default(),
             literals: 0,
             at: 0,
@@ -116,7 +116,7 @@ impl<'a> Solver<'a> {
         self.literals = LITERALS;
         self.misuses.begin_round();
         self.chosen.begin_round();
-        self.written = Written::Nowhere;
+        self.written = CallText::Nowhere;
         self.at = 0;
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Solver<'a> {
             CallForm::New => self.construct_any(callee, &args),
             CallForm::Super => self.call_parent(callee, this, &args),
         });
-        self.written = Written::Nowhere;
+        self.written = CallText::Nowhere;
         self.misuses.note_returned_argument(is_itself);
         given
     }

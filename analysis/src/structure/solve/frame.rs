@@ -30,7 +30,7 @@ pub(super) struct Activation<'a> {
     /// `new.target`
     pub(super) target: Value,
     /// How the call is written in the source.
-    pub(super) written: Written<'a>,
+    pub(super) written: CallText<'a>,
 }
 
 /// A function, together with the call by which it was reached.
@@ -75,7 +75,7 @@ impl<'a> Solver<'a> {
             level,
             iterator: None,
             target: Value::UNDEFINED,
-            written: Written::Nowhere,
+            written: CallText::Nowhere,
         });
         let body: &'a [Inst] = &self.function(0).body;
         let walk = |solver: &mut Self| {
@@ -190,7 +190,7 @@ impl<'a> Solver<'a> {
         let level = self.levels.len();
         let before = self.work;
         let target = std::mem::replace(&mut self.target, Value::UNDEFINED);
-        let written = std::mem::replace(&mut self.written, Written::Nowhere);
+        let written = std::mem::replace(&mut self.written, CallText::Nowhere);
         self.activations.push(Activation {
             context,
             base,

@@ -44,7 +44,7 @@ impl<'a> Solver<'a> {
         callee: Value,
         this: Option<Slot>,
         args: &'a [Arg],
-    ) -> Written<'a> {
+    ) -> CallText<'a> {
         let shape = self.dom.shapes.kept(callee.shape);
         let (inst, is_plain) = (self.place >> 3, shape.prim == Prim::None && !shape.absent);
         match shape.refs.as_slice() {
@@ -69,7 +69,7 @@ impl<'a> Solver<'a> {
             _ => {}
         }
         let context = &self.contexts[self.context() as usize];
-        Written::Call { func: context.func, this, args }
+        CallText::Call { func: context.func, this, args }
     }
 
     /// Returns whether a call returns its receiver or its argument, so that its result is also held elsewhere.
@@ -203,8 +203,8 @@ impl<'a> Solver<'a> {
     /// Returns the source text of an argument, as the caller writes it.
     fn given_text(&self, index: usize) -> (u32, u32) {
         match self.activations.last().map(|act| act.written) {
-            Some(Written::Items { of, .. }) => of,
-            Some(Written::Call { func, args, .. })
+            Some(CallText::Items { of, .. }) => of,
+            Some(CallText::Call { func, args, .. })
                 if args.iter().take(index + 1).all(|arg| !arg.spread) =>
             {
                 let text = args.get(index).map(|arg| self.written_text(func, arg.slot));
@@ -226,18 +226,18 @@ impl<'a> Solver<'a> {
     /// passes; `(0, 0)` if it is not known.
     pub(super) fn first_text(&self) -> (u32, u32) {
         match self.written {
-            Written::Call { func, args, .. } => {
+            CallText::Call { func, args, .. } => {
                 args.first().map_or((0, 0), |arg| self.written_text(func, arg.slot))
             }
-            Written::Items { of, .. } => of,
-            Written::Nowhere => (0, 0),
+            CallText::Items { of, .. } => of,
+            CallText::Nowhere => (0, 0),
         }
     }
 
     /// Returns how the call is written from the view of one of its callees.
-    pub(super) fn written_for(&self, callee: Ref) -> Written<'a> {
+    pub(super) fn written_for(&self, callee: Ref) -> CallText<'a> {
         match (callee, self.written) {
-            (Ref::Method(_), Written::Call { func, this, args }) => Written::Items {
+            (Ref::Method(_), CallText::Call { func, this, args }) => CallText::Items {
                 of: this.map_or((0, 0), |this| self.written_text(func, this)),
                 first: args.first().map_or(0, |arg| self.written_text(func, arg.slot).0),
             },
@@ -247,7 +247,7 @@ impl<'a> Solver<'a> {
             {
                 written
             }
-            _ => Written::Nowhere,
+            _ => CallText::Nowhere,
         }
     }
 }

@@ -224,7 +224,7 @@ impl Misuses {
 
 /// How a call is written in the source.
 #[derive(Clone, Copy)]
-pub(super) enum Written<'a> {
+pub(super) enum CallText<'a> {
     /// It is not written as a call: the engine makes it.
     Nowhere,
     /// A call expression.

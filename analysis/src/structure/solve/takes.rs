@@ -136,7 +136,7 @@ impl Solver<'_> {
         let place = (self.place >> 3, GIVEN);
         if self.dom.shape(called).promised.is_promise() {
             let at = match self.written {
-                Written::Items { first, .. } if first > 0 => first,
+                CallText::Items { first, .. } if first > 0 => first,
                 _ => self.at,
             };
             self.misuses.wrong(place, Misuse { at, text: (0, 0), wrong, sure: true });
